@@ -1,0 +1,44 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test lint format types bench compare clean
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY)  ## make the virtual environment
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sojourn needs Python 3.11 or later; try: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)  ## learn word classes from the Python documentation
+	$(BIN)/sojourn demo
+
+test: $(READY)  ## run all tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)  ## apply style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)  ## check types
+	$(BIN)/mypy
+
+bench: $(READY)  ## measure speed, against sgemm and against other libraries
+	$(BIN)/python benchmarks/cpu.py
+
+compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
+	$(BIN)/python experiments/collapsing/run.py $(CORPUS)
+
+clean:  ## remove caches and compiled kernels
+	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,54 @@
+"""Bayesian hidden Markov models from more sequences than fit in memory.
+
+The public names load on first use: importing the package itself costs next to nothing, though
+the estimators stand on scikit-learn, SciPy and numba.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sojourn.families import Categorical
+    from sojourn.inference import Progress, Statistics
+    from sojourn.models import HDPHMM, HMM
+    from sojourn.persist import ModelFileError, load
+    from sojourn.sequences import Sequences
+    from sojourn.vocabulary import Vocabulary
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Categorical": "sojourn.families",
+    "HDPHMM": "sojourn.models",
+    "HMM": "sojourn.models",
+    "ModelFileError": "sojourn.persist",
+    "Progress": "sojourn.inference",
+    "Sequences": "sojourn.sequences",
+    "Statistics": "sojourn.inference",
+    "Vocabulary": "sojourn.vocabulary",
+    "load": "sojourn.persist",
+}
+
+__all__ = [
+    "HDPHMM",
+    "HMM",
+    "Categorical",
+    "ModelFileError",
+    "Progress",
+    "Sequences",
+    "Statistics",
+    "Vocabulary",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sojourn' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,146 @@
+"""What an emission family must offer, and the maths that all of them share.
+
+A family is an exponential family with its conjugate prior:
+
+    p(x | φ)  = h(x) exp{ φᵀ t(x) − a_l(φ) }
+    p(φ | λ)  ∝ exp{ λ₁ᵀ φ − λ₂ a_l(φ) − a_g(λ) }
+
+Here λ and t(x) are written as one vector of S numbers: t(x) carries the constant coordinates
+that go with λ₂.  One function, the log normaliser a_g, then gives both kinds of emission
+potentials:
+
+    collapsed   log φ̂(x) = log h(x) + a_g(λ + t(x)) − a_g(λ)        eq (2)
+    mean-field  E[log p(x|φ)] = log h(x) + ⟨∇a_g(λ), t(x)⟩          eq (2')
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences
+
+
+@dataclass(frozen=True, eq=False)
+class EmissionRows:
+    """Emission potentials of a batch as a table and an index into it, for a kernel.
+
+    Attributes
+    ----------
+    table : (U, K) array
+        Potentials up to a factor for each row.
+    log_scale : (U,) array or None
+        Logarithm of that factor.
+    index : (T,) integer array
+        Row of the table for each step.
+    rows : (U,) integer array or None
+        Which statistics the table's rows belong to, where a step has one; None for all.
+    """
+
+    table: Floats
+    log_scale: Floats | None
+    index: Integers
+    rows: Integers | None
+
+
+class Family(BaseEstimator, ABC):  # type: ignore[misc]
+    """An emission family: what is observed at a step, given the state.
+
+    A family is a value: parameters are only stored by ``__init__``, and `resolve` returns a new
+    family in which everything that the data can tell has been filled in.
+
+    Notes
+    -----
+    ``natural`` is λ for every state, shape (K, S).  The pair `emission_rows` and
+    `sum_statistics` is what training calls; they see the statistics as a `DecayedTable`, so that
+    a family with many statistics touches only those of the batch.
+    """
+
+    @property
+    @abstractmethod
+    def step_ndim(self) -> int:
+        """Dimensions of one observation: 0 for a symbol or number, 1 for a vector."""
+
+    @property
+    @abstractmethod
+    def n_statistics(self) -> int:
+        """Number of statistics S of a resolved family."""
+
+    @abstractmethod
+    def resolve(self, data: Sequences, n_states: int) -> Family:
+        """Return the family with everything filled in that the data can tell."""
+
+    @abstractmethod
+    def validate(self, data: Sequences) -> Sequences:
+        """Return the data in the family's own dtype, or say which sequence and position is bad."""
+
+    @abstractmethod
+    def prior(self) -> Floats:
+        """Return λ°, shape (S,), or (K, S) where states differ."""
+
+    @abstractmethod
+    def initial_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Draw statistics (K, S) with the mass of `total_steps` steps that tell states apart."""
+
+    @abstractmethod
+    def log_base_measure(self, x: NDArray[Any]) -> Floats:
+        """Return log h(x), shape (T,)."""
+
+    @abstractmethod
+    def statistics(self, x: NDArray[Any]) -> Floats:
+        """Return t(x), shape (T, S): for tests and small data; training never builds it."""
+
+    @abstractmethod
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return a_g(λ), shape (K,)."""
+
+    @abstractmethod
+    def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
+        """Return the collapsed log potentials of eq (2) in closed form, shape (T, K)."""
+
+    @abstractmethod
+    def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
+        """Return the mean-field log potentials of eq (2'), shape (T, K)."""
+
+    @abstractmethod
+    def emission_rows(
+        self, x: NDArray[Any], table: DecayedTable, *, collapsed: bool, n_threads: int
+    ) -> EmissionRows:
+        """Return the potentials of a batch for the kernel, collapsed or mean-field."""
+
+    @abstractmethod
+    def sum_statistics(
+        self, x: NDArray[Any], rows: EmissionRows, responsibilities: Floats, *, n_threads: int
+    ) -> RowSums:
+        """Return ``Σ_t responsibilities[t, k] t(x_t)`` of a batch, without building (T, S)."""
+
+    @abstractmethod
+    def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw one observation for each state, from the posterior mean parameters."""
+
+    @property
+    @abstractmethod
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+
+    @abstractmethod
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return posterior means that a person reads, under hmmlearn's names."""
+
+    @abstractmethod
+    def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what `from_config` needs, as JSON values and as arrays, for model files."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Family:
+        """Rebuild a family from `config`."""

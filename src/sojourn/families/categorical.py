@@ -1,0 +1,226 @@
+"""One symbol out of a finite alphabet."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
+
+from sojourn.families.base import EmissionRows, Family
+from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels import symbols
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences, position
+from sojourn.vocabulary import Vocabulary
+
+
+class Categorical(Family):
+    r"""Symbols 0, ..., V−1, with a Dirichlet prior on each state's distribution.
+
+    .. math::
+
+        \phi_k \sim \mathrm{Dirichlet}(\lambda^\circ), \qquad
+        x_t \mid z_t = k \sim \mathrm{Categorical}(\phi_k)
+
+    t(x) is the one-hot vector of x and a_g(λ) = Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w), so that the
+    collapsed potential (2) is the posterior mean (λ° + E[t_kw]) / (V λ° + E[t_k·]).
+
+    Parameters
+    ----------
+    n_symbols : int, optional
+        Size V of the alphabet.  By default the vocabulary's, or one more than the largest symbol
+        in the data that `fit` sees.
+    concentration : float, (V,) array or (K, V) array
+        Prior count λ° of every symbol.
+    vocabulary : Vocabulary, optional
+        For data that comes as strings.  `fit` builds one from string data when none is given.
+
+    Examples
+    --------
+    >>> family = Categorical(n_symbols=3, concentration=1.0)
+    >>> natural = np.array([[1.0, 1.0, 2.0]])
+    >>> np.exp(family.log_predictive(np.array([2]), natural))
+    array([[0.5]])
+    """
+
+    def __init__(
+        self,
+        n_symbols: int | None = None,
+        concentration: float | ArrayLike = 0.1,
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        self.n_symbols = n_symbols
+        self.concentration = concentration
+        self.vocabulary = vocabulary
+
+    @property
+    def step_ndim(self) -> int:
+        """Dimensions of one observation: a symbol has none."""
+        return 0
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of symbols V."""
+        return int(self.n_symbols)  # type: ignore[arg-type]
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("emissionprob_",)
+
+    def resolve(self, data: Sequences, n_states: int) -> Categorical:
+        """Fill in the alphabet, and check the prior against it."""
+        vocabulary, n_symbols = self.vocabulary, self.n_symbols
+        if vocabulary is None and data.values.dtype.kind in "UTO":
+            vocabulary = Vocabulary.from_sequences(data)
+        if n_symbols is None:
+            if vocabulary is not None:
+                n_symbols = len(vocabulary)
+            else:
+                n_symbols = int(_whole_numbers(data).max()) + 1
+        if isinstance(n_symbols, bool) or not isinstance(n_symbols, int | np.integer):
+            raise TypeError(f"n_symbols must be a whole number, got {n_symbols!r}")
+        if vocabulary is not None and len(vocabulary) > n_symbols:
+            raise ValueError(f"n_symbols={n_symbols}, but the vocabulary has {len(vocabulary)}")
+        if not 1 <= n_symbols < 2**31:
+            raise ValueError(f"n_symbols must lie between 1 and 2**31 - 1, got {n_symbols}")
+        concentration = np.asarray(self.concentration, dtype=np.float64)
+        if concentration.shape not in ((), (n_symbols,), (n_states, n_symbols)):
+            raise ValueError(
+                f"concentration has the shape {concentration.shape}; a number, ({n_symbols},) "
+                f"or ({n_states}, {n_symbols}) was expected"
+            )
+        if not (np.isfinite(concentration).all() and (concentration > 0).all()):
+            raise ValueError("concentration must be positive and finite")
+        return Categorical(
+            int(n_symbols),
+            float(concentration) if concentration.ndim == 0 else concentration,
+            vocabulary,
+        )
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Return symbols as int32, strings through the vocabulary."""
+        if data.values.dtype.kind in "UTO":
+            if self.vocabulary is None:
+                raise ValueError("the data are strings, but the model knows no vocabulary")
+            return self.vocabulary.encode(data)
+        whole = _whole_numbers(data)
+        outside = (whole < 0) | (whole >= self.n_statistics)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            raise ValueError(
+                f"{position(at, data.offsets)}: symbol {whole[at]} is outside the alphabet "
+                f"0..{self.n_statistics - 1} (n_symbols={self.n_symbols})"
+            )
+        return data.with_values(np.ascontiguousarray(whole, dtype=np.int32))
+
+    def prior(self) -> Floats:
+        """Return λ°, shape (V,) or (K, V)."""
+        prior = np.asarray(self.concentration, dtype=np.float64)
+        return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
+
+    def initial_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Draw E[t_kw] from an exponential distribution with mean ΣT / (K V)."""
+        shape = (self.n_statistics, n_states)
+        draws = rng.standard_exponential(shape, dtype=np.float32)
+        draws *= total_steps / (n_states * self.n_statistics)
+        return draws.T
+
+    def log_base_measure(self, x: NDArray[Any]) -> Floats:
+        """Return log h(x) = 0."""
+        return np.zeros(len(x))
+
+    def statistics(self, x: NDArray[Any]) -> Floats:
+        """Return one-hot rows."""
+        return np.eye(self.n_statistics)[x]
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
+        return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
+
+    def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
+        """Return log(λ_x / Σ_w λ_w)."""
+        return (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T
+
+    def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
+        """Return ψ(λ_x) − ψ(Σ_w λ_w)."""
+        return (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
+
+    def emission_rows(
+        self, x: NDArray[Any], table: DecayedTable, *, collapsed: bool, n_threads: int
+    ) -> EmissionRows:
+        """Return one row of potentials for each symbol present."""
+        rows, index = symbols.distinct(x, self.n_statistics)
+        prior = np.asarray(self.concentration, dtype=np.float64)
+        totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
+        if prior.ndim > 0 and rows is not None:
+            prior = prior[..., rows]
+        # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
+        prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
+        potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)
+        return EmissionRows(potentials, None, index, rows)
+
+    def sum_statistics(
+        self, x: NDArray[Any], rows: EmissionRows, responsibilities: Floats, *, n_threads: int
+    ) -> RowSums:
+        """Return the responsibilities summed by symbol."""
+        sums = symbols.sum_by_row(
+            rows.index, responsibilities, len(rows.table), n_threads=n_threads
+        )
+        return RowSums(rows.rows, sums, self.n_statistics)
+
+    def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw a symbol for each state, by inversion."""
+        drawn = np.empty(len(states), dtype=np.int32)
+        for k in np.unique(states):
+            steps = np.flatnonzero(states == k)
+            cumulative = np.cumsum(natural[k])
+            u = rng.random(len(steps)) * cumulative[-1]
+            drawn[steps] = np.searchsorted(cumulative, u, side="right")
+        return np.minimum(drawn, self.n_statistics - 1)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``emissionprob_``, shape (K, V)."""
+        return {"emissionprob_": natural / natural.sum(axis=1, keepdims=True)}
+
+    def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the alphabet, the prior and the vocabulary."""
+        values: dict[str, Any] = {"n_symbols": self.n_symbols}
+        arrays: dict[str, NDArray[Any]] = {
+            "concentration": np.asarray(self.concentration, dtype=np.float64)
+        }
+        if self.vocabulary is not None:
+            values["unknown"] = self.vocabulary.unknown
+            arrays["words"], arrays["word_offsets"] = self.vocabulary.to_arrays()
+        return values, arrays
+
+    @classmethod
+    def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Rebuild the family from `config`."""
+        vocabulary = None
+        if "words" in arrays:
+            vocabulary = Vocabulary.from_arrays(
+                arrays["words"], arrays["word_offsets"], values["unknown"]
+            )
+        prior = arrays["concentration"]
+        concentration = float(prior) if prior.ndim == 0 else prior
+        return cls(values["n_symbols"], concentration, vocabulary)
+
+
+def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
+    """Return the data as whole numbers, or say where one is not."""
+    values = data.values
+    if values.dtype.kind in "iub":
+        return values
+    if values.dtype.kind != "f":
+        raise TypeError(f"symbols must be whole numbers or strings, got {values.dtype}")
+    with np.errstate(invalid="ignore"):
+        bad = ~np.isfinite(values) | (values != np.floor(values))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"{position(at, data.offsets)}: {values[at]} is not a symbol")
+    return values.astype(np.int64)

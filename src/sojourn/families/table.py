@@ -1,0 +1,152 @@
+"""Emission statistics that are decayed at every step without touching all of them.
+
+The blend of eq (3) multiplies every statistic by 1 − ρ and adds the few of the minibatch.  Keeping
+one scale factor for all rows makes that cost proportional to the rows of the minibatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.kernels import symbols
+from sojourn.kernels.interface import Floats, Integers, padded_states
+
+_SMALLEST_SCALE = 1e-15
+
+
+@dataclass
+class RowSums:
+    """Emission statistics of a batch, one row a statistic: sparse, or all of them.
+
+    Attributes
+    ----------
+    rows : (U,) integer array or None
+        Distinct numbers of the rows present; None for all rows.
+    values : (U, K) array
+        Their sums over the batch.
+    n_rows : int
+        Number of statistics S in all.
+
+    Examples
+    --------
+    >>> a = RowSums(np.array([2, 0]), np.ones((2, 3)), 4)
+    >>> b = RowSums(np.array([2, 1]), np.ones((2, 3)), 4)
+    >>> a += b
+    >>> a.dense()[:, 0]
+    array([1., 1., 2., 0.])
+    """
+
+    rows: NDArray[np.integer] | None
+    values: Floats
+    n_rows: int
+
+    def dense(self) -> Floats:
+        """Return all rows, shape (S, K)."""
+        if self.rows is None:
+            return self.values
+        out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
+        out[self.rows] = self.values
+        return out
+
+    def __iadd__(self, other: RowSums) -> RowSums:
+        if self.rows is None:
+            symbols.add_rows(self.values, other.rows, other.values, 1.0)
+            return self
+        if other.rows is None or 4 * (len(self.rows) + len(other.rows)) > self.n_rows:
+            self.rows, self.values = None, np.ascontiguousarray(self.dense())
+            self += other
+            return self
+        rows = np.concatenate([self.rows, other.rows])
+        self.rows, inverse = np.unique(rows, return_inverse=True)
+        values = np.concatenate([self.values, other.values])
+        self.values = symbols.sum_by_row(inverse, values, len(self.rows), n_threads=1)
+        return self
+
+
+class DecayedTable:
+    """Expected emission statistics E[t], shape (S, K), under one scale factor.
+
+    Parameters
+    ----------
+    statistics : (K, S) array
+        Initial statistics, without the prior.
+    dtype : {"float32", "float64"}
+        Precision in which they are kept.
+
+    Attributes
+    ----------
+    rows : (S, W) array
+        The statistics divided by `scale`, one row a statistic, so that a symbol's are together;
+        padded with zeros to the width W that kernels like.
+    scale : float
+    totals : (K,) float64 array
+        The statistics summed over rows.
+
+    Examples
+    --------
+    >>> table = DecayedTable(np.ones((2, 3)), "float64")
+    >>> table.blend(RowSums(np.array([1]), np.full((1, 2), 8.0), 3), keep=0.5, weight=0.25)
+    >>> table.dense()
+    array([[0.5, 2.5, 0.5],
+           [0.5, 2.5, 0.5]])
+    """
+
+    def __init__(self, statistics: Floats, dtype: str = "float32") -> None:
+        self.n_states, n_rows = statistics.shape
+        self.rows: Floats = np.zeros((n_rows, padded_states(self.n_states)), dtype)
+        self.rows[:, : self.n_states] = statistics.T
+        self.scale = 1.0
+        self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the statistics."""
+        return self.rows.dtype
+
+    def dense(self) -> Floats:
+        """Return the statistics as a new (K, S) array."""
+        scaled = self.rows[:, : self.n_states] * self.dtype.type(self.scale)
+        return np.ascontiguousarray(scaled.T)
+
+    def blend(self, sums: RowSums, *, keep: float, weight: float, n_threads: int = 1) -> None:
+        """Replace the statistics E by ``keep * E + weight * sums``, eq (3)."""
+        self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
+        self.scale *= keep
+        if self.scale < _SMALLEST_SCALE:
+            # Also where keep is zero: then nothing of the old statistics is left.
+            self.rows *= self.dtype.type(self.scale)
+            self.scale = 1.0
+        symbols.add_rows(
+            self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
+        )
+
+    def potentials(
+        self,
+        rows: Integers | None,
+        prior: Floats,
+        prior_totals: Floats,
+        *,
+        collapsed: bool,
+        n_threads: int,
+    ) -> Floats:
+        """Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
+        return symbols.predictive_rows(
+            self.rows,
+            self.scale,
+            rows,
+            prior,
+            prior_totals + self.totals,
+            collapsed=collapsed,
+            n_threads=n_threads,
+        )
+
+    @classmethod
+    def from_parts(cls, rows: Floats, scale: float, totals: Floats) -> DecayedTable:
+        """Rebuild a table to the bit from unpadded rows (S, K), scale and totals."""
+        table = cls(rows.T, str(rows.dtype))
+        table.scale, table.totals = scale, totals
+        return table

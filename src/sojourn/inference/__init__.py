@@ -1,0 +1,23 @@
+"""Training and prediction: `trainer` → `step` → `local` → a kernel, and statistics come back."""
+
+from sojourn.inference.local import Engine
+from sojourn.inference.objective import COLLAPSED, MEAN_FIELD, Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.schedule import Schedule
+from sojourn.inference.statistics import Statistics
+from sojourn.inference.step import StepInfo, step
+from sojourn.inference.trainer import Progress, train
+
+__all__ = [
+    "COLLAPSED",
+    "MEAN_FIELD",
+    "Engine",
+    "Objective",
+    "Posterior",
+    "Progress",
+    "Schedule",
+    "Statistics",
+    "StepInfo",
+    "step",
+    "train",
+]

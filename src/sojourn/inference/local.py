@@ -1,0 +1,102 @@
+"""The local step: posterior expectations of a batch under the current posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+
+from sojourn.families import EmissionRows, Family
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.interface import Potentials
+from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
+
+CHUNK_STEPS = 2**16
+"""Steps that are in memory as responsibilities at a time; a larger batch goes in several chunks."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where and how the local step runs.
+
+    Attributes
+    ----------
+    kernel : module
+        `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
+    n_threads : int
+    """
+
+    kernel: ModuleType
+    n_threads: int
+
+
+def expected_statistics(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    batch: Sequences,
+    engine: Engine,
+    *,
+    absences: bool = False,
+) -> BatchSums:
+    """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
+
+    Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
+    """
+    potentials = objective.transition_potentials(
+        posterior.transitions.concentrations(posterior.counts)
+    )
+    sums: BatchSums | None = None
+    for chunk, factors, rows in chunk_potentials(
+        posterior, family, batch, potentials, engine, collapsed=objective.collapsed
+    ):
+        smoothed = engine.kernel.forward_backward(
+            factors, rows.index, chunk.offsets, absences=absences, n_threads=engine.n_threads
+        )
+        if not np.isfinite(smoothed.log_normalizers).all():
+            bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
+            raise FloatingPointError(
+                f"a sequence of {chunk.lengths[bad]} steps that begins with {chunk[bad][0]!r} has "
+                "no possible state path under the model"
+            )
+        part = BatchSums(
+            smoothed.start,
+            smoothed.transitions,
+            family.sum_statistics(
+                chunk.values, rows, smoothed.responsibilities, n_threads=engine.n_threads
+            ),
+            float(smoothed.log_normalizers.sum()),
+            len(chunk),
+            chunk.n_steps,
+            smoothed.absences,
+        )
+        if sums is None:
+            sums = part
+        else:
+            sums += part
+    assert sums is not None, "a batch has at least one sequence"
+    return sums
+
+
+def chunk_potentials(
+    posterior: Posterior,
+    family: Family,
+    data: Sequences,
+    transitions: Rows,
+    engine: Engine,
+    *,
+    collapsed: bool,
+) -> Iterator[tuple[Sequences, Potentials, EmissionRows]]:
+    """Cut data into chunks that fit in memory, each with its potentials."""
+    dtype = posterior.emissions.dtype
+    start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
+    for chunk in data.chunks(CHUNK_STEPS):
+        rows = family.emission_rows(
+            chunk.values, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
+        )
+        yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows

@@ -1,0 +1,42 @@
+"""Collapsed or mean-field: how posterior parameters become potentials.
+
+SCVI and SVI share everything but this value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma
+
+from sojourn.transitions.base import Concentrations, Rows
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which expectation of the parameters enters the local step.
+
+    Attributes
+    ----------
+    collapsed : bool
+        True: parameters are integrated out, and their posterior means (1) and predictive
+        densities (2) are the potentials.  False: the potentials are exp E[log θ] and
+        exp E[log p(x|φ)], whose rows do not sum to one.
+    """
+
+    collapsed: bool
+
+    def transition_potentials(self, concentrations: Concentrations) -> Rows:
+        """Return the potentials of start and transitions, eq (1) or its mean-field form."""
+        rows, start_total, totals = concentrations
+        if self.collapsed:
+            return Rows(rows.start / start_total, rows.transitions / totals[:, None])
+        return Rows(
+            np.exp(digamma(rows.start) - digamma(start_total)),
+            np.exp(digamma(rows.transitions) - digamma(totals)[:, None]),
+        )
+
+
+COLLAPSED = Objective(collapsed=True)
+MEAN_FIELD = Objective(collapsed=False)

@@ -1,0 +1,60 @@
+"""The state of training: expected counts, and what the transition prior keeps beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sojourn.families.table import DecayedTable
+from sojourn.inference.statistics import Statistics
+from sojourn.transitions import Rows, Transitions
+
+
+@dataclass
+class Posterior:
+    """Everything that training changes.
+
+    The emission table is large and changes in place; the rest are values.
+
+    Attributes
+    ----------
+    counts : Rows
+        E[C_0] and E[C].
+    emissions : DecayedTable
+        E[t].
+    transitions : Transitions
+        The prior on transitions with its own posterior.
+    n_updates : int
+        Minibatch updates so far.
+    """
+
+    counts: Rows
+    emissions: DecayedTable
+    transitions: Transitions
+    n_updates: int = 0
+
+    @classmethod
+    def from_statistics(
+        cls, statistics: Statistics, transitions: Transitions, dtype: str
+    ) -> Posterior:
+        """Start from given expected counts."""
+        counts = Rows(statistics.start.copy(), statistics.transitions.copy())
+        return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+
+    def statistics(self) -> Statistics:
+        """Return the expected counts as the public value."""
+        return Statistics(*self.counts, self.emissions.dense())
+
+
+def initial_counts(
+    n_states: int, n_sequences: float, n_steps: float, rng: np.random.Generator
+) -> Rows:
+    """Draw E[C_0] and E[C] from exponential distributions with the mass of the data.
+
+    E[C_0] ~ Exp(N / K) and E[C] ~ Exp(ΣT / K²).
+    """
+    return Rows(
+        rng.exponential(n_sequences / n_states, n_states),
+        rng.exponential(n_steps / n_states**2, (n_states, n_states)),
+    )

@@ -1,0 +1,88 @@
+"""Prediction with posterior means, through the same kernels as training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.families import EmissionRows, Family
+from sojourn.inference.local import Engine, chunk_potentials
+from sojourn.inference.posterior import Posterior
+from sojourn.kernels.interface import Floats, Potentials
+from sojourn.sequences import Sequences
+
+
+def log_likelihoods(
+    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+) -> Floats:
+    """Log predictive likelihood of each sequence, shape (N,)."""
+    parts = [
+        engine.kernel.log_normalizers(
+            factors, rows.index, chunk.offsets, n_threads=engine.n_threads
+        )
+        for chunk, factors, rows in _chunks(posterior, family, data, engine)
+    ]
+    return np.concatenate(parts)
+
+
+def state_probabilities(
+    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+) -> Floats:
+    """Posterior state probabilities of each step, shape (T, K)."""
+    out = np.empty((data.n_steps, posterior.emissions.n_states), posterior.emissions.dtype)
+    at = 0
+    for chunk, factors, rows in _chunks(posterior, family, data, engine):
+        smoothed = engine.kernel.forward_backward(
+            factors, rows.index, chunk.offsets, n_threads=engine.n_threads
+        )
+        out[at : at + chunk.n_steps] = smoothed.responsibilities
+        at += chunk.n_steps
+    return out
+
+
+def best_paths(
+    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+) -> tuple[Floats, NDArray[np.int32]]:
+    """Most probable path: log joint probability of each sequence, and the states of each step."""
+    parts = [
+        engine.kernel.viterbi(factors, rows.index, chunk.offsets, n_threads=engine.n_threads)
+        for chunk, factors, rows in _chunks(posterior, family, data, engine)
+    ]
+    return (
+        np.concatenate([scores for scores, _ in parts]),
+        np.concatenate([path for _, path in parts]),
+    )
+
+
+def draw(
+    posterior: Posterior,
+    family: Family,
+    lengths: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> tuple[Sequences, Sequences]:
+    """Draw sequences from the posterior means: observations and states."""
+    rows = posterior.transitions.means(posterior.counts)
+    start, matrix = np.cumsum(rows.start), np.cumsum(rows.transitions, axis=1)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    states = np.empty(offsets[-1], dtype=np.int32)
+    last = len(start) - 1  # rounding may leave the last cumulative sum below one
+    for t in range(int(lengths.max())):
+        active = np.flatnonzero(lengths > t)
+        u = rng.random(len(active))
+        if t == 0:
+            now = np.searchsorted(start, u, side="right")
+        else:
+            before = states[offsets[active] + t - 1]
+            now = (matrix[before] <= u[:, None]).sum(axis=1)
+        states[offsets[active] + t] = np.minimum(now, last)
+    natural = family.prior() + posterior.emissions.dense()
+    return Sequences(family.sample(natural, states, rng), offsets), Sequences(states, offsets)
+
+
+def _chunks(
+    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+) -> Iterator[tuple[Sequences, Potentials, EmissionRows]]:
+    means = posterior.transitions.means(posterior.counts)
+    return chunk_potentials(posterior, family, data, means, engine, collapsed=True)

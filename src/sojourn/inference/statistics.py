@@ -1,0 +1,113 @@
+"""Expected counts: what the posterior is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sojourn.families.table import RowSums
+from sojourn.kernels.interface import Absences, Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Expected counts of a data set, without the prior.  They add, and scale with a number.
+
+    Attributes
+    ----------
+    start : (K,) array
+        E[C_0]: how many sequences begin in each state.
+    transitions : (K, K) array
+        E[C]: how many steps go from state k to state l.
+    emissions : (K, S) array
+        E[t]: sums of the emission family's statistics; S is V for `Categorical`.
+
+    Examples
+    --------
+    >>> one = Statistics(start=[1, 0], transitions=[[0, 2], [1, 0]], emissions=[[3, 0], [0, 1]])
+    >>> (one + 2 * one).transitions
+    array([[0., 6.],
+           [3., 0.]])
+    """
+
+    start: Floats
+    transitions: Floats
+    emissions: Floats
+
+    def __init__(self, start: ArrayLike, transitions: ArrayLike, emissions: ArrayLike) -> None:
+        for name, value in (("start", start), ("transitions", transitions)):
+            object.__setattr__(self, name, np.asarray(value, dtype=np.float64))
+        emissions = np.asarray(emissions)
+        if emissions.dtype.kind != "f":
+            emissions = emissions.astype(np.float64)
+        object.__setattr__(self, "emissions", emissions)
+        n_states = self.start.shape[0] if self.start.ndim == 1 else 0
+        if (
+            n_states == 0
+            or self.transitions.shape != (n_states, n_states)
+            or self.emissions.ndim != 2
+            or self.emissions.shape[0] != n_states
+        ):
+            raise ValueError(
+                f"shapes {self.start.shape}, {self.transitions.shape} and "
+                f"{self.emissions.shape} are not (K,), (K, K) and (K, S)"
+            )
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if not isinstance(other, Statistics):
+            return NotImplemented
+        return Statistics(
+            self.start + other.start,
+            self.transitions + other.transitions,
+            self.emissions + other.emissions,
+        )
+
+    def __mul__(self, factor: float) -> Statistics:
+        return Statistics(self.start * factor, self.transitions * factor, self.emissions * factor)
+
+    __rmul__ = __mul__
+
+
+@dataclass
+class BatchSums:
+    """What the local step collects from a batch: statistics, and what goes with them.
+
+    Emission statistics are `RowSums`, so that a batch carries only the symbols it has.
+
+    Attributes
+    ----------
+    start : (K,) array
+    transitions : (K, K) array
+    emissions : RowSums
+    log_normalizer : float
+        Σ_n log Z of the sequences.
+    n_sequences, n_steps : int
+    absences : Absences or None
+        Sums of log(1 − q) for the HDP, where asked for.
+    """
+
+    start: Floats
+    transitions: Floats
+    emissions: RowSums
+    log_normalizer: float
+    n_sequences: int
+    n_steps: int
+    absences: Absences | None
+
+    def __iadd__(self, other: BatchSums) -> BatchSums:
+        self.start = self.start + other.start
+        self.transitions = self.transitions + other.transitions
+        self.emissions += other.emissions
+        self.log_normalizer += other.log_normalizer
+        self.n_sequences += other.n_sequences
+        self.n_steps += other.n_steps
+        if self.absences is not None and other.absences is not None:
+            parts = zip(self.absences, other.absences, strict=True)
+            self.absences = Absences(*(a + b for a, b in parts))
+        return self
+
+    def statistics(self) -> Statistics:
+        """Return the expected counts as the public value, emissions in full."""
+        return Statistics(self.start, self.transitions, self.emissions.dense().T)

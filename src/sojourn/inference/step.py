@@ -1,0 +1,75 @@
+"""The global step: blend a minibatch into the posterior."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sojourn.families import Family
+from sojourn.inference.local import Engine, expected_statistics
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.schedule import Schedule
+from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
+
+
+class StepInfo(NamedTuple):
+    """What a step tells people.
+
+    Attributes
+    ----------
+    step_size : float
+        ρ_n.
+    n_sequences, n_steps : int
+        Size of the minibatch.
+    log_normalizer : float
+        Σ log Z of the minibatch under the potentials before the step.
+    """
+
+    step_size: float
+    n_sequences: int
+    n_steps: int
+    log_normalizer: float
+
+
+def step(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    schedule: Schedule,
+    batch: Sequences,
+    total_sequences: int,
+    engine: Engine,
+) -> StepInfo:
+    """Take one minibatch and move the posterior, eq (3).
+
+    Everything that can fail happens before the posterior is touched.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Changed in place.
+    total_sequences : int
+        N; the minibatch stands for N/M copies of itself, M being its real size.
+    """
+    sums = expected_statistics(
+        posterior,
+        family,
+        objective,
+        batch,
+        engine,
+        absences=posterior.transitions.wants_absences(total_sequences),
+    )
+    step_size = schedule(posterior.n_updates + 1)
+    keep, weight = 1.0 - step_size, step_size * total_sequences / sums.n_sequences
+    transitions = posterior.transitions.observe(
+        Rows(sums.start, sums.transitions), sums.absences, sums.n_sequences, total_sequences
+    )
+    posterior.counts = Rows(
+        keep * posterior.counts.start + weight * sums.start,
+        keep * posterior.counts.transitions + weight * sums.transitions,
+    )
+    posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
+    posterior.transitions = transitions
+    posterior.n_updates += 1
+    return StepInfo(step_size, sums.n_sequences, sums.n_steps, sums.log_normalizer)

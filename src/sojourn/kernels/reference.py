@@ -1,0 +1,150 @@
+"""Forward-backward and Viterbi in NumPy, float64 and the log domain, written to be read.
+
+It is the oracle of the other kernels, and their fallback for sequences whose scaled arithmetic
+would underflow.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sojourn.kernels.interface import Absences, Floats, Integers, Potentials, Smoothed
+
+SMALLEST_ABSENCE = 1e-8
+"""1 − q is clipped from below by this, so that its logarithm is finite: all kernels do the same."""
+
+
+def forward_backward(
+    potentials: Potentials,
+    index: Integers,
+    offsets: Integers,
+    *,
+    absences: bool = False,
+    n_threads: int = 1,
+) -> Smoothed:
+    """Compute posterior expectations of every sequence.
+
+    Parameters
+    ----------
+    potentials : Potentials
+        The factors of q(z).
+    index : (T,) integer array
+        Row of the emission table for each step of the flat batch.
+    offsets : (N + 1,) integer array
+        Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
+    absences : bool
+        Whether to collect the sums of log(1 − q) of eqs (4) and (6).
+    n_threads : int
+        Part of the signature; one thread does the work here.
+
+    Returns
+    -------
+    Smoothed
+    """
+    log_start, log_transitions, log_emissions = logarithms(potentials)
+    n_states = len(log_start)
+    log_z = np.empty(len(offsets) - 1)
+    start = np.zeros(n_states)
+    transitions = np.zeros((n_states, n_states))
+    responsibilities = np.empty((len(index), n_states))
+    shape = (n_states, n_states)
+    never = Absences(*(np.zeros(n) for n in (n_states, shape, n_states, n_states, shape)))
+    for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        rows = log_emissions[index[begin:end]]
+        forward = _forward(log_start, log_transitions, rows)
+        backward = _backward(log_transitions, rows)
+        log_z[n] = logsumexp(forward[-1])
+        marginals = np.exp(forward + backward - log_z[n])
+        responsibilities[begin:end] = marginals
+        start += marginals[0]
+        never.start[:] += _log_absent(marginals[0])
+        never.start_squares[:] += marginals[0] ** 2
+        for t in range(1, end - begin):
+            pair = np.exp(
+                forward[t - 1][:, None] + log_transitions + rows[t] + backward[t] - log_z[n]
+            )
+            transitions += pair
+            never.pairs[:] += _log_absent(pair)
+            never.rows[:] += _log_absent(marginals[t - 1])
+            never.pair_squares[:] += pair**2
+    return Smoothed(log_z, start, transitions, responsibilities, never if absences else None)
+
+
+def log_normalizers(
+    potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
+) -> Floats:
+    """Compute log Z of every sequence; arguments as for `forward_backward`."""
+    log_start, log_transitions, log_emissions = logarithms(potentials)
+    return np.array(
+        [
+            logsumexp(_forward(log_start, log_transitions, log_emissions[index[begin:end]])[-1])
+            for begin, end in itertools.pairwise(offsets)
+        ]
+    )
+
+
+def viterbi(
+    potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
+) -> tuple[Floats, Integers]:
+    """Find the best path of every sequence; ties go to the lower state.
+
+    Returns
+    -------
+    log_potential : (N,) array
+        Log of the product of potentials along the best path.
+    path : (T,) int32 array
+        The states, flat.
+    """
+    log_start, log_transitions, log_emissions = logarithms(potentials)
+    best = np.empty(len(offsets) - 1)
+    path = np.empty(len(index), dtype=np.int32)
+    for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        rows = log_emissions[index[begin:end]]
+        score = log_start + rows[0]
+        came_from = np.empty(rows.shape, dtype=np.int64)
+        for t in range(1, len(rows)):
+            candidates = score[:, None] + log_transitions
+            came_from[t] = candidates.argmax(axis=0)
+            score = candidates.max(axis=0) + rows[t]
+        state = score.argmax()
+        best[n] = score[state]
+        for t in range(len(rows) - 1, -1, -1):
+            path[begin + t] = state
+            state = came_from[t, state]
+    return best, path
+
+
+def _log_absent(q: Floats) -> Floats:
+    return np.log(np.maximum(1.0 - q, SMALLEST_ABSENCE))
+
+
+def logarithms(potentials: Potentials) -> tuple[Floats, Floats, Floats]:
+    """Return start, transitions and emission rows as float64 logarithms."""
+    n_states = len(potentials.start)
+    with np.errstate(divide="ignore"):
+        start, transitions, emissions = (
+            np.log(np.asarray(part[..., :n_states], dtype=np.float64)) for part in potentials[:3]
+        )
+    if potentials.log_scale is not None:
+        emissions = emissions + np.asarray(potentials.log_scale, dtype=np.float64)[:, None]
+    return start, transitions, emissions
+
+
+def _forward(log_start: Floats, log_transitions: Floats, rows: Floats) -> Floats:
+    """``forward[t, k] = log Σ_{z_1..z_{t−1}} potentials of z_1..z_t with z_t = k``."""
+    forward = np.empty(rows.shape)
+    forward[0] = log_start + rows[0]
+    for t in range(1, len(rows)):
+        forward[t] = logsumexp(forward[t - 1][:, None] + log_transitions, axis=0) + rows[t]
+    return forward
+
+
+def _backward(log_transitions: Floats, rows: Floats) -> Floats:
+    """``backward[t, k] = log Σ_{z_{t+1}..z_T} potentials after t given z_t = k``."""
+    backward = np.zeros(rows.shape)
+    for t in range(len(rows) - 1, 0, -1):
+        backward[t - 1] = logsumexp(log_transitions + rows[t] + backward[t], axis=1)
+    return backward

@@ -1,0 +1,415 @@
+"""What `HMM` and `HDPHMM` share: everything but the prior on transitions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import nullcontext
+from os import PathLike
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sojourn import kernels, persist
+from sojourn.families import Family
+from sojourn.inference import (
+    COLLAPSED,
+    MEAN_FIELD,
+    Engine,
+    Objective,
+    Posterior,
+    Progress,
+    Schedule,
+    Statistics,
+    predict,
+    step,
+    train,
+)
+from sojourn.inference.posterior import initial_counts
+from sojourn.kernels.interface import Floats
+from sojourn.kernels.threads import resolve_jobs
+from sojourn.progress import LiveProgress
+from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
+from sojourn.sources import MemorySource
+from sojourn.transitions import Transitions
+
+Inference = Literal["scvi", "svi"]
+OBJECTIVES: dict[str, Objective] = {"scvi": COLLAPSED, "svi": MEAN_FIELD}
+KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
+_INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
+
+
+class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
+    """A hidden Markov model fitted by stochastic variational inference.
+
+    Subclasses declare their parameters and make the prior on transitions; nothing else.
+    """
+
+    n_states: int
+    emission: Family
+    inference: Inference
+    batch_size: int | None
+    n_passes: int
+    forgetting_rate: float
+    delay: float
+    init: str | Statistics
+    device: str
+    n_jobs: int | None
+    dtype: str
+    random_state: Any
+    verbose: bool
+
+    emission_: Family
+    total_sequences_: int
+    history_: list[dict[str, Any]]
+    _posterior: Posterior
+
+    @abstractmethod
+    def _make_transitions(self) -> Transitions:
+        """Check the subclass's own parameters and make its prior."""
+
+    # ---- learning -------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        validation: Any = None,
+        callback: Callable[[Progress], None] | None = None,
+    ) -> Self:
+        """Learn from sequences, forgetting what was learned before.
+
+        Parameters
+        ----------
+        X : array, list of arrays, Sequences or PyArrow list array
+            With `lengths`, the steps of all sequences one after another, as hmmlearn's.  A list
+            of sequences, an array whose rows are sequences of equal length, or one sequence.
+        lengths : (N,) integer array, optional
+            Length of each sequence in `X`.
+        validation : data like X, or a pair (X, lengths), optional
+            Held-out sequences, scored after each pass into ``history_``.
+        callback : callable, optional
+            Called with a `Progress` after each update and each pass.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        data, _ = as_sequences(X, lengths, step_ndim=self.emission.step_ndim)
+        family = self.emission.resolve(data, self.n_states)
+        data = family.validate(data)
+        held_out = None
+        if validation is not None:
+            pair = validation if isinstance(validation, tuple) else (validation, None)
+            held_out, _ = as_sequences(*pair, step_ndim=family.step_ndim)
+            held_out = family.validate(held_out)
+        seed = self._seed()
+        posterior = self._initial_posterior(family, data, len(data), data.n_steps, seed)
+        self._begin(family, posterior, len(data))
+        engine = self._engine()
+
+        def evaluate() -> float:
+            assert held_out is not None
+            scores = predict.log_likelihoods(posterior, family, held_out, engine)
+            return float(scores.sum()) / held_out.n_steps
+
+        title = f"{type(self).__name__} {self.inference}"
+        with LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live:
+            reporters = [report for report in (callback, live) if report is not None]
+
+            def report(progress: Progress) -> None:
+                for reporter in reporters:
+                    reporter(progress)
+
+            history = train(
+                posterior,
+                family,
+                OBJECTIVES[self.inference],
+                Schedule(self.forgetting_rate, self.delay),
+                MemorySource(data, self.batch_size, seed),
+                engine,
+                n_passes=self.n_passes,
+                evaluate=None if held_out is None else evaluate,
+                callback=report if reporters else None,
+            )
+        self.history_ = [entry._asdict() for entry in history]
+        return self
+
+    def partial_fit(
+        self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
+    ) -> Self:
+        """Learn from one minibatch: one update, whatever its size.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        total_sequences : int
+            How many sequences the whole data set has.  Needed at the first call; later calls keep
+            it unless it is given again.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        fitted = self.__sklearn_is_fitted__()
+        if total_sequences is None:
+            if not fitted:
+                raise ValueError(
+                    "partial_fit needs total_sequences, the size of the whole data set, at the "
+                    "first call: each minibatch stands for its share of it"
+                )
+            total_sequences = self.total_sequences_
+        family = self.emission_ if fitted else self.emission
+        data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
+        if total_sequences < len(data):
+            raise ValueError(
+                f"the minibatch has {len(data)} sequences, total_sequences={total_sequences}"
+            )
+        if not fitted:
+            family = family.resolve(data, self.n_states)
+        data = family.validate(data)
+        if fitted:
+            posterior = self._posterior
+        else:
+            total_steps = data.n_steps / len(data) * total_sequences
+            posterior = self._initial_posterior(
+                family, data, total_sequences, total_steps, self._seed()
+            )
+        step(
+            posterior,
+            family,
+            OBJECTIVES[self.inference],
+            Schedule(self.forgetting_rate, self.delay),
+            data,
+            total_sequences,
+            self._engine(),
+        )
+        if not fitted:
+            self._begin(family, posterior, total_sequences)
+        self.total_sequences_ = total_sequences
+        return self
+
+    def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
+        self.emission_ = family
+        self.total_sequences_ = total_sequences
+        self.history_ = []
+        self._posterior = posterior
+
+    def _initial_posterior(
+        self,
+        family: Family,
+        data: Sequences,
+        total_sequences: float,
+        total_steps: float,
+        seed: int,
+    ) -> Posterior:
+        transitions = self._make_transitions()
+        if isinstance(self.init, Statistics):
+            expected = (self.n_states, family.n_statistics)
+            if self.init.emissions.shape != expected:
+                raise ValueError(
+                    f"init has emission statistics of shape {self.init.emissions.shape}, "
+                    f"the model needs {expected}"
+                )
+            parts = (self.init.start, self.init.transitions, self.init.emissions)
+            if not all(np.isfinite(part).all() for part in parts):
+                raise ValueError("init holds values that are not finite")
+            if (self.init.start < 0).any() or (self.init.transitions < 0).any():
+                raise ValueError("init holds a negative count")
+            return Posterior.from_statistics(self.init, transitions, self.dtype)
+        rng = np.random.default_rng([seed, _INITIAL_DRAW])
+        counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
+        emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
+        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, self.dtype)
+
+    # ---- prediction -----------------------------------------------------------------------
+
+    def score(self, X: Any, lengths: ArrayLike | None = None, *, per_step: bool = False) -> float:
+        """Log predictive likelihood of all sequences together, in nats.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        per_step : bool
+            Divide by the number of time steps.
+        """
+        data, _ = self._prepare(X, lengths)
+        total = float(self._log_likelihoods(data).sum())
+        return total / data.n_steps if per_step else total
+
+    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
+        """Log predictive likelihood of each sequence, in nats, shape (N,)."""
+        data, _ = self._prepare(X, lengths)
+        return self._log_likelihoods(data)
+
+    def predict(self, X: Any, lengths: ArrayLike | None = None) -> Any:
+        """Most probable state path (Viterbi), in the form in which the data came."""
+        return self.decode(X, lengths)[1]
+
+    def decode(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:
+        """Most probable state path and its log joint probability, summed over sequences.
+
+        Returns
+        -------
+        log_probability : float
+        path : array, list of arrays or Sequences
+            States, in the form in which the data came.
+        """
+        data, layout = self._prepare(X, lengths)
+        scores, path = predict.best_paths(self._posterior, self.emission_, data, self._engine())
+        return float(scores.sum()), restore_layout(path, data, layout)
+
+    def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Any:
+        """Posterior probability of each state at each step, in the form in which the data came."""
+        data, layout = self._prepare(X, lengths)
+        probabilities = predict.state_probabilities(
+            self._posterior, self.emission_, data, self._engine()
+        )
+        return restore_layout(probabilities, data, layout)
+
+    def sample(
+        self,
+        n_sequences: int = 1,
+        length: int | ArrayLike = 1,
+        *,
+        random_state: Any = None,
+    ) -> tuple[Sequences, Sequences]:
+        """Draw sequences from the posterior mean parameters.
+
+        Parameters
+        ----------
+        n_sequences : int
+        length : int or (n_sequences,) array
+            Length of every sequence, or of each.
+        random_state : int, Generator, RandomState or None
+            None draws on the model's own ``random_state``.
+
+        Returns
+        -------
+        observations, states : Sequences
+        """
+        check_is_fitted(self)
+        lengths = np.asarray(length)
+        if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+            raise ValueError("sample needs at least one sequence, and lengths of at least one")
+        if lengths.shape not in ((), (n_sequences,)):
+            raise ValueError(f"{lengths.shape} lengths for {n_sequences} sequences")
+        lengths = np.broadcast_to(lengths, n_sequences).astype(np.int64)
+        seed = _as_seed(self.random_state if random_state is None else random_state)
+        rng = np.random.default_rng([seed, _INITIAL_DRAW + 1])
+        return predict.draw(self._posterior, self.emission_, lengths, rng)
+
+    def _prepare(self, X: Any, lengths: ArrayLike | None) -> tuple[Sequences, Layout]:
+        check_is_fitted(self)
+        data, layout = as_sequences(X, lengths, step_ndim=self.emission_.step_ndim)
+        return self.emission_.validate(data), layout
+
+    def _log_likelihoods(self, data: Sequences) -> Floats:
+        return predict.log_likelihoods(self._posterior, self.emission_, data, self._engine())
+
+    # ---- what was learned -----------------------------------------------------------------
+
+    @property
+    def startprob_(self) -> Floats:
+        """Posterior mean of the start distribution, shape (K,)."""
+        check_is_fitted(self)
+        return self._posterior.transitions.means(self._posterior.counts).start
+
+    @property
+    def transmat_(self) -> Floats:
+        """Posterior mean of the transition matrix, shape (K, K)."""
+        check_is_fitted(self)
+        return self._posterior.transitions.means(self._posterior.counts).transitions
+
+    @property
+    def statistics_(self) -> Statistics:
+        """Expected counts that the posterior is made of, without the prior; a copy."""
+        check_is_fitted(self)
+        return self._posterior.statistics()
+
+    @property
+    def n_updates_(self) -> int:
+        """Minibatch updates so far."""
+        check_is_fitted(self)
+        return self._posterior.n_updates
+
+    def __getattr__(self, name: str) -> Any:
+        """Emission parameters under hmmlearn's names, such as ``emissionprob_``."""
+        fitted = vars(self).get("emission_")
+        if fitted is None or name not in fitted.parameter_names:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        natural = fitted.prior() + self._posterior.emissions.dense()
+        return fitted.parameters(natural)[name]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_posterior" in vars(self)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to one file, whole or not at all; `sojourn.load` reads it."""
+        check_is_fitted(self)
+        persist.save(self, path)
+
+    # ---- parameters -----------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Refuse bad parameters before anything happens."""
+        check_whole("n_states", self.n_states, 1)
+        check_whole("n_passes", self.n_passes, 1)
+        if self.batch_size is not None:
+            check_whole("batch_size", self.batch_size, 1)
+        if not isinstance(self.emission, Family):
+            raise TypeError(f"emission must be an emission family, got {self.emission!r}")
+        if self.inference not in self._inferences:
+            raise ValueError(
+                f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
+                f"for {type(self).__name__}"
+            )
+        if not (np.isfinite(self.forgetting_rate) and 0 <= self.forgetting_rate <= 1):
+            raise ValueError(f"forgetting_rate={self.forgetting_rate} does not lie in [0, 1]")
+        if not (np.isfinite(self.delay) and self.delay >= 0):
+            raise ValueError(f"delay={self.delay} is negative or not finite")
+        if self.device not in KERNELS:
+            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
+        if not isinstance(self.init, Statistics) and self.init != "exponential":
+            raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
+        resolve_jobs(self.n_jobs)
+
+    @property
+    def _inferences(self) -> frozenset[str]:
+        """Ways of inference that the model offers."""
+        return frozenset(OBJECTIVES)
+
+    def _engine(self) -> Engine:
+        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
+
+    def _seed(self) -> int:
+        return _as_seed(self.random_state)
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse a parameter that is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def _as_seed(random_state: Any) -> int:
+    """Turn scikit-learn's and NumPy's ways to seed into one whole number."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**32))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(f"random_state={random_state!r} is no seed")

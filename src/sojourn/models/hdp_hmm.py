@@ -1,0 +1,151 @@
+"""The nonparametric hidden Markov model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sojourn.families import Family
+from sojourn.inference import Statistics
+from sojourn.models.base import BaseHMM, Inference, check_whole
+from sojourn.transitions import HDP, Gamma, HDPSummary, Transitions
+from sojourn.transitions.hdp import OccupancyForm
+
+
+class HDPHMM(BaseHMM):
+    r"""Hierarchical Dirichlet process hidden Markov model, truncated at K states.
+
+    .. math::
+
+        \tilde\pi_k \sim \mathrm{Beta}(1, \gamma), \quad
+        \pi_k = \tilde\pi_k \textstyle\prod_{l<k}(1 - \tilde\pi_l), \quad
+        \theta_0, \dots, \theta_K \sim \mathrm{DP}(\alpha, \pi), \quad
+        z_t \mid z_{t-1} = k \sim \theta_k, \quad x_t \mid z_t = k \sim p(\cdot \mid \phi_k)
+
+    with Gamma priors on α and γ.
+
+    Parameters
+    ----------
+    n_states : int
+        Truncation level K.
+    emission : Family
+        What is observed, for example ``Categorical(n_symbols=50)``.
+    inference : {"scvi"}
+        Stochastic collapsed variational inference.
+    batch_size, n_passes, forgetting_rate, delay, init, device, n_jobs, dtype, random_state, \
+verbose
+        As for `HMM`.
+    hdp_batch_size : int
+        Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
+    alpha_prior, gamma_prior : (float, float)
+        Shape and rate of the Gamma priors.
+    second_order_tables : bool
+        Keep the second-order term in the expected table counts, which the paper drops.
+    sort_states : bool
+        Give the first stick to the state with the most tables, and so on: sticks are size-biased.
+    normalize_rows : bool
+        Make the rows of the transition potentials sum to one.  False divides by E[α] + E[C_k·],
+        the exact normaliser, which leaves the mass of states beyond K out.
+    occupancy : {"auto", "exact", "fast"}
+        How the probability that a transition occurs at all is found: by the sums of log(1 − q),
+        by −E[C] in their place, or by the former for small and the latter for large data.
+
+    Attributes
+    ----------
+    hdp_ : HDPSummary
+        E[α], E[γ], E[π] and the effective number of states.
+    startprob_, transmat_, statistics_, emission_, history_
+        As for `HMM`.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> X = [0, 1, 0, 1, 0, 1, 2, 2, 2]
+    >>> model = sj.HDPHMM(n_states=4, emission=sj.Categorical(n_symbols=3), batch_size=1,
+    ...                   random_state=0).fit(X, lengths=[6, 3])
+    >>> model.hdp_.weights.shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        n_states: int,
+        emission: Family,
+        *,
+        inference: Inference = "scvi",
+        batch_size: int | None = 1000,
+        n_passes: int = 10,
+        forgetting_rate: float = 0.5,
+        delay: float = 1.0,
+        hdp_batch_size: int = 10_000,
+        alpha_prior: tuple[float, float] = (1.0, 0.1),
+        gamma_prior: tuple[float, float] = (1.0, 0.1),
+        second_order_tables: bool = True,
+        sort_states: bool = True,
+        normalize_rows: bool = True,
+        occupancy: OccupancyForm = "auto",
+        init: str | Statistics = "exponential",
+        device: str = "cpu",
+        n_jobs: int | None = None,
+        dtype: str = "float32",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_states = n_states
+        self.emission = emission
+        self.inference = inference
+        self.batch_size = batch_size
+        self.n_passes = n_passes
+        self.forgetting_rate = forgetting_rate
+        self.delay = delay
+        self.hdp_batch_size = hdp_batch_size
+        self.alpha_prior = alpha_prior
+        self.gamma_prior = gamma_prior
+        self.second_order_tables = second_order_tables
+        self.sort_states = sort_states
+        self.normalize_rows = normalize_rows
+        self.occupancy = occupancy
+        self.init = init
+        self.device = device
+        self.n_jobs = n_jobs
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _inferences(self) -> frozenset[str]:
+        return frozenset({"scvi"})
+
+    @property
+    def hdp_(self) -> HDPSummary:
+        """E[α], E[γ], E[π] and the effective number of states."""
+        check_is_fitted(self)
+        prior = self._posterior.transitions
+        assert isinstance(prior, HDP)
+        return prior.summary()
+
+    def _make_transitions(self) -> Transitions:
+        check_whole("hdp_batch_size", self.hdp_batch_size, 1)
+        if self.occupancy not in ("auto", "exact", "fast"):
+            raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
+        return HDP.make(
+            self.n_states,
+            alpha_prior=_gamma("alpha_prior", self.alpha_prior),
+            gamma_prior=_gamma("gamma_prior", self.gamma_prior),
+            batch_size=self.hdp_batch_size,
+            forgetting_rate=self.forgetting_rate,
+            delay=self.delay,
+            second_order=self.second_order_tables,
+            sort_states=self.sort_states,
+            normalize_rows=self.normalize_rows,
+            occupancy=self.occupancy,
+        )
+
+
+def _gamma(name: str, value: tuple[float, float]) -> Gamma:
+    pair = np.asarray(value, dtype=np.float64)
+    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
+        raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
+    return Gamma(*pair.tolist())

@@ -1,0 +1,211 @@
+"""Model files: safetensors with a JSON description, a checksum over every byte, no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from sojourn.families import FAMILIES
+from sojourn.families.table import DecayedTable
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.statistics import Statistics
+from sojourn.transitions import Rows
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+_FORMAT = 1
+_MODELS = {"HMM": "sojourn.models", "HDPHMM": "sojourn.models"}
+_NO_DIGEST = "0" * 64
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class ModelFileError(ValueError):
+    """A file that is no sound model file: cut short, altered, of another kind or version."""
+
+
+def save(model: BaseHMM, path: str | PathLike[str]) -> None:
+    """Write a fitted model to `path`, whole or not at all.
+
+    The file holds the parameters, the emission family with its vocabulary, the posterior and the
+    history, so that a loaded model predicts, and learns on, as this one would.  Two parameters
+    are not kept: a `Statistics` given as ``init``, and a random generator.
+    """
+    posterior = model._posterior
+    family_values, family_arrays = model.emission_.config()
+    prior_values, prior_arrays = posterior.transitions.state()
+    values, arrays = _split_parameters(model)
+    arrays |= _prefixed("family.", family_arrays) | _prefixed("prior.", prior_arrays)
+    arrays |= {
+        "posterior.start": posterior.counts.start,
+        "posterior.transitions": posterior.counts.transitions,
+        "posterior.emissions": posterior.emissions.rows[:, : model.n_states],
+        "posterior.totals": posterior.emissions.totals,
+    }
+    description = {
+        "format": _FORMAT,
+        "model": type(model).__name__,
+        "parameters": values,
+        "family": {"name": type(model.emission_).__name__, "values": family_values},
+        "prior": prior_values,
+        "scale": posterior.emissions.scale,
+        "n_updates": posterior.n_updates,
+        "total_sequences": model.total_sequences_,
+        "history": model.history_,
+    }
+    write_whole(Path(path), _pack(description, arrays))
+
+
+def load(path: str | PathLike[str]) -> BaseHMM:
+    """Read a model that `save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        When the file is cut short, was altered, or is no model file.
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> model = sj.HMM(2, sj.Categorical(), random_state=0).fit([[0, 1, 1], [1, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "m.sojourn"
+    ...     model.save(path)
+    ...     same = sj.load(path)
+    >>> same.score([[0, 1]]) == model.score([[0, 1]])
+    True
+    """
+    description, arrays = _unpack(Path(path))
+    try:
+        return _rebuild(description, arrays)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelFileError(f"{path} lacks something a model needs: {error}") from error
+
+
+def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
+    name = description["model"]
+    model_class = getattr(import_module(_MODELS[name]), name)
+    family_class = FAMILIES[description["family"]["name"]]
+    family = family_class.from_config(
+        description["family"]["values"], _with_prefix("family.", arrays)
+    )
+    parameters = description["parameters"] | _with_prefix("parameter.", arrays)
+    model: BaseHMM = model_class(emission=family, **parameters)
+    table = DecayedTable.from_parts(
+        arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
+    )
+    posterior = Posterior(
+        Rows(arrays["posterior.start"], arrays["posterior.transitions"]),
+        table,
+        model._make_transitions().with_state(description["prior"], _with_prefix("prior.", arrays)),
+        description["n_updates"],
+    )
+    model._begin(family, posterior, description["total_sequences"])
+    model.history_ = description["history"]
+    return model
+
+
+def _split_parameters(model: BaseHMM) -> tuple[dict[str, Any], Arrays]:
+    """Constructor parameters as JSON values and arrays; the family goes elsewhere."""
+    values: dict[str, Any] = {}
+    arrays: Arrays = {}
+    for name, value in model.get_params(deep=False).items():
+        if name == "emission":
+            continue
+        if isinstance(value, Statistics):
+            values[name] = "exponential"
+        elif isinstance(value, np.random.Generator | np.random.RandomState):
+            values[name] = None
+        elif isinstance(value, np.generic):
+            values[name] = value.item()
+        elif isinstance(value, np.ndarray | list):
+            arrays[f"parameter.{name}"] = np.asarray(value)
+        else:
+            values[name] = value
+    return values, arrays
+
+
+def _prefixed(prefix: str, arrays: Arrays) -> Arrays:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _pack(description: dict[str, Any], arrays: Arrays) -> bytes:
+    """Serialise, with the checksum of all bytes in place of 64 zeros."""
+    raw = safetensors.numpy.save(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+        {"sojourn": json.dumps(description), "sha256": _NO_DIGEST},
+    )
+    place = _DIGEST.search(raw)
+    assert place is not None, "safetensors writes its metadata as compact JSON"
+    digest = hashlib.sha256(raw).hexdigest().encode()
+    return raw[: place.start(1)] + digest + raw[place.end(1) :]
+
+
+def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
+    raw = path.read_bytes()
+    header_end = 8 + int.from_bytes(raw[:8], "little")
+    place = _DIGEST.search(raw, 8, min(header_end, len(raw)))
+    if place is None:
+        raise ModelFileError(f"{path} is not a sojourn model file, or its beginning is damaged")
+    cleared = hashlib.sha256(raw[: place.start(1)])
+    cleared.update(_NO_DIGEST.encode())
+    cleared.update(raw[place.end(1) :])
+    if cleared.hexdigest().encode() != place.group(1):
+        raise ModelFileError(
+            f"{path} is cut short or was altered: its checksum does not match its content"
+        )
+    try:
+        arrays = safetensors.numpy.load(raw)
+        metadata = json.loads(raw[8:header_end])["__metadata__"]
+        description = json.loads(metadata["sojourn"])
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise ModelFileError(f"{path} is not a sojourn model file: {error}") from error
+    if description["format"] != _FORMAT:
+        raise ModelFileError(
+            f"{path} has the format {description['format']}, this version reads {_FORMAT}"
+        )
+    return description, arrays
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name and rename it: it is there whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """Read the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,71 @@
+"""A live view of training in the terminal."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from sojourn.inference import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class LiveProgress:
+    """Show passes, speed, held-out score and time left; a callback for `fit`.
+
+    Parameters
+    ----------
+    n_passes : int
+        Passes that training will make.
+    title : str
+        What is being trained.
+    console : rich.console.Console, optional
+        Where to print; standard error by default, so that piped output stays clean.
+    """
+
+    def __init__(self, n_passes: int, title: str, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        self._console = console if console is not None else Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            TextColumn("pass {task.completed:.1f}/{task.total:.0f}"),
+            TextColumn("{task.fields[speed]}"),
+            TextColumn("{task.fields[held_out]}"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+        )
+        self._task = self._bars.add_task(title, total=n_passes, speed="", held_out="")
+        self._quiet = not self._console.is_terminal
+
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._quiet:
+            self._bars.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        """Take in the state of training."""
+        seconds = max(progress.seconds, 1e-9)
+        speed = f"{progress.sequences / seconds:,.0f} seq/s {progress.steps / seconds:,.0f} steps/s"
+        self._bars.update(self._task, completed=progress.passes, speed=speed)
+        if progress.score is not None:
+            self._bars.update(self._task, held_out=f"held-out {progress.score:.4f}")
+            if self._quiet:
+                # Without a terminal there is no live view: one plain line a pass.
+                self._console.print(
+                    f"pass {progress.passes:.0f}: {speed}, held-out {progress.score:.4f}",
+                    highlight=False,
+                )

@@ -1,0 +1,360 @@
+"""Ragged data in one container, and its coercion from everything users pass.
+
+`Sequences` is Arrow's list layout: the steps of all sequences one after another in ``values``,
+and ``offsets`` that say where each begins.  Every other module sees data in this form alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Layout = Literal["flat", "list", "rows", "sequences"]
+"""How data came in, and so how results go back: see `restore_layout`."""
+
+
+class Sequences:
+    """Sequences of different lengths, packed one after another.
+
+    Parameters
+    ----------
+    values : (T, ...) array
+        The steps of all sequences, first sequence first.
+    offsets : (N + 1,) integer array
+        Sequence n is ``values[offsets[n]:offsets[n + 1]]``; ``offsets[0]`` is 0 and the last
+        offset is T.
+
+    Examples
+    --------
+    >>> data = Sequences.from_list([[3, 1, 4], [1, 5]])
+    >>> len(data), data.n_steps
+    (2, 5)
+    >>> data[1]
+    array([1, 5])
+    >>> data[1:].lengths
+    array([2])
+    """
+
+    __slots__ = ("offsets", "values")
+
+    def __init__(self, values: ArrayLike, offsets: ArrayLike) -> None:
+        self.values: NDArray[Any] = np.asarray(values)
+        raw = np.asarray(offsets)
+        if raw.ndim != 1 or len(raw) == 0 or not np.issubdtype(raw.dtype, np.integer):
+            raise ValueError("offsets must be a one-dimensional array of whole numbers, not empty")
+        self.offsets: NDArray[np.int64] = raw.astype(np.int64, copy=False)
+        if self.values.ndim == 0:
+            raise ValueError("values must be an array of steps, not a single value")
+        if self.offsets[0] != 0 or self.offsets[-1] != len(self.values):
+            raise ValueError(
+                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, "
+                f"but there are {len(self.values)} steps: they must run from 0 to that number"
+            )
+        if (np.diff(self.offsets) < 0).any():
+            at = int(np.flatnonzero(np.diff(self.offsets) < 0)[0])
+            raise ValueError(f"sequence {at} ends before it begins: offsets must not decrease")
+
+    @classmethod
+    def from_lengths(cls, values: ArrayLike, lengths: ArrayLike | None = None) -> Sequences:
+        """Make sequences from flat steps and the length of each sequence, as hmmlearn's.
+
+        Parameters
+        ----------
+        values : (T, ...) array
+            The steps of all sequences.
+        lengths : (N,) integer array, optional
+            Their lengths, which add up to T.  None: one sequence.
+
+        Examples
+        --------
+        >>> Sequences.from_lengths([3, 1, 4, 1, 5], [3, 2])[0]
+        array([3, 1, 4])
+        """
+        values = np.asarray(values)
+        if lengths is None:
+            return cls(values, [0, len(values)])
+        lengths = np.asarray(lengths)
+        if lengths.ndim != 1 or (len(lengths) and not np.issubdtype(lengths.dtype, np.integer)):
+            raise ValueError("lengths must be a one-dimensional array of whole numbers")
+        if (lengths < 0).any():
+            at = int(np.flatnonzero(lengths < 0)[0])
+            raise ValueError(f"sequence {at} has the negative length {lengths[at]}")
+        if lengths.sum() != len(values):
+            raise ValueError(
+                f"lengths add up to {int(lengths.sum())}, but there are {len(values)} steps"
+            )
+        return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+    @classmethod
+    def from_list(cls, sequences: Iterable[ArrayLike]) -> Sequences:
+        """Make sequences from a list of arrays or lists.
+
+        Examples
+        --------
+        >>> Sequences.from_list([["a", "b"], ["c"]]).values
+        array(['a', 'b', 'c'], dtype='<U1')
+        """
+        arrays = [_one_sequence(n, sequence) for n, sequence in enumerate(sequences)]
+        if not arrays:
+            return cls(np.empty(0), [0])
+        shape, kind = arrays[0].shape[1:], _kind(arrays[0])
+        for n, array in enumerate(arrays):
+            if array.shape[1:] != shape:
+                raise ValueError(
+                    f"sequence {n} has steps of shape {array.shape[1:]}, sequence 0 of {shape}"
+                )
+            if len(array) and _kind(array) != kind:
+                raise ValueError(f"sequence {n} holds {_kind(array)}, sequence 0 holds {kind}")
+        offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
+        return cls(np.concatenate(arrays), offsets.astype(np.int64))
+
+    @classmethod
+    def from_arrow(cls, array: Any) -> Sequences:
+        """Make sequences from a PyArrow list array; numbers without nulls are not copied.
+
+        Parameters
+        ----------
+        array : pyarrow.ListArray, LargeListArray or ChunkedArray of these
+            One list a sequence.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> Sequences.from_arrow(pa.array([[3, 1, 4], [1, 5]])).lengths
+        array([3, 2])
+        """
+        import pyarrow as pa
+
+        if isinstance(array, pa.ChunkedArray):
+            array = array.combine_chunks()
+        if not isinstance(array, pa.ListArray | pa.LargeListArray):
+            raise TypeError(f"expected a PyArrow list array, got {array.type}")
+        if array.null_count:
+            at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            raise ValueError(f"sequence {at} is null")
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        steps = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        offsets -= offsets[0]
+        if steps.null_count:
+            nulls = steps.is_null().to_numpy(zero_copy_only=False)
+            raise ValueError(f"{position(int(np.flatnonzero(nulls)[0]), offsets)}: null")
+        is_number = pa.types.is_integer(steps.type) or pa.types.is_floating(steps.type)
+        return cls(steps.to_numpy(zero_copy_only=is_number), offsets)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Length of each sequence, shape (N,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps in all sequences together."""
+        return len(self.values)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, key: int) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequences: ...
+    def __getitem__(self, key: int | slice) -> NDArray[Any] | Sequences:
+        """Sequence n as an array, or a run of sequences; both are views of ``values``."""
+        if isinstance(key, slice):
+            begin, end, stride = key.indices(len(self))
+            if stride != 1:
+                raise ValueError("a slice of sequences takes steps of one; use take() for others")
+            offsets = self.offsets[begin : max(begin, end) + 1]
+            return Sequences(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+        n = key + len(self) if key < 0 else key
+        if not 0 <= n < len(self):
+            raise IndexError(f"sequence {key} of {len(self)}")
+        return self.values[self.offsets[n] : self.offsets[n + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[n] for n in range(len(self)))
+
+    def take(self, indices: ArrayLike) -> Sequences:
+        """Gather the sequences with the given numbers, in that order, into a new container.
+
+        Examples
+        --------
+        >>> Sequences.from_list([[3, 1, 4], [1, 5]]).take([1, 0]).values
+        array([1, 5, 3, 1, 4])
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        begins = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - begins
+        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        if self.values.ndim == 1 and self.values.dtype.kind in "if":
+            from sojourn.kernels.symbols import take_ragged  # compiled, and so loaded late
+
+            return Sequences(take_ragged(self.values, begins, offsets), offsets)
+        steps = np.repeat(begins - offsets[:-1], lengths)
+        steps += np.arange(offsets[-1])
+        return Sequences(self.values[steps], offsets)
+
+    def chunks(self, max_steps: int) -> Iterator[Sequences]:
+        """Cut into runs of whole sequences with at most `max_steps` steps, or one sequence each.
+
+        Examples
+        --------
+        >>> data = Sequences.from_list([[1, 2], [3], [4, 5, 6, 7]])
+        >>> [chunk.n_steps for chunk in data.chunks(3)]
+        [3, 4]
+        """
+        begin = 0
+        while begin < len(self):
+            limit = self.offsets[begin] + max_steps
+            end = int(np.searchsorted(self.offsets, limit, side="right")) - 1
+            end = min(max(end, begin + 1), len(self))
+            yield self[begin:end]
+            begin = end
+
+    def with_values(self, values: ArrayLike) -> Sequences:
+        """Return the same sequences with other values, one for each step."""
+        return Sequences(values, self.offsets)
+
+    def check(self) -> Sequences:
+        """Return itself, or say what is missing: data at all, or steps in a sequence."""
+        if len(self) == 0:
+            raise ValueError("there is no data: not one sequence")
+        empty = np.flatnonzero(self.lengths == 0)
+        if len(empty):
+            raise ValueError(f"sequence {empty[0]} is empty ({len(empty)} empty in all)")
+        return self
+
+    def __repr__(self) -> str:
+        return (
+            f"Sequences({len(self)} sequences, {self.n_steps} steps, "
+            f"{self.values.dtype} of shape {self.values.shape})"
+        )
+
+
+def position(step: int, offsets: NDArray[np.int64]) -> str:
+    """Name a flat position the way people look for it.
+
+    Examples
+    --------
+    >>> position(4, np.array([0, 3, 5]))
+    'sequence 1, position 1'
+    """
+    n = int(np.searchsorted(offsets, step, side="right")) - 1
+    return f"sequence {n}, position {step - offsets[n]}"
+
+
+def as_sequences(
+    data: Any, lengths: ArrayLike | None = None, *, step_ndim: int = 0
+) -> tuple[Sequences, Layout]:
+    """Take data in any accepted form, and remember the form.
+
+    Parameters
+    ----------
+    data : Sequences, array, list, PyArrow list array
+        With `lengths`: flat steps.  Without: `Sequences`; a PyArrow list array; an array whose
+        rows are sequences of equal length; a list of sequences; or one sequence.
+    lengths : (N,) integer array, optional
+        Lengths of the sequences in flat `data`, as hmmlearn's.
+    step_ndim : {0, 1}
+        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.
+
+    Returns
+    -------
+    sequences : Sequences
+        Not empty, and no sequence in it is.
+    layout : {"flat", "list", "rows", "sequences"}
+        For `restore_layout`.
+
+    Examples
+    --------
+    >>> as_sequences([[0, 1], [1]])
+    (Sequences(2 sequences, 3 steps, int64 of shape (3,)), 'list')
+    """
+    sequences, layout = _coerce(data, lengths, step_ndim)
+    if sequences.values.ndim - 1 != step_ndim:
+        raise ValueError(
+            f"a step must have {step_ndim} dimensions here, "
+            f"but the data's steps have the shape {sequences.values.shape[1:]}"
+        )
+    return sequences.check(), layout
+
+
+def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Sequences, Layout]:
+    """Take data apart by its type; see `as_sequences`."""
+    if lengths is not None:
+        if isinstance(data, Sequences):
+            raise ValueError("Sequences know their lengths: do not pass any")
+        return Sequences.from_lengths(_drop_column(_array(data), step_ndim), lengths), "flat"
+    if isinstance(data, Sequences):
+        return data, "sequences"
+    if isinstance(data, str | bytes):
+        raise TypeError(f"expected sequences, got the string {data[:40]!r}")
+    if type(data).__module__.partition(".")[0] == "pyarrow":
+        return Sequences.from_arrow(data), "list"
+    if isinstance(data, Iterable) and not hasattr(data, "__array__"):
+        data = list(data)
+        if not data or not (np.ndim(data[0]) == step_ndim or isinstance(data[0], str)):
+            return Sequences.from_list(data), "list"
+    array = _drop_column(_array(data), step_ndim)
+    if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
+        return Sequences.from_list(array), "list"
+    if array.ndim == step_ndim + 2:
+        n, length = array.shape[:2]
+        flat = array.reshape(n * length, *array.shape[2:])
+        return Sequences(flat, np.arange(n + 1, dtype=np.int64) * length), "rows"
+    return Sequences.from_lengths(array), "flat"
+
+
+def _drop_column(array: NDArray[Any], step_ndim: int) -> NDArray[Any]:
+    """Read hmmlearn's (T, 1) column as the steps of one sequence when a step is a single value."""
+    return array[:, 0] if step_ndim == 0 and array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _array(data: Any) -> NDArray[Any]:
+    array = np.asarray(data)
+    if array.ndim == 0:
+        raise TypeError(f"expected sequences, got {type(data).__name__}")
+    return array
+
+
+def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
+    if isinstance(sequence, str | bytes):
+        raise TypeError(f"sequence {n} is the string {sequence[:40]!r}: split it into symbols")
+    try:
+        array = np.asarray(sequence)
+    except ValueError:
+        raise ValueError(f"sequence {n} has steps of different shapes") from None
+    if array.ndim == 0:
+        raise TypeError(f"sequence {n} is a single value, not a sequence")
+    if array.dtype.kind == "U" and not all(isinstance(item, str) for item in sequence):  # type: ignore[union-attr]
+        odd = next(i for i, item in enumerate(sequence) if not isinstance(item, str))  # type: ignore[arg-type]
+        raise ValueError(f"sequence {n}, position {odd}: a number among strings")
+    return array
+
+
+def _kind(array: NDArray[Any]) -> str:
+    return "strings" if array.dtype.kind in "UTO" else "numbers"
+
+
+def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:
+    """Give results for every step back in the form in which the data came.
+
+    Parameters
+    ----------
+    values : (T, ...) array
+        One result a step.
+    sequences : Sequences
+        The data that they belong to.
+    layout : {"flat", "list", "rows", "sequences"}
+        What `as_sequences` returned with it.
+    """
+    if layout == "flat":
+        return values
+    if layout == "rows":
+        return values.reshape(len(sequences), -1, *values.shape[1:])
+    results = sequences.with_values(values)
+    return results if layout == "sequences" else list(results)

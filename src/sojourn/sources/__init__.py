@@ -1,0 +1,5 @@
+"""Where minibatches come from."""
+
+from sojourn.sources.memory import MemorySource
+
+__all__ = ["MemorySource"]

@@ -1,0 +1,55 @@
+"""Minibatches of data that is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sojourn.sequences import Sequences
+
+
+class MemorySource:
+    """Minibatches without replacement, in a new order each pass.
+
+    The order of a pass follows from the seed and the number of the pass alone, so that a run can
+    go on at any pass without a random state to carry along.
+
+    Parameters
+    ----------
+    data : Sequences
+    batch_size : int or None
+        Sequences a minibatch; None for all of them in one, in their own order.  The last
+        minibatch of a pass has what is left.
+    seed : int
+
+    Examples
+    --------
+    >>> source = MemorySource(Sequences.from_list([[0], [1], [2]]), batch_size=2, seed=0)
+    >>> [len(batch) for batch in source.batches(0)]
+    [2, 1]
+    """
+
+    def __init__(self, data: Sequences, batch_size: int | None, seed: int) -> None:
+        self.data = data
+        self.batch_size = batch_size
+        self.seed = seed
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in a pass."""
+        return len(self.data)
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in a pass."""
+        return self.data.n_steps
+
+    def batches(self, n_pass: int) -> Iterator[Sequences]:
+        """Yield the minibatches of pass `n_pass`, counted from 0."""
+        if self.batch_size is None or self.batch_size >= len(self.data):
+            yield self.data
+            return
+        order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        for begin in range(0, len(order), self.batch_size):
+            yield self.data.take(order[begin : begin + self.batch_size])

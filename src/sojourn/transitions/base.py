@@ -1,0 +1,91 @@
+"""What a prior on the transitions must offer.
+
+Row 0 of the mathematics, the start distribution, is a vector of its own here: ``start`` (K,)
+beside ``transitions`` (K, K).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Self
+
+from numpy.typing import NDArray
+
+from sojourn.kernels.interface import Absences, Floats
+
+
+class Rows(NamedTuple):
+    """A start vector and the rows of a transition matrix.
+
+    Attributes
+    ----------
+    start : (K,) array
+    transitions : (K, K) array
+    """
+
+    start: Floats
+    transitions: Floats
+
+
+class Concentrations(NamedTuple):
+    """Dirichlet parameters of every row, and what the rows are normalised by.
+
+    Attributes
+    ----------
+    rows : Rows
+        Prior counts plus expected counts.
+    start_total : float
+        Normaliser of the start vector.
+    totals : (K,) array
+        Normalisers of the transition rows.
+    """
+
+    rows: Rows
+    start_total: float
+    totals: Floats
+
+
+def normalized(rows: Rows) -> Rows:
+    """Divide every row by its sum."""
+    return Rows(
+        rows.start / rows.start.sum(),
+        rows.transitions / rows.transitions.sum(axis=1, keepdims=True),
+    )
+
+
+def summed(rows: Rows) -> Concentrations:
+    """Take the sums of the rows as their normalisers."""
+    return Concentrations(rows, float(rows.start.sum()), rows.transitions.sum(axis=1))
+
+
+class Transitions(ABC):
+    """A prior on start and transitions, with whatever posterior it keeps beside the counts.
+
+    A value: `observe` returns a new one.
+    """
+
+    @abstractmethod
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return the parameters of the update, eq (1), given expected counts."""
+
+    @abstractmethod
+    def means(self, counts: Rows) -> Rows:
+        """Return posterior mean probabilities for prediction; rows sum to one."""
+
+    @abstractmethod
+    def wants_absences(self, total_sequences: int) -> bool:
+        """Whether `observe` needs the sums of log(1 − q) for a data set of that size."""
+
+    @abstractmethod
+    def observe(
+        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+    ) -> Self:
+        """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+
+    @abstractmethod
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what changes in training, as JSON values and as arrays, for model files."""
+
+    @abstractmethod
+    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the prior with a state that `state` gave."""

@@ -1,0 +1,82 @@
+"""The finite model: independent Dirichlet priors on the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sojourn.kernels.interface import Absences, Floats
+from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized, summed
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet(Transitions):
+    r"""Rows :math:`\theta_k \sim \mathrm{Dirichlet}(a_k)` for k = 0, ..., K.
+
+    Attributes
+    ----------
+    prior : Rows
+        Prior counts, expanded to (K,) and (K, K).
+
+    Examples
+    --------
+    >>> prior = Dirichlet.make(2, start=1.0, transitions=[0.5, 1.5])
+    >>> prior.means(Rows(np.zeros(2), np.array([[0.0, 0.0], [2.0, 0.0]]))).transitions
+    array([[0.25 , 0.75 ],
+           [0.625, 0.375]])
+    """
+
+    prior: Rows
+
+    @classmethod
+    def make(cls, n_states: int, start: ArrayLike, transitions: ArrayLike) -> Dirichlet:
+        """Check and expand concentrations: a number, a vector or (for transitions) a matrix."""
+        return cls(
+            Rows(
+                _expand("start_concentration", start, (n_states,)),
+                _expand("transition_concentration", transitions, (n_states, n_states)),
+            )
+        )
+
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return a + E[C], eq (1)."""
+        return summed(self._posterior(counts))
+
+    def means(self, counts: Rows) -> Rows:
+        """Return (a + E[C]) / normaliser."""
+        return normalized(self._posterior(counts))
+
+    def _posterior(self, counts: Rows) -> Rows:
+        return Rows(self.prior.start + counts.start, self.prior.transitions + counts.transitions)
+
+    def wants_absences(self, total_sequences: int) -> bool:
+        """Never: there is nothing beside the counts to learn."""
+        return False
+
+    def observe(
+        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+    ) -> Self:
+        """Return itself: there is nothing beside the counts to learn."""
+        return self
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return nothing."""
+        return {}, {}
+
+    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return itself."""
+        return self
+
+
+def _expand(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > len(shape) or any(
+        n not in (1, k) for n, k in zip(array.shape[::-1], shape[::-1], strict=False)
+    ):
+        raise ValueError(f"{name} has the shape {array.shape}; {shape} or fewer was expected")
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"{name} must be positive and finite")
+    return np.array(np.broadcast_to(array, shape))

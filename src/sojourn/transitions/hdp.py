@@ -1,0 +1,376 @@
+"""The nonparametric model: hierarchical Dirichlet process on the rows, eqs (4) to (8).
+
+The updates work on the data set that N/B copies of a large batch of B sequences would make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, polygamma
+
+from sojourn.kernels.interface import Absences, Floats
+from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized, summed
+
+OccupancyForm = Literal["auto", "exact", "fast"]
+
+_FIRST_CONCENTRATION = 0.1
+_FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
+
+
+class Gamma(NamedTuple):
+    """A Gamma(shape, rate) distribution."""
+
+    shape: float
+    rate: float
+
+    @property
+    def mean(self) -> float:
+        """E[x]."""
+        return self.shape / self.rate
+
+    @property
+    def geometric_mean(self) -> float:
+        """G[x] = exp E[log x]."""
+        return float(np.exp(digamma(self.shape))) / self.rate
+
+    def blend(self, shape: float, rate: float, step_size: float) -> Gamma:
+        """Move the parameters towards new ones, eq (7)."""
+        keep = 1.0 - step_size
+        return Gamma(keep * self.shape + step_size * shape, keep * self.rate + step_size * rate)
+
+
+class Sticks(NamedTuple):
+    """Beta(u_k, v_k) posteriors of the stick proportions, in the order of the sticks."""
+
+    u: Floats
+    v: Floats
+
+    @classmethod
+    def from_tables(cls, tables: Floats, gamma: float) -> Sticks:
+        """u_k = 1 + s_k and v_k = γ + Σ_{l>k} s_l, eq (7)."""
+        later = np.concatenate([np.cumsum(tables[::-1])[::-1][1:], [0.0]])
+        return cls(1.0 + tables, gamma + later)
+
+    @property
+    def log_rest(self) -> Floats:
+        """E[log(1 − π̃_k)]."""
+        return digamma(self.v) - digamma(self.u + self.v)
+
+    @property
+    def geometric_weights(self) -> Floats:
+        """G[π_k], eq (8)."""
+        before = np.concatenate([[0.0], np.cumsum(self.log_rest)[:-1]])
+        return np.exp(digamma(self.u) - digamma(self.u + self.v) + before)
+
+    @property
+    def mean_weights(self) -> Floats:
+        """E[π_k]; what they leave of one belongs to states beyond the truncation."""
+        mean = self.u / (self.u + self.v)
+        return mean * np.concatenate([[1.0], np.cumprod(1.0 - mean)[:-1]])
+
+
+class HDPSummary(NamedTuple):
+    """What is known of the HDP's parameters.
+
+    Attributes
+    ----------
+    alpha : float
+        E[α], concentration of the rows around the shared weights.
+    gamma : float
+        E[γ], concentration of the sticks.
+    weights : (K,) array
+        E[π_k] of each state; the rest of one belongs to states beyond the truncation.
+    effective_states : float
+        Exponential of the entropy of the normalised weights: K for equal weights, 1 for a single
+        state.
+    """
+
+    alpha: float
+    gamma: float
+    weights: Floats
+    effective_states: float
+
+
+@dataclass(frozen=True, eq=False)
+class HDP(Transitions):
+    r"""Rows that share their support through sticks.
+
+    .. math::
+
+        \tilde\pi_k \sim \mathrm{Beta}(1, \gamma), \quad
+        \pi_k = \tilde\pi_k \prod_{l<k} (1 - \tilde\pi_l), \quad
+        \theta_k \sim \mathrm{DP}(\alpha, \pi), \quad
+        \alpha \sim \mathrm{Gamma}, \; \gamma \sim \mathrm{Gamma}
+
+    Attributes
+    ----------
+    n_states : int
+        Truncation level K.
+    alpha_prior, gamma_prior : Gamma
+    batch_size : int
+        Sequences between two updates.
+    forgetting_rate, delay : float
+        Step sizes (delay + n) ** -forgetting_rate of the n-th update here.
+    second_order : bool
+        Whether table counts carry the second-order term.
+    sort_states : bool
+        Whether the largest state gets the first stick.
+    normalize_rows : bool
+        Whether the rows of the potentials are made to sum to one.
+    occupancy : {"auto", "exact", "fast"}
+        How the probability that a transition occurs at all is found; see `wants_absences`.
+
+    Notes
+    -----
+    u and v are not stored: both follow from the blended table counts of the states and the
+    blended E[γ], so that a change in the order of the states needs no permutation of v.
+    """
+
+    n_states: int
+    alpha_prior: Gamma = Gamma(1.0, 0.1)
+    gamma_prior: Gamma = Gamma(1.0, 0.1)
+    batch_size: int = 10_000
+    forgetting_rate: float = 0.5
+    delay: float = 1.0
+    second_order: bool = True
+    sort_states: bool = True
+    normalize_rows: bool = True
+    occupancy: OccupancyForm = "auto"
+    # The posterior, and the large batch so far.
+    tables: Floats = field(default_factory=lambda: np.zeros(0))
+    stick_gamma: float = 0.0
+    alpha: Gamma = Gamma(1.0, 0.1)
+    gamma: Gamma = Gamma(1.0, 0.1)
+    n_updates: int = 0
+    pending: dict[str, Floats] = field(default_factory=dict)
+    n_pending: int = 0
+
+    @classmethod
+    def make(cls, n_states: int, **options: Any) -> HDP:
+        """Start from the prior: no tables, q(α) and q(γ) at their priors."""
+        hdp = cls(n_states, **options)
+        return replace(
+            hdp,
+            tables=np.zeros(n_states),
+            stick_gamma=hdp.gamma_prior.mean,
+            alpha=hdp.alpha_prior,
+            gamma=hdp.gamma_prior,
+        )
+
+    @property
+    def order(self) -> NDArray[np.integer]:
+        """State that has the first stick, the second, and so on."""
+        return _order(self.tables, self.sort_states)
+
+    @property
+    def sticks(self) -> Sticks:
+        """Posteriors of the sticks, in the order of the sticks."""
+        return Sticks.from_tables(self.tables[self.order], self.stick_gamma)
+
+    def _by_state(self, weights: Floats) -> Floats:
+        by_state = np.empty(self.n_states)
+        by_state[self.order] = weights
+        return by_state
+
+    @property
+    def update_prior(self) -> Floats:
+        """G[α π_k], eq (8); 0.1 until the first update."""
+        if self.n_updates == 0:
+            return np.full(self.n_states, _FIRST_CONCENTRATION)
+        weights = self.alpha.geometric_mean * self._by_state(self.sticks.geometric_weights)
+        # A stick that nothing was seen of has a weight that underflows; the rows stay positive.
+        return np.maximum(weights, 1e-30)
+
+    @property
+    def mean_prior(self) -> Floats:
+        """E[α] E[π_k]; 0.1 until the first update."""
+        if self.n_updates == 0:
+            return np.full(self.n_states, _FIRST_CONCENTRATION)
+        weights = self.alpha.mean * self._by_state(self.sticks.mean_weights)
+        return np.maximum(weights, 1e-30)
+
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return G[απ] + E[C], eq (1), normalised by their sum or by E[α] + E[C_k·]."""
+        prior = self.update_prior
+        rows = Rows(prior + counts.start, prior + counts.transitions)
+        if self.normalize_rows or self.n_updates == 0:
+            return summed(rows)
+        alpha = self.alpha.mean
+        return Concentrations(
+            rows, alpha + counts.start.sum(), alpha + counts.transitions.sum(axis=1)
+        )
+
+    def means(self, counts: Rows) -> Rows:
+        """Return E[α] E[π] + E[C], normalised over the K states."""
+        prior = self.mean_prior
+        return normalized(Rows(prior + counts.start, prior + counts.transitions))
+
+    def wants_absences(self, total_sequences: int) -> bool:
+        """Whether the sums of log(1 − q) are needed, or −E[C] will do for them.
+
+        The fast form replaces L = (N/B) Σ log(1 − q) by −(N/B) Σ q.  With r = N/B ≥ 4 copies of
+        the batch the probability P = 1 − exp L that a transition occurs at all is then too small
+        by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r, the worst case being a single step.  The
+        automatic choice takes it from r = 100 on: the exact sums make forward-backward four
+        times as slow.
+        """
+        if self.occupancy == "auto":
+            return total_sequences < _FAST_FROM * self._large_batch(total_sequences)
+        return self.occupancy == "exact"
+
+    def _large_batch(self, total_sequences: int) -> int:
+        """Sequences between two updates: at least one update a pass."""
+        return min(self.batch_size, total_sequences)
+
+    def observe(
+        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+    ) -> Self:
+        """Collect a minibatch, and update the posteriors when the large batch is full."""
+        parts = {"start": counts.start, "transitions": counts.transitions}
+        if absences is not None:
+            parts |= {f"absent_{name}": value for name, value in absences._asdict().items()}
+        if self.pending:
+            parts = {name: self.pending[name] + value for name, value in parts.items()}
+        collected = replace(self, pending=parts, n_pending=self.n_pending + n_sequences)
+        if collected.n_pending < self._large_batch(total_sequences):
+            return collected
+        return collected._updated(total_sequences)
+
+    def _updated(self, total_sequences: int) -> Self:
+        """Update q(π̃), q(α) and q(γ) from the large batch, eqs (4) to (7)."""
+        copies = total_sequences / self.n_pending
+        scaled = {name: copies * part for name, part in self.pending.items()}
+        counts = np.vstack([scaled["start"], scaled["transitions"]])
+        row_counts = counts.sum(axis=1)
+        if "absent_pairs" in scaled:
+            log_absent = np.vstack([scaled["absent_start"], scaled["absent_pairs"]])
+            squares = np.vstack([scaled["absent_start_squares"], scaled["absent_pair_squares"]])
+            variances = np.maximum(counts - squares, 0.0)
+            log_row_absent = scaled["absent_rows"]
+        else:
+            log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
+        tables = expected_tables(
+            self.update_prior,
+            counts,
+            np.minimum(log_absent, -counts),
+            variances if self.second_order else None,
+        )
+        # Row 0 occurs with certainty, once a sequence.
+        log_row_absent = np.concatenate([[-np.inf], np.minimum(log_row_absent, -row_counts[1:])])
+        log_eta = expected_log_eta(self.alpha.mean, row_counts, log_row_absent)
+        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
+        keep = 1.0 - step_size
+        state_tables = tables.sum(axis=0)
+        fresh = Sticks.from_tables(
+            state_tables[_order(state_tables, self.sort_states)], self.gamma.mean
+        )
+        return replace(
+            self,
+            tables=keep * self.tables + step_size * state_tables,
+            stick_gamma=keep * self.stick_gamma + step_size * self.gamma.mean,
+            alpha=self.alpha.blend(
+                self.alpha_prior.shape + state_tables.sum(),
+                self.alpha_prior.rate - log_eta.sum(),
+                step_size,
+            ),
+            gamma=self.gamma.blend(
+                self.gamma_prior.shape + self.n_states,
+                self.gamma_prior.rate - fresh.log_rest.sum(),
+                step_size,
+            ),
+            n_updates=self.n_updates + 1,
+            pending={},
+            n_pending=0,
+        )
+
+    def summary(self) -> HDPSummary:
+        """Return E[α], E[γ], E[π] and the effective number of states."""
+        weights = self._by_state(self.sticks.mean_weights)
+        shares = weights / weights.sum()
+        entropy = -np.sum(shares * np.log(np.maximum(shares, 1e-300)))
+        return HDPSummary(self.alpha.mean, self.gamma.mean, weights, float(np.exp(entropy)))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the posterior and the large batch so far."""
+        values = {
+            "stick_gamma": self.stick_gamma,
+            "alpha": list(self.alpha),
+            "gamma": list(self.gamma),
+            "n_updates": self.n_updates,
+            "n_pending": self.n_pending,
+        }
+        pending = {f"pending.{name}": np.asarray(part) for name, part in self.pending.items()}
+        return values, {"tables": self.tables, **pending}
+
+    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the prior with a state that `state` gave."""
+        pending = {
+            name.removeprefix("pending."): part
+            for name, part in arrays.items()
+            if name.startswith("pending.")
+        }
+        return replace(
+            self,
+            tables=arrays["tables"],
+            stick_gamma=values["stick_gamma"],
+            alpha=Gamma(*values["alpha"]),
+            gamma=Gamma(*values["gamma"]),
+            n_updates=values["n_updates"],
+            n_pending=values["n_pending"],
+            pending=pending,
+        )
+
+
+def _order(tables: Floats, by_size: bool) -> NDArray[np.integer]:
+    return np.argsort(-tables, kind="stable") if by_size else np.arange(len(tables))
+
+
+def expected_tables(
+    prior: Floats, counts: Floats, log_absent: Floats, variances: Floats | None
+) -> Floats:
+    r"""Expected number of tables E[s], eq (5).
+
+    .. math::
+
+        E[s] \approx G\,P\,\bigl(\psi(G + E_+) - \psi(G) + \tfrac12 V_+ \psi''(G + E_+)\bigr),
+        \quad P = 1 - e^{L}, \; E_+ = E[C]/P, \; V_+ = V/P - (1 - P) E_+^2
+
+    Parameters
+    ----------
+    prior : (K,) array
+        G[α π].
+    counts : (R, K) array
+        E[C].
+    log_absent : (R, K) array
+        L = log q(C = 0), at most −E[C].
+    variances : (R, K) array or None
+        Var[C] for the second-order term; None leaves the term out.
+
+    Examples
+    --------
+    With whole, certain counts the expectation is exact, here 1 + 1/2 + 1/3:
+
+    >>> expected_tables(np.ones(1), np.full((1, 1), 3.0), np.full((1, 1), -np.inf), None).round(6)
+    array([[1.833333]])
+    """
+    occurs = -np.expm1(log_absent)
+    seen = counts > 1e-200
+    given = np.divide(counts, occurs, out=np.ones_like(counts), where=seen)
+    excess = digamma(prior + given) - digamma(prior)
+    if variances is not None:
+        ratio = np.divide(variances, occurs, out=np.zeros_like(counts), where=seen)
+        spread = np.maximum(ratio - (1.0 - occurs) * given**2, 0.0)
+        excess += 0.5 * spread * polygamma(2, prior + given)
+    return np.where(seen, prior * occurs * np.maximum(excess, 0.0), 0.0)
+
+
+def expected_log_eta(alpha: float, row_counts: Floats, log_absent: Floats) -> Floats:
+    """E[log η_k] of every row, eq (6); `log_absent` is log q(C_k· = 0)."""
+    occurs = -np.expm1(log_absent)
+    seen = row_counts > 1e-200
+    given = np.divide(row_counts, occurs, out=np.ones_like(row_counts), where=seen)
+    return np.where(seen, occurs * (digamma(alpha) - digamma(alpha + given)), 0.0)

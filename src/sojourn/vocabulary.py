@@ -1,0 +1,141 @@
+"""Strings to symbols and back."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.sequences import Sequences, position
+
+
+class Vocabulary:
+    """A list of strings, each known by its place in it.
+
+    Parameters
+    ----------
+    words : sequence of str
+        All different.
+    unknown : str or None
+        The word that stands for every string not in `words`; it must be one of them.  None: such
+        a string is an error.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary.from_sequences([["the", "cat"], ["the", "dog"]])
+    >>> vocabulary.words
+    ('<unk>', 'the', 'cat', 'dog')
+    >>> vocabulary.encode([["the", "bird"]]).values
+    array([1, 0], dtype=int32)
+    >>> vocabulary.decode([1, 2])
+    ['the', 'cat']
+    """
+
+    def __init__(self, words: Iterable[str], unknown: str | None = None) -> None:
+        self.words: tuple[str, ...] = tuple(words)
+        self.unknown = unknown
+        self._symbols = {word: symbol for symbol, word in enumerate(self.words)}
+        if len(self._symbols) != len(self.words):
+            twice = next(word for word, n in Counter(self.words).items() if n > 1)
+            raise ValueError(f"the word {twice!r} stands in the vocabulary twice")
+        if unknown is not None and unknown not in self._symbols:
+            raise ValueError(f"the unknown word {unknown!r} is not in the vocabulary")
+
+    @classmethod
+    def from_sequences(
+        cls,
+        sequences: Iterable[Iterable[str]],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        unknown: str | None = "<unk>",
+    ) -> Vocabulary:
+        """Collect the words of some sequences, the most frequent first.
+
+        Parameters
+        ----------
+        sequences : iterable of iterables of str
+            The data.
+        min_count : int
+            Words that occur less often are left out.
+        max_size : int, optional
+            At most so many words, the unknown word included.
+        unknown : str or None
+            The word for everything left out or never seen, symbol 0.
+        """
+        counts = Counter(word for sequence in sequences for word in sequence)
+        reserved = [] if unknown is None else [unknown]
+        if unknown is not None:
+            counts.pop(unknown, None)
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        kept = [word for word, n in ranked if n >= min_count]
+        if max_size is not None:
+            kept = kept[: max(0, max_size - len(reserved))]
+        return cls([*reserved, *kept], unknown)
+
+    def encode(self, sequences: Sequences | Iterable[Sequence[str]]) -> Sequences:
+        """Turn sequences of strings into sequences of symbols (int32)."""
+        if not isinstance(sequences, Sequences):
+            sequences = Sequences.from_list(sequences)
+        default = -1 if self.unknown is None else self._symbols[self.unknown]
+        lookup = self._symbols.get
+        words = sequences.values.tolist()
+        symbols = np.fromiter((lookup(word, default) for word in words), np.int32, len(words))
+        missing = np.flatnonzero(symbols < 0)
+        if len(missing):
+            at = int(missing[0])
+            where = position(at, sequences.offsets)
+            raise ValueError(
+                f"{where}: {words[at]!r} is not in the vocabulary, which has no unknown word"
+            )
+        return sequences.with_values(symbols)
+
+    def decode(self, symbols: Any) -> Any:
+        """Turn symbols into strings: one sequence into a list, `Sequences` into lists of them."""
+        if isinstance(symbols, Sequences):
+            return [self.decode(sequence) for sequence in symbols]
+        return [self.words[symbol] for symbol in np.asarray(symbols)]
+
+    def to_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the words as UTF-8 bytes and the offsets between them, for model files."""
+        encoded = [word.encode() for word in self.words]
+        offsets = np.concatenate([[0], np.cumsum([len(word) for word in encoded])])
+        return np.frombuffer(b"".join(encoded), np.uint8), offsets.astype(np.int64)
+
+    @classmethod
+    def from_arrays(
+        cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], unknown: str | None
+    ) -> Vocabulary:
+        """Undo `to_arrays`."""
+        raw = text.tobytes()
+        spans = itertools.pairwise(offsets)
+        return cls([raw[begin:end].decode() for begin, end in spans], unknown)
+
+    def __getitem__(self, word: str) -> int:
+        """Return the symbol of a word, or of the unknown word."""
+        if word in self._symbols:
+            return self._symbols[word]
+        if self.unknown is None:
+            raise KeyError(word)
+        return self._symbols[self.unknown]
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._symbols
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Vocabulary):
+            return NotImplemented
+        return (self.words, self.unknown) == (other.words, other.unknown)
+
+    def __hash__(self) -> int:
+        return hash((self.words, self.unknown))
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} words, unknown={self.unknown!r})"
