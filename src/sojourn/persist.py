@@ -103,7 +103,11 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
     family = family_class.from_config(
         description["family"]["values"], _with_prefix("family.", arrays)
     )
-    parameters = description["parameters"] | _with_prefix("parameter.", arrays)
+    values = {
+        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+        for name, value in description["parameters"].items()
+    }
+    parameters = values | _with_prefix("parameter.", arrays)
     model: BaseHMM = model_class(emission=family, **parameters)
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
@@ -154,8 +158,8 @@ def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
 def _pack(description: dict[str, Any], arrays: Arrays) -> bytes:
     """Serialise, with the checksum of all bytes in place of 64 zeros."""
     raw = safetensors.numpy.save(
-        {name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        {"sojourn": json.dumps(description), "sha256": _NO_DIGEST},
+        {name: np.asarray(array, order="C") for name, array in arrays.items()},
+        {"sojourn": json.dumps(description, default=np.generic.item), "sha256": _NO_DIGEST},
     )
     place = _DIGEST.search(raw)
     assert place is not None, "safetensors writes its metadata as compact JSON"
@@ -180,12 +184,11 @@ def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
         arrays = safetensors.numpy.load(raw)
         metadata = json.loads(raw[8:header_end])["__metadata__"]
         description = json.loads(metadata["sojourn"])
+        version = description["format"]
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(f"{path} is not a sojourn model file: {error}") from error
-    if description["format"] != _FORMAT:
-        raise ModelFileError(
-            f"{path} has the format {description['format']}, this version reads {_FORMAT}"
-        )
+    if version != _FORMAT:
+        raise ModelFileError(f"{path} has the format {version}, this version reads {_FORMAT}")
     return description, arrays
 
 

@@ -6,7 +6,7 @@ and ``offsets`` that say where each begins.  Every other module sees data in thi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -73,7 +73,7 @@ class Sequences:
         >>> Sequences.from_lengths([3, 1, 4, 1, 5], [3, 2])[0]
         array([3, 1, 4])
         """
-        values = np.asarray(values)
+        values = _array(values)
         if lengths is None:
             return cls(values, [0, len(values)])
         lengths = np.asarray(lengths)
@@ -98,18 +98,21 @@ class Sequences:
         array(['a', 'b', 'c'], dtype='<U1')
         """
         arrays = [_one_sequence(n, sequence) for n, sequence in enumerate(sequences)]
-        if not arrays:
-            return cls(np.empty(0), [0])
-        shape, kind = arrays[0].shape[1:], _kind(arrays[0])
-        for n, array in enumerate(arrays):
-            if array.shape[1:] != shape:
+        filled = [n for n, array in enumerate(arrays) if len(array)]  # [] has no type of its own
+        if not filled:
+            return cls(arrays[0] if arrays else np.empty(0), np.zeros(len(arrays) + 1, np.int64))
+        first = filled[0]
+        shape, kind = arrays[first].shape[1:], _kind(arrays[first])
+        for n in filled:
+            other_shape, other_kind = arrays[n].shape[1:], _kind(arrays[n])
+            if other_shape != shape:
                 raise ValueError(
-                    f"sequence {n} has steps of shape {array.shape[1:]}, sequence 0 of {shape}"
+                    f"sequence {n} has steps of shape {other_shape}, sequence {first} of {shape}"
                 )
-            if len(array) and _kind(array) != kind:
-                raise ValueError(f"sequence {n} holds {_kind(array)}, sequence 0 holds {kind}")
+            if other_kind != kind:
+                raise ValueError(f"sequence {n} holds {other_kind}, sequence {first} holds {kind}")
         offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-        return cls(np.concatenate(arrays), offsets.astype(np.int64))
+        return cls(np.concatenate([arrays[n] for n in filled]), offsets.astype(np.int64))
 
     @classmethod
     def from_arrow(cls, array: Any) -> Sequences:
@@ -131,13 +134,16 @@ class Sequences:
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
         if not isinstance(array, pa.ListArray | pa.LargeListArray):
-            raise TypeError(f"expected a PyArrow list array, got {array.type}")
+            got = getattr(array, "type", type(array).__name__)
+            raise TypeError(f"expected a PyArrow list array, got {got}")
         if array.null_count:
             at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
             raise ValueError(f"sequence {at} is null")
         offsets = array.offsets.to_numpy().astype(np.int64)
         steps = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         offsets -= offsets[0]
+        if pa.types.is_nested(steps.type):
+            raise TypeError(f"a step must be a number or a string, not {steps.type}")
         if steps.null_count:
             nulls = steps.is_null().to_numpy(zero_copy_only=False)
             raise ValueError(f"{position(int(np.flatnonzero(nulls)[0]), offsets)}: null")
@@ -185,12 +191,14 @@ class Sequences:
         >>> Sequences.from_list([[3, 1, 4], [1, 5]]).take([1, 0]).values
         array([1, 5, 3, 1, 4])
         """
-        indices = np.asarray(indices, dtype=np.int64)
-        begins = self.offsets[indices]
-        lengths = self.offsets[indices + 1] - begins
+        indices = np.asarray(indices)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise IndexError("take needs a one-dimensional array of whole numbers")
+        indices = indices.astype(np.int64)
+        begins, lengths = self.offsets[:-1][indices], self.lengths[indices]
         offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        if self.values.ndim == 1 and self.values.dtype.kind in "if":
+        if self.values.ndim == 1 and _is_compiled(self.values.dtype):
             from sojourn.kernels.symbols import take_ragged  # compiled, and so loaded late
 
             return Sequences(take_ragged(self.values, begins, offsets), offsets)
@@ -280,6 +288,8 @@ def as_sequences(
             f"a step must have {step_ndim} dimensions here, "
             f"but the data's steps have the shape {sequences.values.shape[1:]}"
         )
+    if sequences.values.dtype == object:
+        _check_strings(sequences)
     return sequences.check(), layout
 
 
@@ -293,11 +303,13 @@ def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Seque
         return data, "sequences"
     if isinstance(data, str | bytes):
         raise TypeError(f"expected sequences, got the string {data[:40]!r}")
+    if isinstance(data, Mapping | Set):
+        raise TypeError(f"expected sequences, got a {type(data).__name__}")
     if type(data).__module__.partition(".")[0] == "pyarrow":
         return Sequences.from_arrow(data), "list"
     if isinstance(data, Iterable) and not hasattr(data, "__array__"):
         data = list(data)
-        if not data or not (np.ndim(data[0]) == step_ndim or isinstance(data[0], str)):
+        if not data or not (_ndim(data[0]) == step_ndim or isinstance(data[0], str)):
             return Sequences.from_list(data), "list"
     array = _drop_column(_array(data), step_ndim)
     if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
@@ -315,10 +327,27 @@ def _drop_column(array: NDArray[Any], step_ndim: int) -> NDArray[Any]:
 
 
 def _array(data: Any) -> NDArray[Any]:
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError:
+        raise ValueError(
+            "steps have different shapes: pass flat steps with lengths, or a list of sequences"
+        ) from None
     if array.ndim == 0:
         raise TypeError(f"expected sequences, got {type(data).__name__}")
+    if array.dtype.kind == "U" and not hasattr(data, "__array__"):
+        objects = np.asarray(data, dtype=object)
+        if not all(isinstance(item, str) for item in objects.flat):
+            return objects  # NumPy would turn the numbers among strings into strings
     return array
+
+
+def _ndim(item: Any) -> int:
+    """Count dimensions; what is ragged inside has at least two."""
+    try:
+        return np.ndim(item)
+    except ValueError:
+        return 2
 
 
 def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
@@ -338,6 +367,19 @@ def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
 
 def _kind(array: NDArray[Any]) -> str:
     return "strings" if array.dtype.kind in "UTO" else "numbers"
+
+
+def _is_compiled(dtype: np.dtype[Any]) -> bool:
+    """Whether numba knows the dtype: no half or extended precision, no foreign byte order."""
+    return dtype.isnative and (dtype.kind == "i" or dtype in (np.float32, np.float64))
+
+
+def _check_strings(sequences: Sequences) -> None:
+    """Refuse an array of objects that holds anything but strings."""
+    for step, item in enumerate(sequences.values):
+        if not isinstance(item, str):
+            where = position(step, sequences.offsets)
+            raise ValueError(f"{where}: {item!r} is not a string, in an array of objects")
 
 
 def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:

@@ -36,7 +36,11 @@ class Vocabulary:
     """
 
     def __init__(self, words: Iterable[str], unknown: str | None = None) -> None:
-        self.words: tuple[str, ...] = tuple(words)
+        words = tuple(words)
+        for word in words:
+            if not isinstance(word, str):
+                raise TypeError(f"a vocabulary holds strings, not {word!r}")
+        self.words: tuple[str, ...] = tuple(map(str, words))  # NumPy's strings become plain ones
         self.unknown = unknown
         self._symbols = {word: symbol for symbol, word in enumerate(self.words)}
         if len(self._symbols) != len(self.words):
@@ -80,10 +84,14 @@ class Vocabulary:
     def encode(self, sequences: Sequences | Iterable[Sequence[str]]) -> Sequences:
         """Turn sequences of strings into sequences of symbols (int32)."""
         if not isinstance(sequences, Sequences):
-            sequences = Sequences.from_list(sequences)
+            sequences = Sequences.from_list(map(_as_objects, sequences))
         default = -1 if self.unknown is None else self._symbols[self.unknown]
         lookup = self._symbols.get
         words = sequences.values.tolist()
+        odd = next((at for at, word in enumerate(words) if not isinstance(word, str)), None)
+        if odd is not None:
+            where = position(odd, sequences.offsets)
+            raise TypeError(f"{where}: expected a string, got {words[odd]!r}")
         symbols = np.fromiter((lookup(word, default) for word in words), np.int32, len(words))
         missing = np.flatnonzero(symbols < 0)
         if len(missing):
@@ -98,11 +106,15 @@ class Vocabulary:
         """Turn symbols into strings: one sequence into a list, `Sequences` into lists of them."""
         if isinstance(symbols, Sequences):
             return [self.decode(sequence) for sequence in symbols]
-        return [self.words[symbol] for symbol in np.asarray(symbols)]
+        symbols = np.asarray(symbols)
+        outside = symbols[(symbols < 0) | (symbols >= len(self))]
+        if outside.size:
+            raise IndexError(f"symbol {outside[0]} is not one of the {len(self)} of the vocabulary")
+        return [self.words[symbol] for symbol in symbols]
 
     def to_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         """Return the words as UTF-8 bytes and the offsets between them, for model files."""
-        encoded = [word.encode() for word in self.words]
+        encoded = [word.encode(errors="surrogatepass") for word in self.words]
         offsets = np.concatenate([[0], np.cumsum([len(word) for word in encoded])])
         return np.frombuffer(b"".join(encoded), np.uint8), offsets.astype(np.int64)
 
@@ -113,7 +125,8 @@ class Vocabulary:
         """Undo `to_arrays`."""
         raw = text.tobytes()
         spans = itertools.pairwise(offsets)
-        return cls([raw[begin:end].decode() for begin, end in spans], unknown)
+        words = [raw[begin:end].decode(errors="surrogatepass") for begin, end in spans]
+        return cls(words, unknown)
 
     def __getitem__(self, word: str) -> int:
         """Return the symbol of a word, or of the unknown word."""
@@ -139,3 +152,8 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} words, unknown={self.unknown!r})"
+
+
+def _as_objects(sequence: Sequence[str]) -> Any:
+    """Keep strings as they are: NumPy's own would drop NULs at the end."""
+    return sequence if isinstance(sequence, str | bytes) else np.array(list(sequence), object)

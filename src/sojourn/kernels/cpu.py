@@ -37,6 +37,7 @@ from sojourn.kernels.threads import run_units, take_unit
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
+_PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
 _ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
 _SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # vectorised sums; NaN and infinity stay themselves
@@ -60,8 +61,8 @@ def forward_backward(
     """
     work = _Work(potentials, index, offsets, block_rows, chunk_elements)
     n_states, width, n_units = work.n_states, work.width, work.n_units
-    transitions = np.zeros((n_units, width, width), work.dtype)
-    start = np.zeros((n_units, width), work.dtype)
+    transitions = np.zeros((n_units, width, width))
+    start = np.zeros((n_units, width))
     side = width if absences else 0
     pair_squares, log_pairs = np.zeros((2, n_units, side, side))
     log_rows = np.zeros((n_units, side))
@@ -93,7 +94,7 @@ def forward_backward(
         )
     smoothed = Smoothed(
         work.log_z,
-        start.sum(axis=0, dtype=np.float64)[:n_states],
+        start.sum(axis=0)[:n_states],
         work.counts(transitions),
         responsibilities[:, :n_states],
         never,
@@ -120,8 +121,8 @@ def log_normalizers(
         *work.arguments,
         False,
         vectors.astype(work.dtype),
-        vectors.astype(work.dtype),
-        matrices.astype(work.dtype),
+        vectors,
+        matrices,
         matrices,
         matrices,
         vectors,
@@ -209,7 +210,7 @@ class _Work:
 
     def counts(self, products: Floats) -> Floats:
         """Σ of the units' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
-        return (_sum_units(products) * self.transitions)[: self.n_states, : self.n_states]
+        return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
 
 
 def _mend(
@@ -239,14 +240,10 @@ def _longest_first(offsets: Integers) -> Integers:
 
 
 @njit(nogil=True, cache=True)
-def _sum_units(parts):
-    """``parts.sum(axis=0, dtype=float64)``, without NumPy's buffered casts."""
-    total = np.zeros(parts.shape[1:])
-    for unit in range(parts.shape[0]):
-        for i in range(parts.shape[1]):
-            for j in range(parts.shape[2]):
-                total[i, j] += parts[unit, i, j]
-    return total
+def _add_matrix(part, total):
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            total[i, j] += part[i, j]
 
 
 @njit(nogil=True, cache=True)
@@ -267,7 +264,7 @@ def _smooth_units(
     backward,
     responsibilities,
     start_counts,
-    products,
+    transition_counts,
     pair_squares,
     log_pairs,
     log_rows,
@@ -283,6 +280,7 @@ def _smooth_units(
     checkpoints = np.empty((-(-longest // chunk) * block_rows, width), start.dtype)
     beta = np.empty((block_rows, width), start.dtype)
     epsilon = np.empty((block_rows, width), start.dtype)
+    products = np.empty((width, width), start.dtype)
     first = np.empty(block_rows, np.int64)
     length = np.empty(block_rows, np.int64)
     log_norm = np.empty(block_rows)
@@ -327,8 +325,8 @@ def _smooth_units(
                 _backward(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
                     transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
-                    start_counts[unit], products[unit], pair_factors, pair_squares[unit],
-                    log_pairs[unit], row_factors, log_rows[unit : unit + 1],
+                    start_counts[unit], products, transition_counts[unit], pair_factors,
+                    pair_squares[unit], log_pairs[unit], row_factors, log_rows[unit : unit + 1],
                 )  # fmt: skip
         if pair_factors.size > 0:
             _flush(pair_factors, log_pairs[unit], 1.0)
@@ -421,6 +419,7 @@ def _backward(
     responsibilities,
     start_counts,
     products,
+    transition_counts,
     pair_factors,
     pair_squares,
     log_pairs,
@@ -430,7 +429,7 @@ def _backward(
     """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = start_counts.shape[0]
     one = alpha.dtype.type(1.0)
-    n_factors = 0
+    n_factors = n_products = 0
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -459,8 +458,13 @@ def _backward(
             before = slot - block_rows
             gemm(
                 alpha, before * width, 1, width, epsilon, 0, width,
-                products, 0, width, width, width, active, True,
+                products, 0, width, width, width, active, n_products > 0,
             )  # fmt: skip
+            # Long sums in single precision are biased: short ones go into double precision.
+            n_products += active
+            if n_products >= _PRODUCT_STEPS:
+                _add_matrix(products, transition_counts)
+                n_products = 0
             gemm(
                 epsilon, 0, width, 1, transposed, 0, width,
                 beta, 0, width, active, width, width, False,
@@ -475,6 +479,8 @@ def _backward(
                     if n_factors % _ABSENCE_STEPS == 0:
                         _flush(pair_factors, log_pairs, 1e-40)
                         _flush(row_factors, log_rows, 1e-40)
+    if n_products > 0:
+        _add_matrix(products, transition_counts)
     if pair_factors.size > 0:
         _flush(pair_factors, log_pairs, 1e-40)
         _flush(row_factors, log_rows, 1e-40)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.kernels.threads import run_units, take_unit
 
+_SHORT_SUM = 64  # steps a symbol up to which sums stay in single precision
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
 
 
@@ -97,7 +98,9 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     A thread sums a range of rows that is its own, so the result does not depend on their number.
     """
     padded = _full_rows(values)
-    out = np.zeros((n_rows, padded.shape[1]), values.dtype)
+    # Long sums in single precision are biased; where there are many sums they are short.
+    long_sums = len(index) > _SHORT_SUM * n_rows
+    out = np.zeros((n_rows, padded.shape[1]), np.float64 if long_sums else values.dtype)
     n_units = _n_units(padded.size, n_threads)
     bounds = np.array([0, n_rows])
     if n_units > 1:
@@ -105,7 +108,7 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
         inner = np.searchsorted(steps, len(index) / n_units * np.arange(1, n_units))
         bounds = np.concatenate([[0], inner, [n_rows]])
     run_units(_sum_by_row, n_units, n_threads, index, padded, bounds, out)
-    return out[:, : values.shape[1]]
+    return out[:, : values.shape[1]].astype(values.dtype, copy=False)
 
 
 def add_rows(
