@@ -34,10 +34,10 @@ types: $(READY)  ## check types
 	$(BIN)/mypy
 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python -m benchmarks.cpu
 
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
-	$(BIN)/python experiments/collapsing/run.py $(CORPUS)
+	$(BIN)/python -m experiments.collapsing $(CORPUS)
 
 clean:  ## remove caches and compiled kernels
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -40,6 +40,7 @@ class LiveProgress:
             console=self._console,
         )
         self._task = self._bars.add_task(title, total=n_passes, speed="", held_out="")
+        self._n_passes = n_passes
         self._quiet = not self._console.is_terminal
 
     def __enter__(self) -> Self:
@@ -63,8 +64,9 @@ class LiveProgress:
         self._bars.update(self._task, completed=progress.passes, speed=speed)
         if progress.score is not None:
             self._bars.update(self._task, held_out=f"held-out {progress.score:.4f}")
-            if self._quiet:
-                # Without a terminal there is no live view: one plain line a pass.
+            a_tenth = max(1, self._n_passes // 10)
+            if self._quiet and round(progress.passes) % a_tenth == 0:
+                # Without a terminal there is no live view: a plain line now and then.
                 self._console.print(
                     f"pass {progress.passes:.0f}: {speed}, held-out {progress.score:.4f}",
                     highlight=False,

@@ -7,6 +7,7 @@ and ``offsets`` that say where each begins.  Every other module sees data in thi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from numbers import Number
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -132,7 +133,7 @@ class Sequences:
         import pyarrow as pa
 
         if isinstance(array, pa.ChunkedArray):
-            array = array.combine_chunks()
+            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
         if not isinstance(array, pa.ListArray | pa.LargeListArray):
             got = getattr(array, "type", type(array).__name__)
             raise TypeError(f"expected a PyArrow list array, got {got}")
@@ -288,8 +289,9 @@ def as_sequences(
             f"a step must have {step_ndim} dimensions here, "
             f"but the data's steps have the shape {sequences.values.shape[1:]}"
         )
-    if sequences.values.dtype == object:
-        _check_strings(sequences)
+    odd = _odd_object(sequences.values)
+    if odd is not None:
+        raise ValueError(f"{position(odd[0], sequences.offsets)}: {odd[1]}")
     return sequences.check(), layout
 
 
@@ -362,6 +364,9 @@ def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
     if array.dtype.kind == "U" and not all(isinstance(item, str) for item in sequence):  # type: ignore[union-attr]
         odd = next(i for i, item in enumerate(sequence) if not isinstance(item, str))  # type: ignore[arg-type]
         raise ValueError(f"sequence {n}, position {odd}: a number among strings")
+    odd_object = _odd_object(array)
+    if odd_object is not None:
+        raise ValueError(f"sequence {n}, position {odd_object[0]}: {odd_object[1]}")
     return array
 
 
@@ -374,12 +379,18 @@ def _is_compiled(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and (dtype.kind == "i" or dtype in (np.float32, np.float64))
 
 
-def _check_strings(sequences: Sequences) -> None:
-    """Refuse an array of objects that holds anything but strings."""
-    for step, item in enumerate(sequences.values):
-        if not isinstance(item, str):
-            where = position(step, sequences.offsets)
-            raise ValueError(f"{where}: {item!r} is not a string, in an array of objects")
+def _odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
+    """Find what is no string in an array of objects: its place, and what is wrong with it."""
+    if values.dtype != object:
+        return None
+    for allowed, problem in (
+        (str | Number, "is neither a number nor a string"),
+        (str, "is a number among objects, which may only be strings"),
+    ):
+        for step, item in enumerate(values):
+            if not isinstance(item, allowed):
+                return step, f"{item!r} {problem}"
+    return None
 
 
 def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:

@@ -88,10 +88,8 @@ class Vocabulary:
         default = -1 if self.unknown is None else self._symbols[self.unknown]
         lookup = self._symbols.get
         words = sequences.values.tolist()
-        odd = next((at for at, word in enumerate(words) if not isinstance(word, str)), None)
-        if odd is not None:
-            where = position(odd, sequences.offsets)
-            raise TypeError(f"{where}: expected a string, got {words[odd]!r}")
+        if words and sequences.values.dtype.kind not in "UTO":
+            raise TypeError(f"expected strings, got {sequences.values.dtype}")
         symbols = np.fromiter((lookup(word, default) for word in words), np.int32, len(words))
         missing = np.flatnonzero(symbols < 0)
         if len(missing):

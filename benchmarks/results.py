@@ -1,0 +1,41 @@
+"""Result files: what was measured, on what machine, when."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("sojourn", "numpy", "scipy", "numba", "scikit-learn")
+
+
+def machine() -> dict[str, Any]:
+    """Describe the machine in the words that a reader needs to judge a number."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        model = names[0] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": model, "cores": cores, "system": platform.system()}
+
+
+def write_result(path: Path, measured: dict[str, Any]) -> None:
+    """Write measurements with machine, date and versions to a JSON file."""
+    versions = {name: version(name) for name in PACKAGES}
+    content = {
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "python": sys.version.split()[0],
+        "versions": versions,
+        **measured,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"written: {path}")

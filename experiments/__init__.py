@@ -1,0 +1,1 @@
+"""Experiments on corpora: one module an experiment, results in results/."""
