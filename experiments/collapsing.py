@@ -1,6 +1,6 @@
 """What collapsing buys: SCVI against SVI on a corpus, K = 45, M = 100, κ = 0.5.
 
-    python -m experiments.collapsing FOLDER
+python -m experiments.collapsing FOLDER
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from benchmarks.results import write_result
-from experiments.corpus import corpus_argument, read_corpus
 
 import sojourn as sj
+from benchmarks.results import write_result
+from experiments.corpus import corpus_argument, read_corpus
 
 SETTINGS = {"n_states": 45, "batch_size": 100, "forgetting_rate": 0.5}
 METHODS = {"scvi": (sj.HMM, "scvi"), "svi": (sj.HMM, "svi"), "scvi-hdp": (sj.HDPHMM, "scvi")}
@@ -35,7 +35,9 @@ def main() -> None:
             ).fit(train, validation=test)
             curves[name].append([round(entry["score"], 5) for entry in fitted.history_])
             last = fitted.history_[-1]
-            print(f"{name:9} seed {seed}: {last['score']:.4f} nats a token, {last['seconds']:.1f} s")
+            print(
+                f"{name:9} seed {seed}: {last['score']:.4f} nats a token, {last['seconds']:.1f} s"
+            )
     final = {name: float(np.mean([c[-1] for c in runs])) for name, runs in curves.items()}
     margin = final["scvi"] - final["svi"]
     print(f"SCVI above SVI by {margin:.4f} nats a token")

@@ -1,6 +1,6 @@
 """Which defaults the HDP's options deserve: each one switched, on a corpus and on simulated data.
 
-    python -m experiments.hdp_options FOLDER
+python -m experiments.hdp_options FOLDER
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.results import write_result
-from experiments.corpus import corpus_argument, read_corpus
 
 import sojourn as sj
+from benchmarks.results import write_result
+from experiments.corpus import corpus_argument, read_corpus
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},

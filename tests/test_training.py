@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import sojourn as sj
 from sojourn.families import DecayedTable, RowSums
 from sojourn.inference import COLLAPSED, MEAN_FIELD, Engine, Posterior, Schedule, local, step
-from sojourn.inference.local import expected_statistics
+from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import cpu, reference
 from sojourn.sources import MemorySource
 from sojourn.transitions import Dirichlet
@@ -41,8 +41,9 @@ def test_minibatch_statistics_are_unbiased(engine, objective):
     posterior = posterior_for(3, 9)
 
     def statistics(batch):
+        chunks = prepare(family, batch)
         return expected_statistics(
-            posterior, family, objective, batch, ENGINES[engine]
+            posterior, family, objective, chunks, ENGINES[engine]
         ).statistics()
 
     subsets = [data.take(list(chosen)) for chosen in combinations(range(6), 2)]
@@ -61,7 +62,9 @@ def test_a_short_last_batch_counts_with_its_real_size():
     posterior = posterior_for(3, 9)
     schedule = Schedule(forgetting_rate=0.0, delay=1.0)
     for batch in MemorySource(data, 4, seed=0).batches(0):
-        step(posterior, sj.Categorical(9), COLLAPSED, schedule, batch, 10, ENGINES["cpu"])
+        family = sj.Categorical(9)
+        chunks = prepare(family, batch)
+        step(posterior, family, COLLAPSED, schedule, chunks, 10, ENGINES["cpu"])
         assert posterior.counts.start.sum() == pytest.approx(10)
         share = 10 / len(batch)
         assert posterior.emissions.totals.sum() == pytest.approx(share * batch.n_steps)
@@ -94,9 +97,16 @@ def test_chunks_add_to_the_same_statistics(objective, monkeypatch):
     data = ragged(2, 40, n_symbols=500)
     family = sj.Categorical(500, 0.2)
     posterior = posterior_for(4, 500)
-    whole = expected_statistics(posterior, family, objective, data, ENGINES["cpu"], absences=True)
+
+    def collect():
+        chunks = prepare(family, data)
+        return expected_statistics(
+            posterior, family, objective, chunks, ENGINES["cpu"], absences=True
+        )
+
+    whole = collect()
     monkeypatch.setattr(local, "CHUNK_STEPS", 30)
-    parts = expected_statistics(posterior, family, objective, data, ENGINES["cpu"], absences=True)
+    parts = collect()
     assert (parts.n_sequences, parts.n_steps) == (whole.n_sequences, whole.n_steps)
     assert parts.log_normalizer == pytest.approx(whole.log_normalizer)
     for name in ("start", "transitions", "emissions"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,9 @@ class Vocabulary:
         if self.unknown is None:
             raise KeyError(word)
         return self._symbols[self.unknown]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
 
     def __contains__(self, word: object) -> bool:
         return word in self._symbols

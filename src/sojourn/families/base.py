@@ -40,14 +40,11 @@ class EmissionRows:
         Logarithm of that factor.
     index : (T,) integer array
         Row of the table for each step.
-    rows : (U,) integer array or None
-        Which statistics the table's rows belong to, where a step has one; None for all.
     """
 
     table: Floats
     log_scale: Floats | None
     index: Integers
-    rows: Integers | None
 
 
 class Family(BaseEstimator, ABC):  # type: ignore[misc]
@@ -58,9 +55,9 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
 
     Notes
     -----
-    ``natural`` is λ for every state, shape (K, S).  The pair `emission_rows` and
-    `sum_statistics` is what training calls; they see the statistics as a `DecayedTable`, so that
-    a family with many statistics touches only those of the batch.
+    ``natural`` is λ for every state, shape (K, S).  Training calls `encode`, `emission_rows` and
+    `sum_statistics`; they see the statistics as a `DecayedTable`, so that a family with many
+    statistics touches only those of the batch.
     """
 
     @property
@@ -112,16 +109,21 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
     @abstractmethod
-    def emission_rows(
-        self, x: NDArray[Any], table: DecayedTable, *, collapsed: bool, n_threads: int
-    ) -> EmissionRows:
-        """Return the potentials of a batch for the kernel, collapsed or mean-field."""
+    def encode(self, x: NDArray[Any]) -> Any:
+        """Return what the potentials and the sums of a batch both need of it."""
 
     @abstractmethod
-    def sum_statistics(
-        self, x: NDArray[Any], rows: EmissionRows, responsibilities: Floats, *, n_threads: int
-    ) -> RowSums:
-        """Return ``Σ_t responsibilities[t, k] t(x_t)`` of a batch, without building (T, S)."""
+    def emission_rows(
+        self, encoded: Any, table: DecayedTable, *, collapsed: bool, n_threads: int
+    ) -> EmissionRows:
+        """Return the potentials of an encoded batch for the kernel, collapsed or mean-field."""
+
+    @abstractmethod
+    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
+        """Return ``Σ_t responsibilities[t, k] t(x_t)`` of an encoded batch.
+
+        It never builds (T, S).
+        """
 
     @abstractmethod
     def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:

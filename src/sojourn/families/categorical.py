@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,21 @@ from sojourn.kernels import symbols
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
+
+
+class SymbolsPresent(NamedTuple):
+    """The symbols of a batch.
+
+    Attributes
+    ----------
+    rows : (U,) integer array or None
+        The distinct symbols; None for the whole alphabet.
+    places : (T,) integer array
+        The place of each step's symbol among them.
+    """
+
+    rows: Integers | None
+    places: Integers
 
 
 class Categorical(Family):
@@ -150,11 +165,15 @@ class Categorical(Family):
         """Return ψ(λ_x) − ψ(Σ_w λ_w)."""
         return (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
 
+    def encode(self, x: NDArray[Any]) -> SymbolsPresent:
+        """Number the symbols present."""
+        return SymbolsPresent(*symbols.distinct(x, self.n_statistics))
+
     def emission_rows(
-        self, x: NDArray[Any], table: DecayedTable, *, collapsed: bool, n_threads: int
+        self, encoded: SymbolsPresent, table: DecayedTable, *, collapsed: bool, n_threads: int
     ) -> EmissionRows:
         """Return one row of potentials for each symbol present."""
-        rows, index = symbols.distinct(x, self.n_statistics)
+        rows = encoded.rows
         prior = np.asarray(self.concentration, dtype=np.float64)
         totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
         if prior.ndim > 0 and rows is not None:
@@ -162,16 +181,15 @@ class Categorical(Family):
         # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
         prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
         potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)
-        return EmissionRows(potentials, None, index, rows)
+        return EmissionRows(potentials, None, encoded.places)
 
     def sum_statistics(
-        self, x: NDArray[Any], rows: EmissionRows, responsibilities: Floats, *, n_threads: int
+        self, encoded: SymbolsPresent, responsibilities: Floats, *, n_threads: int
     ) -> RowSums:
         """Return the responsibilities summed by symbol."""
-        sums = symbols.sum_by_row(
-            rows.index, responsibilities, len(rows.table), n_threads=n_threads
-        )
-        return RowSums(rows.rows, sums, self.n_statistics)
+        n_rows = self.n_statistics if encoded.rows is None else len(encoded.rows)
+        sums = symbols.sum_by_row(encoded.places, responsibilities, n_rows, n_threads=n_threads)
+        return RowSums(encoded.rows, sums, self.n_statistics)
 
     def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
         """Draw a symbol for each state, by inversion."""

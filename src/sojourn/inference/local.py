@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sojourn.families import EmissionRows, Family
+from sojourn.families import Family
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.interface import Potentials
+from sojourn.kernels.interface import Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
@@ -35,11 +36,34 @@ class Engine:
     n_threads: int
 
 
+class Chunk(NamedTuple):
+    """A run of sequences that fits in memory with its responsibilities.
+
+    Attributes
+    ----------
+    sequences : Sequences
+    encoded : object
+        What the family's `encode` made of the values.
+    """
+
+    sequences: Sequences
+    encoded: Any
+
+
+def prepare(family: Family, data: Sequences) -> Iterable[Chunk]:
+    """Cut validated data into chunks and encode them: all that can be done ahead of time.
+
+    A single chunk is made at once; several are made one by one as they are used.
+    """
+    chunks = (Chunk(c, family.encode(c.values)) for c in data.chunks(CHUNK_STEPS))
+    return list(chunks) if data.n_steps <= CHUNK_STEPS else chunks
+
+
 def expected_statistics(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    batch: Sequences,
+    batch: Iterable[Chunk],
     engine: Engine,
     *,
     absences: bool = False,
@@ -52,27 +76,25 @@ def expected_statistics(
         posterior.transitions.concentrations(posterior.counts)
     )
     sums: BatchSums | None = None
-    for chunk, factors, rows in chunk_potentials(
+    for (sequences, encoded), factors, index in chunk_potentials(
         posterior, family, batch, potentials, engine, collapsed=objective.collapsed
     ):
         smoothed = engine.kernel.forward_backward(
-            factors, rows.index, chunk.offsets, absences=absences, n_threads=engine.n_threads
+            factors, index, sequences.offsets, absences=absences, n_threads=engine.n_threads
         )
         if not np.isfinite(smoothed.log_normalizers).all():
             bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
             raise FloatingPointError(
-                f"a sequence of {chunk.lengths[bad]} steps that begins with {chunk[bad][0]!r} has "
-                "no possible state path under the model"
+                f"a sequence of {sequences.lengths[bad]} steps that begins with "
+                f"{sequences[bad][0]!r} has no possible state path under the model"
             )
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
-            family.sum_statistics(
-                chunk.values, rows, smoothed.responsibilities, n_threads=engine.n_threads
-            ),
+            family.sum_statistics(encoded, smoothed.responsibilities, n_threads=engine.n_threads),
             float(smoothed.log_normalizers.sum()),
-            len(chunk),
-            chunk.n_steps,
+            len(sequences),
+            sequences.n_steps,
             smoothed.absences,
         )
         if sums is None:
@@ -86,17 +108,17 @@ def expected_statistics(
 def chunk_potentials(
     posterior: Posterior,
     family: Family,
-    data: Sequences,
+    chunks: Iterable[Chunk],
     transitions: Rows,
     engine: Engine,
     *,
     collapsed: bool,
-) -> Iterator[tuple[Sequences, Potentials, EmissionRows]]:
-    """Cut data into chunks that fit in memory, each with its potentials."""
+) -> Iterator[tuple[Chunk, Potentials, Integers]]:
+    """Give every chunk its potentials, and the index of its steps into them."""
     dtype = posterior.emissions.dtype
     start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
-    for chunk in data.chunks(CHUNK_STEPS):
+    for chunk in chunks:
         rows = family.emission_rows(
-            chunk.values, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
+            chunk.encoded, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
         )
-        yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows
+        yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.families import EmissionRows, Family
-from sojourn.inference.local import Engine, chunk_potentials
+from sojourn.families import Family
+from sojourn.inference.local import Chunk, Engine, chunk_potentials, prepare
 from sojourn.inference.posterior import Posterior
-from sojourn.kernels.interface import Floats, Potentials
+from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 
 
@@ -20,9 +20,9 @@ def log_likelihoods(
     """Log predictive likelihood of each sequence, shape (N,)."""
     parts = [
         engine.kernel.log_normalizers(
-            factors, rows.index, chunk.offsets, n_threads=engine.n_threads
+            factors, index, chunk.sequences.offsets, n_threads=engine.n_threads
         )
-        for chunk, factors, rows in _chunks(posterior, family, data, engine)
+        for chunk, factors, index in _chunks(posterior, family, data, engine)
     ]
     return np.concatenate(parts)
 
@@ -33,12 +33,12 @@ def state_probabilities(
     """Posterior state probabilities of each step, shape (T, K)."""
     out = np.empty((data.n_steps, posterior.emissions.n_states), posterior.emissions.dtype)
     at = 0
-    for chunk, factors, rows in _chunks(posterior, family, data, engine):
+    for (sequences, _), factors, index in _chunks(posterior, family, data, engine):
         smoothed = engine.kernel.forward_backward(
-            factors, rows.index, chunk.offsets, n_threads=engine.n_threads
+            factors, index, sequences.offsets, n_threads=engine.n_threads
         )
-        out[at : at + chunk.n_steps] = smoothed.responsibilities
-        at += chunk.n_steps
+        out[at : at + sequences.n_steps] = smoothed.responsibilities
+        at += sequences.n_steps
     return out
 
 
@@ -47,8 +47,8 @@ def best_paths(
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Most probable path: log joint probability of each sequence, and the states of each step."""
     parts = [
-        engine.kernel.viterbi(factors, rows.index, chunk.offsets, n_threads=engine.n_threads)
-        for chunk, factors, rows in _chunks(posterior, family, data, engine)
+        engine.kernel.viterbi(factors, index, chunk.sequences.offsets, n_threads=engine.n_threads)
+        for chunk, factors, index in _chunks(posterior, family, data, engine)
     ]
     return (
         np.concatenate([scores for scores, _ in parts]),
@@ -83,6 +83,7 @@ def draw(
 
 def _chunks(
     posterior: Posterior, family: Family, data: Sequences, engine: Engine
-) -> Iterator[tuple[Sequences, Potentials, EmissionRows]]:
+) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     means = posterior.transitions.means(posterior.counts)
-    return chunk_potentials(posterior, family, data, means, engine, collapsed=True)
+    chunks = prepare(family, data)
+    return chunk_potentials(posterior, family, chunks, means, engine, collapsed=True)

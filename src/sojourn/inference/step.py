@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sojourn.families import Family
-from sojourn.inference.local import Engine, expected_statistics
+from sojourn.inference.local import Chunk, Engine, expected_statistics
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
-from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 
@@ -37,7 +37,7 @@ def step(
     family: Family,
     objective: Objective,
     schedule: Schedule,
-    batch: Sequences,
+    batch: Iterable[Chunk],
     total_sequences: int,
     engine: Engine,
 ) -> StepInfo:
@@ -49,6 +49,8 @@ def step(
     ----------
     posterior : Posterior
         Changed in place.
+    batch : iterable of Chunk
+        The minibatch, as `local.prepare` gives it.
     total_sequences : int
         N; the minibatch stands for N/M copies of itself, M being its real size.
     """

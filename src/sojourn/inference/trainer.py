@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sojourn.families import Family
-from sojourn.inference.local import Engine
+from sojourn.inference.local import Engine, prepare
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -71,7 +71,8 @@ def train(
     for n_pass in range(n_passes):
         before = time.perf_counter()
         for batch in source.batches(n_pass):
-            info = step(posterior, family, objective, schedule, batch, source.n_sequences, engine)
+            chunks = prepare(family, batch)
+            info = step(posterior, family, objective, schedule, chunks, source.n_sequences, engine)
             sequences += info.n_sequences
             steps += info.n_steps
             updates += 1

@@ -32,7 +32,7 @@ from sojourn.kernels.interface import (
     Smoothed,
     padded_states,
 )
-from sojourn.kernels.threads import run_units, take_unit
+from sojourn.kernels.threads import prefetch_row, run_units, take_unit
 
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
@@ -375,6 +375,8 @@ def _forward(
         for i in range(active):
             row = slot + i
             symbol = index[first[i] + t]
+            if t + 1 < length[i]:
+                prefetch_row(emissions, index[first[i] + t + 1])
             total = alpha.dtype.type(0.0)
             for j in range(width):
                 value = alpha[row, j] * emissions[symbol, j]
@@ -442,6 +444,8 @@ def _backward(
             row = slot + i
             token = first[i] + t
             symbol = index[token]
+            if t > 0:
+                prefetch_row(emissions, index[token - 1])
             total = alpha.dtype.type(0.0)
             for j in range(width):
                 total += alpha[row, j] * beta[i, j]

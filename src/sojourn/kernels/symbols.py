@@ -13,9 +13,10 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sojourn.kernels.interface import Floats, Integers
-from sojourn.kernels.threads import run_units, take_unit
+from sojourn.kernels.threads import prefetch_row, run_units, take_unit
 
-_SHORT_SUM = 64  # steps a symbol up to which sums stay in single precision
+_LONG_SUM = 64  # steps a symbol from which sums are in double precision
+_AHEAD = 8  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
 
 
@@ -93,22 +94,20 @@ def predictive_rows(
 
 
 def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) -> Floats:
-    """Sum ``values`` over equal ``index``: ``out[index[t]] += values[t]`` in the order of t.
+    """Sum ``values`` over equal ``index``: ``out[index[t]] += values[t]``.
 
-    A thread sums a range of rows that is its own, so the result does not depend on their number.
+    Where there are many steps a row, they are summed in several parts that are then added.  The
+    parts follow from the sizes alone, so that the number of threads does not change a bit.
     """
     padded = _full_rows(values)
+    steps_a_row = len(index) // n_rows
+    n_parts = max(1, min(8, steps_a_row // 16))
     # Long sums in single precision are biased; where there are many sums they are short.
-    long_sums = len(index) > _SHORT_SUM * n_rows
-    out = np.zeros((n_rows, padded.shape[1]), np.float64 if long_sums else values.dtype)
-    n_units = _n_units(padded.size, n_threads)
-    bounds = np.array([0, n_rows])
-    if n_units > 1:
-        steps = np.cumsum(np.bincount(index, minlength=n_rows))
-        inner = np.searchsorted(steps, len(index) / n_units * np.arange(1, n_units))
-        bounds = np.concatenate([[0], inner, [n_rows]])
-    run_units(_sum_by_row, n_units, n_threads, index, padded, bounds, out)
-    return out[:, : values.shape[1]].astype(values.dtype, copy=False)
+    dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
+    parts = np.zeros((n_parts, n_rows, padded.shape[1]), dtype)
+    run_units(_sum_by_row, n_parts, n_threads, index, padded, parts)
+    total = parts[0] if n_parts == 1 else parts.sum(axis=0)
+    return total[:, : values.shape[1]].astype(values.dtype, copy=False)
 
 
 def add_rows(
@@ -215,6 +214,8 @@ def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_stat
     while unit < n_units:
         for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
             row = rows[i] if rows.shape[0] > 0 else i
+            if i + _AHEAD < rows.shape[0]:
+                prefetch_row(table, rows[i + _AHEAD])
             p = i if prior.shape[0] > 1 else 0
             if prior.shape[1] == 1:
                 for j in range(width):
@@ -233,15 +234,18 @@ def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_stat
 
 
 @njit(nogil=True, cache=True)
-def _sum_by_row(counter, n_units, index, values, bounds, out):
+def _sum_by_row(counter, n_units, index, values, parts):
+    n_steps = index.shape[0]
     unit = take_unit(counter)
     while unit < n_units:
-        low, high = bounds[unit], bounds[unit + 1]
-        for t in range(index.shape[0]):
+        out = parts[unit]
+        end = n_steps * (unit + 1) // n_units
+        for t in range(n_steps * unit // n_units, end):
             row = index[t]
-            if low <= row < high:
-                for j in range(values.shape[1]):
-                    out[row, j] += values[t, j]
+            if t + _AHEAD < end:
+                prefetch_row(out, index[t + _AHEAD])
+            for j in range(values.shape[1]):
+                out[row, j] += values[t, j]
         unit = take_unit(counter)
 
 
@@ -253,6 +257,8 @@ def _add_rows(counter, n_units, table, rows, values, weight):
     while unit < n_units:
         for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
             row = rows[i] if rows.shape[0] > 0 else i
+            if i + _AHEAD < rows.shape[0]:
+                prefetch_row(table, rows[i + _AHEAD])
             for j in range(width):
                 table[row, j] += weight * values[i, j]
         unit = take_unit(counter)

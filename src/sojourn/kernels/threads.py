@@ -69,6 +69,32 @@ def take_unit(typing_context, counter):
     return signature, generate
 
 
+@intrinsic
+def prefetch_row(typing_context, matrix, row):
+    """Ask for a row of a C-ordered matrix before it is needed: rows picked at random come late."""
+    signature = types.void(matrix, types.intp)
+
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        stride, columns = (
+            cgutils.unpack_tuple(builder, x, 2) for x in (array.strides, array.shape)
+        )
+        itemsize = ir.Constant(cgutils.intp_t, signature.args[0].dtype.bitwidth // 8)
+        base = builder.bitcast(array.data, cgutils.voidptr_t)
+        begin = builder.gep(base, [builder.mul(args[1], stride[0])])
+        i32 = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        flags = [ir.Constant(i32, n) for n in (0, 3, 1)]  # to read, into every cache level, data
+        n_lines = builder.udiv(builder.mul(columns[1], itemsize), ir.Constant(cgutils.intp_t, 64))
+        with cgutils.for_range(builder, n_lines) as loop:
+            line = builder.gep(begin, [builder.mul(loop.index, ir.Constant(cgutils.intp_t, 64))])
+            builder.call(function, [line, *flags])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 def run_units(function: Callable[..., Any], n_units: int, n_threads: int, *args: Any) -> None:
     """Call ``function(counter, n_units, *args)`` on ``n_threads`` threads until all units are done.
 

@@ -28,6 +28,7 @@ from sojourn.inference import (
     step,
     train,
 )
+from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
@@ -187,7 +188,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             family,
             OBJECTIVES[self.inference],
             Schedule(self.forgetting_rate, self.delay),
-            data,
+            prepare(family, data),
             total_sequences,
             self._engine(),
         )

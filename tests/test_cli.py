@@ -1,0 +1,70 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+import sojourn as sj
+from sojourn.cli import app
+from sojourn.demo import documentation_sentences, unigram_score
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_demo_shows_classes_scores_and_saves_the_model(tmp_path):
+    out = tmp_path / "words.sojourn"
+    result = CliRunner().invoke(
+        app, ["demo", "--out", str(out), "--states", "12", "--passes", "10"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Learned word classes" in result.output
+    score = {
+        name: float(re.search(rf"{name}\s*│\s*(-\d+\.\d+)", result.output).group(1))
+        for name in ("unigram", "HMM by SVI", "HDP-HMM by SCVI")
+    }
+    assert score["unigram"] < score["HMM by SVI"] < score["HDP-HMM by SCVI"]
+    assert sj.load(out).emission_.vocabulary["the"] > 0
+
+
+def test_demo_refuses_a_folder_that_is_not_there(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "m.sojourn")])
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output.replace("\n", " ")
+
+
+def test_version_and_help_answer():
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == f"sojourn {sj.__version__}"
+    command = [sys.executable, "-m", "sojourn.cli", "--help"]
+    assert "demo" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_documentation_is_split_into_different_sentences_of_tokens():
+    sentences = documentation_sentences()
+    assert len({tuple(sentence) for sentence in sentences}) == len(sentences)
+    assert sum(map(len, sentences)) > 30_000
+    assert all(token and not token.isspace() for sentence in sentences for token in sentence)
+
+
+def test_unigram_score_is_the_mean_log_probability():
+    train = sj.Sequences.from_list([[0, 0, 1], [1]])
+    held_out = sj.Sequences.from_list([[0, 2]])
+    expected = np.mean(np.log([2.5 / 5.5, 0.5 / 5.5]))
+    assert np.isclose(unigram_score(train, held_out, 3, 0.5), expected)
+
+
+def test_python_in_the_readme_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), {})
+
+
+def test_make_targets_named_in_the_documents_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"):
+        text = (ROOT / document).read_text()
+        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+        assert named <= targets, f"{document} names {named - targets}"
