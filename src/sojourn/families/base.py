@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,9 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     `sum_statistics`; they see the statistics as a `DecayedTable`, so that a family with many
     statistics touches only those of the batch.
     """
+
+    statistics_are_counts: ClassVar[bool] = False
+    """Whether the statistics are never negative."""
 
     @property
     @abstractmethod

@@ -60,6 +60,8 @@ class Categorical(Family):
     array([[0.5]])
     """
 
+    statistics_are_counts = True
+
     def __init__(
         self,
         n_symbols: int | None = None,
@@ -94,7 +96,8 @@ class Categorical(Family):
             if vocabulary is not None:
                 n_symbols = len(vocabulary)
             else:
-                n_symbols = int(_whole_numbers(data).max()) + 1
+                # Negative symbols are left to `validate`, which says where they are.
+                n_symbols = max(1, int(_whole_numbers(data).max()) + 1)
         if isinstance(n_symbols, bool) or not isinstance(n_symbols, int | np.integer):
             raise TypeError(f"n_symbols must be a whole number, got {n_symbols!r}")
         if vocabulary is not None and len(vocabulary) > n_symbols:
@@ -111,7 +114,7 @@ class Categorical(Family):
             raise ValueError("concentration must be positive and finite")
         return Categorical(
             int(n_symbols),
-            float(concentration) if concentration.ndim == 0 else concentration,
+            float(concentration) if concentration.ndim == 0 else concentration.copy(),
             vocabulary,
         )
 
@@ -167,6 +170,8 @@ class Categorical(Family):
 
     def encode(self, x: NDArray[Any]) -> SymbolsPresent:
         """Number the symbols present."""
+        # A read-only array is another type to numba, and would be compiled for once more.
+        x = x if x.flags.writeable else x.copy()
         return SymbolsPresent(*symbols.distinct(x, self.n_statistics))
 
     def emission_rows(
@@ -237,7 +242,7 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
     if values.dtype.kind != "f":
         raise TypeError(f"symbols must be whole numbers or strings, got {values.dtype}")
     with np.errstate(invalid="ignore"):
-        bad = ~np.isfinite(values) | (values != np.floor(values))
+        bad = ~(np.abs(values) < 2**53) | (values != np.floor(values))
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         raise ValueError(f"{position(at, data.offsets)}: {values[at]} is not a symbol")

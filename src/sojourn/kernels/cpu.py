@@ -32,6 +32,7 @@ from sojourn.kernels.interface import (
     Smoothed,
     padded_states,
 )
+from sojourn.kernels.rows import dot, multiply_and_sum
 from sojourn.kernels.threads import prefetch_row, run_units, take_unit
 
 _MAX_UNITS = 64
@@ -40,7 +41,6 @@ _MIN_BLOCKS = 8
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
 _ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
 _SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
-_FAST = {"reassoc", "contract", "nsz", "arcp"}  # vectorised sums; NaN and infinity stay themselves
 
 
 def forward_backward(
@@ -239,7 +239,7 @@ def _longest_first(offsets: Integers) -> Integers:
     return np.argsort(-np.diff(offsets), kind="stable")
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _add_matrix(part, total):
     for i in range(part.shape[0]):
         for j in range(part.shape[1]):
@@ -334,7 +334,7 @@ def _smooth_units(
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _forward(
     begin,
     end,
@@ -377,11 +377,7 @@ def _forward(
             symbol = index[first[i] + t]
             if t + 1 < length[i]:
                 prefetch_row(emissions, index[first[i] + t + 1])
-            total = alpha.dtype.type(0.0)
-            for j in range(width):
-                value = alpha[row, j] * emissions[symbol, j]
-                alpha[row, j] = value
-                total += value
+            total = multiply_and_sum(alpha, row, emissions, symbol, width)
             if not total > smallest:
                 return False
             scale = alpha.dtype.type(1.0) / total
@@ -402,7 +398,7 @@ def _forward(
     return True
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _backward(
     begin,
     end,
@@ -446,9 +442,7 @@ def _backward(
             symbol = index[token]
             if t > 0:
                 prefetch_row(emissions, index[token - 1])
-            total = alpha.dtype.type(0.0)
-            for j in range(width):
-                total += alpha[row, j] * beta[i, j]
+            total = dot(alpha, row, beta, i, width)
             # The total is one but for rounding; dividing by it keeps long sequences from drifting.
             norm = one / total
             scale = norm * inverse_scale[row]
@@ -490,7 +484,7 @@ def _backward(
         _flush(row_factors, log_rows, 1e-40)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squares, row_factors):
     """Multiply the factors 1 − q(z_{t−1}, z_t) and 1 − q(z_{t−1}) of one step, eqs (4) and (6)."""
     for k in range(alpha.shape[0]):
@@ -502,7 +496,7 @@ def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squ
             pair_squares[k, j] += pair * pair
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _flush(factors, logs, below):
     """Move the logarithm of products under `below` into `logs`: few logarithms, no underflow."""
     for i in range(factors.shape[0]):

@@ -131,7 +131,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 posterior,
                 family,
                 OBJECTIVES[self.inference],
-                Schedule(self.forgetting_rate, self.delay),
+                self._schedule(),
                 MemorySource(data, self.batch_size, seed),
                 engine,
                 n_passes=self.n_passes,
@@ -167,6 +167,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                     "first call: each minibatch stands for its share of it"
                 )
             total_sequences = self.total_sequences_
+        check_whole("total_sequences", total_sequences, 1)
         family = self.emission_ if fitted else self.emission
         data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
         if total_sequences < len(data):
@@ -187,7 +188,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             posterior,
             family,
             OBJECTIVES[self.inference],
-            Schedule(self.forgetting_rate, self.delay),
+            self._schedule(),
             prepare(family, data),
             total_sequences,
             self._engine(),
@@ -222,7 +223,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             parts = (self.init.start, self.init.transitions, self.init.emissions)
             if not all(np.isfinite(part).all() for part in parts):
                 raise ValueError("init holds values that are not finite")
-            if (self.init.start < 0).any() or (self.init.transitions < 0).any():
+            counts_only = parts if family.statistics_are_counts else parts[:2]
+            if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
             return Posterior.from_statistics(self.init, transitions, self.dtype)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
@@ -344,6 +346,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Emission parameters under hmmlearn's names, such as ``emissionprob_``."""
+        if isinstance(getattr(type(self), name, None), property):
+            check_is_fitted(self)  # the property raised this error, and Python came here with it
         fitted = vars(self).get("emission_")
         if fitted is None or name not in fitted.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -373,17 +377,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
-        if not (np.isfinite(self.forgetting_rate) and 0 <= self.forgetting_rate <= 1):
-            raise ValueError(f"forgetting_rate={self.forgetting_rate} does not lie in [0, 1]")
-        if not (np.isfinite(self.delay) and self.delay >= 0):
-            raise ValueError(f"delay={self.delay} is negative or not finite")
-        if self.device not in KERNELS:
-            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        check_number("forgetting_rate", self.forgetting_rate, 0.0, 1.0)
+        check_number("delay", self.delay, 0.0, np.inf)
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
-        if not isinstance(self.init, Statistics) and self.init != "exponential":
+        named = isinstance(self.init, str) and self.init == "exponential"
+        if not (named or isinstance(self.init, Statistics)):
             raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
-        resolve_jobs(self.n_jobs)
+        self._engine()
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -391,7 +392,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return frozenset(OBJECTIVES)
 
     def _engine(self) -> Engine:
+        if self.device not in KERNELS:
+            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, -(2**31))
         return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
+
+    def _schedule(self) -> Schedule:
+        return Schedule(float(self.forgetting_rate), float(self.delay))
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)
@@ -401,6 +409,13 @@ def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse a parameter that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_number(name: str, value: Any, least: float, most: float) -> None:
+    """Refuse a parameter that is not a finite number between bounds."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not (is_number and np.isfinite(value) and least <= value <= most):
+        raise ValueError(f"{name}={value!r} is not a finite number between {least} and {most}")
 
 
 def _as_seed(random_state: Any) -> int:

@@ -131,15 +131,15 @@ verbose
         if self.occupancy not in ("auto", "exact", "fast"):
             raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
         return HDP.make(
-            self.n_states,
+            int(self.n_states),
             alpha_prior=_gamma("alpha_prior", self.alpha_prior),
             gamma_prior=_gamma("gamma_prior", self.gamma_prior),
-            batch_size=self.hdp_batch_size,
-            forgetting_rate=self.forgetting_rate,
-            delay=self.delay,
-            second_order=self.second_order_tables,
-            sort_states=self.sort_states,
-            normalize_rows=self.normalize_rows,
+            batch_size=int(self.hdp_batch_size),
+            forgetting_rate=float(self.forgetting_rate),
+            delay=float(self.delay),
+            second_order=bool(self.second_order_tables),
+            sort_states=bool(self.sort_states),
+            normalize_rows=bool(self.normalize_rows),
             occupancy=self.occupancy,
         )
 

@@ -32,7 +32,7 @@ class HMM(BaseHMM):
     transition_concentration : float, (K,) array or (K, K) array
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
-        Prior counts of the start; by default the transitions', where that is a number or vector.
+        Prior counts of the start; by default those of the transitions, of a matrix the mean row.
     batch_size : int or None
         Sequences a minibatch; None for the whole data set in one batch.
     n_passes : int
@@ -116,7 +116,6 @@ class HMM(BaseHMM):
         self.verbose = verbose
 
     def _make_transitions(self) -> Transitions:
-        start = self.start_concentration
-        if start is None:
-            start = self.transition_concentration
-        return Dirichlet.make(self.n_states, start, self.transition_concentration)
+        return Dirichlet.make(
+            self.n_states, self.start_concentration, self.transition_concentration
+        )
