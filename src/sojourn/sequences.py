@@ -59,6 +59,13 @@ class Sequences:
             raise ValueError(f"sequence {at} ends before it begins: offsets must not decrease")
 
     @classmethod
+    def _sound(cls, values: NDArray[Any], offsets: NDArray[np.int64]) -> Sequences:
+        """Make sequences from parts that need no check: pieces of other sequences."""
+        sequences = object.__new__(cls)
+        sequences.values, sequences.offsets = values, offsets
+        return sequences
+
+    @classmethod
     def from_lengths(cls, values: ArrayLike, lengths: ArrayLike | None = None) -> Sequences:
         """Make sequences from flat steps and the length of each sequence, as hmmlearn's.
 
@@ -175,7 +182,8 @@ class Sequences:
             if stride != 1:
                 raise ValueError("a slice of sequences takes steps of one; use take() for others")
             offsets = self.offsets[begin : max(begin, end) + 1]
-            return Sequences(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+            values = self.values[offsets[0] : offsets[-1]]
+            return Sequences._sound(values, offsets - offsets[0])
         n = key + len(self) if key < 0 else key
         if not 0 <= n < len(self):
             raise IndexError(f"sequence {key} of {len(self)}")
@@ -196,16 +204,18 @@ class Sequences:
         if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
             raise IndexError("take needs a one-dimensional array of whole numbers")
         indices = indices.astype(np.int64)
-        begins, lengths = self.offsets[:-1][indices], self.lengths[indices]
+        # Not through `lengths`: that would go over all sequences for every minibatch.
+        begins = self.offsets[:-1][indices]
+        lengths = self.offsets[1:][indices] - begins
         offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if self.values.ndim == 1 and _is_compiled(self.values.dtype):
             from sojourn.kernels.symbols import take_ragged  # compiled, and so loaded late
 
-            return Sequences(take_ragged(self.values, begins, offsets), offsets)
+            return Sequences._sound(take_ragged(self.values, begins, offsets), offsets)
         steps = np.repeat(begins - offsets[:-1], lengths)
         steps += np.arange(offsets[-1])
-        return Sequences(self.values[steps], offsets)
+        return Sequences._sound(self.values[steps], offsets)
 
     def chunks(self, max_steps: int) -> Iterator[Sequences]:
         """Cut into runs of whole sequences with at most `max_steps` steps, or one sequence each.
@@ -216,6 +226,9 @@ class Sequences:
         >>> [chunk.n_steps for chunk in data.chunks(3)]
         [3, 4]
         """
+        if self.n_steps <= max_steps and len(self):
+            yield self
+            return
         begin = 0
         while begin < len(self):
             limit = self.offsets[begin] + max_steps

@@ -39,6 +39,7 @@ _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
+_NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
 _ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
 _SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
 
@@ -358,6 +359,7 @@ def _forward(
     """
     width = start.shape[0]
     smallest = np.finfo(alpha.dtype).tiny * 1e6
+    is_far = emissions.nbytes > _NEAR_BYTES
     product = np.ones(n_rows)
     active = n_rows
     for t in range(begin, end):
@@ -375,7 +377,7 @@ def _forward(
         for i in range(active):
             row = slot + i
             symbol = index[first[i] + t]
-            if t + 1 < length[i]:
+            if is_far and t + 1 < length[i]:
                 prefetch_row(emissions, index[first[i] + t + 1])
             total = multiply_and_sum(alpha, row, emissions, symbol, width)
             if not total > smallest:
@@ -427,6 +429,7 @@ def _backward(
     """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = start_counts.shape[0]
     one = alpha.dtype.type(1.0)
+    is_far = emissions.nbytes > _NEAR_BYTES
     n_factors = n_products = 0
     active = 0
     while active < n_rows and length[active] > end:
@@ -440,7 +443,7 @@ def _backward(
             row = slot + i
             token = first[i] + t
             symbol = index[token]
-            if t > 0:
+            if is_far and t > 0:
                 prefetch_row(emissions, index[token - 1])
             total = dot(alpha, row, beta, i, width)
             # The total is one but for rounding; dividing by it keeps long sequences from drifting.
