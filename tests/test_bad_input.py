@@ -309,7 +309,7 @@ OF_HMM = [
     ),
 ]
 OF_HDP = [
-    ("inference", "svi", "inference='svi' is not one of .* for HDPHMM"),
+    ("inference", "em", "inference='em' is not one of .* for HDPHMM"),
     *(("hdp_batch_size", value, "hdp_batch_size must be a whole") for value in [*NOT_WHOLE, None]),
     *(("alpha_prior", value, "alpha_prior must be a positive shape") for value in BAD_PRIORS),
     *(("gamma_prior", value, "gamma_prior must be a positive shape") for value in BAD_PRIORS),

@@ -103,6 +103,22 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ), shape (K,)."""
 
+    def divergence(self, natural: Floats) -> Floats:
+        """Return KL(q(φ) || p(φ)) of every state for q with the parameter λ, shape (K,).
+
+        It is ⟨λ − λ°, ∇a_g(λ)⟩ − a_g(λ) + a_g(λ°).  Only the derivative along one direction is
+        needed, here by differences; a family that knows it in closed form says so.
+        """
+        prior = np.broadcast_to(self.prior(), natural.shape)
+        h, along = 1e-3, natural - prior
+        near, far = (
+            self.log_normalizer(natural + s * h * along)
+            - self.log_normalizer(natural - s * h * along)
+            for s in (1, 2)
+        )
+        slope = (8.0 * near - far) / (12.0 * h)
+        return slope - self.log_normalizer(natural) + self.log_normalizer(prior)
+
     @abstractmethod
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return the collapsed log potentials of eq (2) in closed form, shape (T, K)."""

@@ -160,6 +160,13 @@ class Categorical(Family):
         """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
         return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
 
+    def divergence(self, natural: Floats) -> Floats:
+        """Return KL(Dirichlet(λ) || Dirichlet(λ°)) of every state."""
+        prior = np.broadcast_to(self.prior(), natural.shape)
+        expected_log = digamma(natural) - digamma(natural.sum(axis=1))[:, None]
+        slope = ((natural - prior) * expected_log).sum(axis=1)
+        return slope - self.log_normalizer(natural) + self.log_normalizer(prior)
+
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""
         return (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T

@@ -124,6 +124,12 @@ class DecayedTable:
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
 
+    def clip(self, rows: Integers | None) -> None:
+        """Set what rounding left below zero in some rows, after a subtraction, to zero."""
+        chosen = slice(None) if rows is None else rows
+        self.rows[chosen] = np.maximum(self.rows[chosen], 0.0)
+        self.totals = np.maximum(self.totals, 0.0)
+
     def potentials(
         self,
         rows: Integers | None,

@@ -1,6 +1,7 @@
 """Training and prediction: `trainer` → `step` → `local` → a kernel, and statistics come back."""
 
 from sojourn.inference.local import Engine
+from sojourn.inference.method import METHODS, Method
 from sojourn.inference.objective import COLLAPSED, MEAN_FIELD, Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -11,7 +12,9 @@ from sojourn.inference.trainer import Progress, train
 __all__ = [
     "COLLAPSED",
     "MEAN_FIELD",
+    "METHODS",
     "Engine",
+    "Method",
     "Objective",
     "Posterior",
     "Progress",

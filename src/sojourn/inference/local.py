@@ -8,12 +8,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import xlogy
 
 from sojourn.families import Family
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.interface import Integers, Potentials
+from sojourn.kernels.interface import Integers, Potentials, Smoothed
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
@@ -67,6 +68,7 @@ def expected_statistics(
     engine: Engine,
     *,
     absences: bool = False,
+    entropy: bool = False,
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
 
@@ -97,12 +99,28 @@ def expected_statistics(
             sequences.n_steps,
             smoothed.absences,
         )
+        if entropy:
+            part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
+            part.log_base = float(family.log_base_measure(sequences.values).sum())
         if sums is None:
             sums = part
         else:
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> float:
+    """E_q of the logarithm of the product of potentials along the path."""
+    responsibilities = smoothed.responsibilities
+    rows = factors.emissions[:, : responsibilities.shape[1]]
+    # A potential of zero has no responsibility: the clip only avoids 0 · log 0.
+    logs = np.log(np.maximum(rows, np.finfo(rows.dtype).tiny))
+    total = float(np.sum(responsibilities * logs[index], dtype=np.float64))
+    if factors.log_scale is not None:
+        total += float(factors.log_scale[index].sum(dtype=np.float64))
+    total += float(xlogy(smoothed.start, factors.start).sum())
+    return total + float(xlogy(smoothed.transitions, factors.transitions).sum())
 
 
 def chunk_potentials(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sojourn.families.table import DecayedTable
-from sojourn.inference.statistics import Statistics
+from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.transitions import Rows, Transitions
 
 
@@ -41,6 +41,19 @@ class Posterior:
         """Start from given expected counts."""
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+
+    def exchange(self, old: BatchSums | None, new: BatchSums | None) -> None:
+        """Take the statistics of a part of the data out, and put others in."""
+        for sums, weight in ((old, -1.0), (new, 1.0)):
+            if sums is None:
+                continue
+            self.counts = Rows(
+                np.maximum(self.counts.start + weight * sums.start, 0.0),
+                np.maximum(self.counts.transitions + weight * sums.transitions, 0.0),
+            )
+            self.emissions.blend(sums.emissions, keep=1.0, weight=weight)
+        if old is not None and new is None:
+            self.emissions.clip(old.emissions.rows)
 
     def statistics(self) -> Statistics:
         """Return a copy of the expected counts as the public value."""

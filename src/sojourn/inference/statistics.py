@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -86,6 +86,8 @@ class BatchSums:
     n_sequences, n_steps : int
     absences : Absences or None
         Sums of log(1 − q) for the HDP, where asked for.
+    entropy, log_base : float
+        Entropy of q(z) and Σ log h(x), for the collapsed bound, where asked for.
     """
 
     start: Floats
@@ -95,6 +97,8 @@ class BatchSums:
     n_sequences: int
     n_steps: int
     absences: Absences | None
+    entropy: float = 0.0
+    log_base: float = 0.0
 
     def __iadd__(self, other: BatchSums) -> BatchSums:
         self.start = self.start + other.start
@@ -103,10 +107,22 @@ class BatchSums:
         self.log_normalizer += other.log_normalizer
         self.n_sequences += other.n_sequences
         self.n_steps += other.n_steps
+        self.entropy += other.entropy
+        self.log_base += other.log_base
         if self.absences is not None and other.absences is not None:
             parts = zip(self.absences, other.absences, strict=True)
             self.absences = Absences(*(a + b for a, b in parts))
         return self
+
+    def copy(self) -> BatchSums:
+        """Return sums that can be added to without changing these."""
+        rows = self.emissions.rows
+        emissions = RowSums(
+            None if rows is None else rows.copy(),
+            self.emissions.values.copy(),
+            self.emissions.n_rows,
+        )
+        return replace(self, emissions=emissions)
 
     def statistics(self) -> Statistics:
         """Return the expected counts as the public value, emissions in full."""

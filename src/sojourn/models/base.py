@@ -16,10 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from sojourn import kernels, persist
 from sojourn.families import Family
 from sojourn.inference import (
-    COLLAPSED,
-    MEAN_FIELD,
+    METHODS,
     Engine,
-    Objective,
+    Method,
     Posterior,
     Progress,
     Schedule,
@@ -34,11 +33,10 @@ from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.progress import LiveProgress
 from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
-from sojourn.sources import MemorySource
+from sojourn.sources import MemorySource, RememberingSource
 from sojourn.transitions import Transitions
 
-Inference = Literal["scvi", "svi"]
-OBJECTIVES: dict[str, Objective] = {"scvi": COLLAPSED, "svi": MEAN_FIELD}
+Inference = Literal["scvi", "svi", "cvb0", "vb", "em"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
@@ -60,6 +58,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     device: str
     n_jobs: int | None
     dtype: str
+    track_bound: bool | None
     random_state: Any
     verbose: bool
 
@@ -130,11 +129,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             history = train(
                 posterior,
                 family,
-                OBJECTIVES[self.inference],
+                self._method.objective,
                 self._schedule(),
-                MemorySource(data, self.batch_size, seed),
+                self._source(data, seed),
                 engine,
                 n_passes=self.n_passes,
+                bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
                 callback=report if reporters else None,
             )
@@ -159,6 +159,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         self._check_parameters()
+        if not self._method.is_stochastic:
+            raise ValueError(
+                f"partial_fit needs a stochastic way of inference, 'scvi' or 'svi': "
+                f"inference={self.inference!r} needs all the data at every update"
+            )
         fitted = self.__sklearn_is_fitted__()
         if total_sequences is None:
             if not fitted:
@@ -187,7 +192,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         step(
             posterior,
             family,
-            OBJECTIVES[self.inference],
+            self._method.objective,
             self._schedule(),
             prepare(family, data),
             total_sequences,
@@ -389,7 +394,27 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def _inferences(self) -> frozenset[str]:
         """Ways of inference that the model offers."""
-        return frozenset(OBJECTIVES)
+        return frozenset(METHODS)
+
+    @property
+    def _method(self) -> Method:
+        return METHODS[self.inference]
+
+    @property
+    def _tracks_bound(self) -> bool:
+        if self.track_bound is None:
+            return not self._method.is_stochastic
+        return bool(self.track_bound)
+
+    def _source(self, data: Sequences, seed: int) -> MemorySource:
+        if not self._method.remembers:
+            return MemorySource(data, None if self._method.whole else self.batch_size, seed)
+        if len(data) < 2:
+            raise ValueError(
+                f"inference={self.inference!r} takes a sequence out of the statistics before it "
+                "is updated, and needs at least two"
+            )
+        return RememberingSource(data, seed)
 
     def _engine(self) -> Engine:
         if self.device not in KERNELS:
@@ -399,7 +424,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
 
     def _schedule(self) -> Schedule:
-        return Schedule(float(self.forgetting_rate), float(self.delay))
+        return self._method.schedule(float(self.forgetting_rate), float(self.delay))
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.models.base import BaseHMM, Inference, check_whole
-from sojourn.transitions import HDP, Gamma, HDPSummary, Transitions
+from sojourn.transitions import HDP, Gamma, HDPSummary, PointHDP, Transitions
 from sojourn.transitions.hdp import OccupancyForm
 
 
@@ -90,6 +90,7 @@ verbose
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
+        track_bound: bool | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -111,32 +112,46 @@ verbose
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
+        self.track_bound = track_bound
         self.random_state = random_state
         self.verbose = verbose
 
     @property
     def _inferences(self) -> frozenset[str]:
-        return frozenset({"scvi"})
+        # EM needs rows with a known prior; with the weights free, its maximum has no bound.
+        return super()._inferences - {"em"}
 
     @property
     def hdp_(self) -> HDPSummary:
         """E[α], E[γ], E[π] and the effective number of states."""
         check_is_fitted(self)
         prior = self._posterior.transitions
-        assert isinstance(prior, HDP)
+        assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
 
     def _make_transitions(self) -> Transitions:
         check_whole("hdp_batch_size", self.hdp_batch_size, 1)
         if self.occupancy not in ("auto", "exact", "fast"):
             raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
+        alpha_prior = _gamma("alpha_prior", self.alpha_prior)
+        gamma_prior = _gamma("gamma_prior", self.gamma_prior)
+        schedule = self._schedule()
+        if not self._method.objective.collapsed:
+            return PointHDP.make(
+                int(self.n_states),
+                alpha=alpha_prior.mean,
+                gamma=gamma_prior.mean,
+                batch_size=int(self.hdp_batch_size),
+                forgetting_rate=schedule.forgetting_rate,
+                delay=schedule.delay,
+            )
         return HDP.make(
             int(self.n_states),
-            alpha_prior=_gamma("alpha_prior", self.alpha_prior),
-            gamma_prior=_gamma("gamma_prior", self.gamma_prior),
+            alpha_prior=alpha_prior,
+            gamma_prior=gamma_prior,
             batch_size=int(self.hdp_batch_size),
-            forgetting_rate=float(self.forgetting_rate),
-            delay=float(self.delay),
+            forgetting_rate=schedule.forgetting_rate,
+            delay=schedule.delay,
             second_order=bool(self.second_order_tables),
             sort_states=bool(self.sort_states),
             normalize_rows=bool(self.normalize_rows),

@@ -96,6 +96,7 @@ class HMM(BaseHMM):
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
+        track_bound: bool | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -112,6 +113,7 @@ class HMM(BaseHMM):
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
+        self.track_bound = track_bound
         self.random_state = random_state
         self.verbose = verbose
 

@@ -1,5 +1,6 @@
 """Where minibatches come from."""
 
 from sojourn.sources.memory import MemorySource
+from sojourn.sources.remembering import RememberingSource
 
-__all__ = ["MemorySource"]
+__all__ = ["MemorySource", "RememberingSource"]

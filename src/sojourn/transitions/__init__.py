@@ -3,8 +3,11 @@
 from sojourn.transitions.base import Concentrations, Rows, Transitions
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.hdp import HDP, Gamma, HDPSummary
+from sojourn.transitions.point_hdp import PointHDP
 
-TRANSITIONS: dict[str, type[Transitions]] = {kind.__name__: kind for kind in (Dirichlet, HDP)}
+TRANSITIONS: dict[str, type[Transitions]] = {
+    kind.__name__: kind for kind in (Dirichlet, HDP, PointHDP)
+}
 """Every prior by its name, for model files."""
 
 __all__ = [
@@ -14,6 +17,7 @@ __all__ = [
     "Dirichlet",
     "Gamma",
     "HDPSummary",
+    "PointHDP",
     "Rows",
     "Transitions",
 ]

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, Self
 
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from sojourn.kernels.interface import Absences, Floats
 
@@ -58,6 +59,15 @@ def summed(rows: Rows) -> Concentrations:
     return Concentrations(rows, float(rows.start.sum()), rows.transitions.sum(axis=1))
 
 
+def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
+    """Return Σ_k log Γ(A_k) / Γ(A_k + C_k·) + Σ_kl log Γ(a_kl + C_kl) / Γ(a_kl)."""
+    total = 0.0
+    for a, sums, c in zip(prior, prior_totals, counts, strict=True):
+        total += float((gammaln(sums) - gammaln(sums + c.sum(axis=-1))).sum())
+        total += float((gammaln(a + c) - gammaln(a)).sum())
+    return total
+
+
 class Transitions(ABC):
     """A prior on start and transitions, with whatever posterior it keeps beside the counts.
 
@@ -81,6 +91,17 @@ class Transitions(ABC):
         self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
     ) -> Self:
         """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+
+    @abstractmethod
+    def divergence(self, counts: Rows) -> float:
+        """Return what the mean-field bound subtracts: KL(q || p) of the rows and all above them."""
+
+    @abstractmethod
+    def collapsed_bound(self, counts: Rows) -> float:
+        """Return the part of the collapsed bound that transitions have, at the expected counts.
+
+        Σ_k log p(C_k) with the rows integrated out, less the KL divergence of what is above them.
+        """
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

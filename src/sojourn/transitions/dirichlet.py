@@ -7,9 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
 
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized, summed
+from sojourn.transitions.base import (
+    Concentrations,
+    Rows,
+    Transitions,
+    log_row_evidence,
+    normalized,
+    summed,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +70,19 @@ class Dirichlet(Transitions):
     ) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
         return self
+
+    def divergence(self, counts: Rows) -> float:
+        """Return Σ_k KL(Dirichlet(a_k + E[C_k]) || Dirichlet(a_k))."""
+        total = -self.collapsed_bound(counts)
+        for a, c in zip(self.prior, counts, strict=True):
+            rows = a + c
+            total += float((c * (digamma(rows) - digamma(rows.sum(-1, keepdims=True)))).sum())
+        return total
+
+    def collapsed_bound(self, counts: Rows) -> float:
+        """Return Σ_k log p(C_k) with the rows integrated out, at the expected counts."""
+        totals = Rows(*(np.asarray(a.sum(axis=-1)) for a in self.prior))
+        return log_row_evidence(self.prior, totals, counts)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the prior counts."""

@@ -10,10 +10,17 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma
+from scipy.special import betaln, digamma, gammaln, polygamma
 
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized, summed
+from sojourn.transitions.base import (
+    Concentrations,
+    Rows,
+    Transitions,
+    log_row_evidence,
+    normalized,
+    summed,
+)
 
 OccupancyForm = Literal["auto", "exact", "fast"]
 
@@ -36,6 +43,12 @@ class Gamma(NamedTuple):
     def geometric_mean(self) -> float:
         """G[x] = exp E[log x]."""
         return float(np.exp(digamma(self.shape))) / self.rate
+
+    def divergence(self, other: Gamma) -> float:
+        """KL(self || other)."""
+        (a, b), (c, d) = self, other
+        log_ratio = c * np.log(b / d) + gammaln(c) - gammaln(a)
+        return float((a - c) * digamma(a) + log_ratio + a * (d - b) / b)
 
     def blend(self, shape: float, rate: float, step_size: float) -> Gamma:
         """Move the parameters towards new ones, eq (7)."""
@@ -290,9 +303,32 @@ class HDP(Transitions):
     def summary(self) -> HDPSummary:
         """Return E[α], E[γ], E[π] and the effective number of states."""
         weights = self._by_state(self.sticks.mean_weights)
-        shares = weights / weights.sum()
-        entropy = -np.sum(shares * np.log(np.maximum(shares, 1e-300)))
-        return HDPSummary(self.alpha.mean, self.gamma.mean, weights, float(np.exp(entropy)))
+        return HDPSummary(self.alpha.mean, self.gamma.mean, weights, effective_states(weights))
+
+    def divergence(self, counts: Rows) -> float:
+        """Not there: the rows are integrated out; `PointHDP` goes with mean-field rows."""
+        raise NotImplementedError("the HDP's rows are integrated out: it has no mean-field bound")
+
+    def collapsed_bound(self, counts: Rows) -> float:
+        """Return the part of L(q) that transitions have, at the expected counts, eq (13).
+
+        With q(s | z) and q(η | z) at their best, the sums over tables and the integrals over η
+        give the ratios of Γ functions back, with G[απ] and E[α] in them.
+        """
+        prior, alpha = self.update_prior, np.full(self.n_states, self.alpha.mean)
+        rows = Rows(prior, np.broadcast_to(prior, (self.n_states, self.n_states)))
+        evidence = log_row_evidence(rows, Rows(alpha[0], alpha), counts)
+        return evidence - self._prior_divergence()
+
+    def _prior_divergence(self) -> float:
+        """KL(q || p) of sticks, α and γ together; the prior of the sticks is averaged over γ."""
+        u, v = self.sticks
+        log_gamma = float(np.log(self.gamma.geometric_mean))
+        entropy = (betaln(u, v) - (u - 1) * digamma(u) - (v - 1) * digamma(v)).sum()
+        entropy += ((u + v - 2) * digamma(u + v)).sum()
+        prior = self.n_states * log_gamma + (self.gamma.mean - 1) * self.sticks.log_rest.sum()
+        above = self.alpha.divergence(self.alpha_prior) + self.gamma.divergence(self.gamma_prior)
+        return float(above - prior - entropy)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options, posterior and the large batch so far."""
@@ -315,6 +351,12 @@ class HDP(Transitions):
             if name.startswith("pending.")
         }
         return cls(**values, tables=arrays["tables"], pending=pending)
+
+
+def effective_states(weights: Floats) -> float:
+    """Exponential of the entropy of the normalised weights."""
+    shares = weights / weights.sum()
+    return float(np.exp(-np.sum(shares * np.log(np.maximum(shares, 1e-300)))))
 
 
 def _order(tables: Floats, by_size: bool) -> NDArray[np.integer]:

@@ -1,0 +1,67 @@
+"""What training makes larger: the evidence lower bound, eqs (12) and (13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sojourn.families import Family
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.statistics import BatchSums
+
+Compute = Callable[[Posterior, Family, BatchSums, float], float]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How a bound is found from a batch that stands for `copies` = N/M copies of itself.
+
+    Attributes
+    ----------
+    compute : callable
+        ``compute(posterior, family, sums, copies)``.
+    after_step : bool
+        Whether the posterior in it is the one that the batch has been blended into.  Otherwise it
+        is the one that the batch's potentials came from.
+    """
+
+    compute: Compute
+    after_step: bool
+
+
+def _log_likelihood(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+    return copies * sums.log_normalizer
+
+
+def _mean_field(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+    natural = family.prior() + posterior.emissions.dense().astype("float64")
+    divergence = posterior.transitions.divergence(posterior.counts)
+    divergence += float(family.divergence(natural).sum())
+    return copies * sums.log_normalizer - divergence
+
+
+def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+    prior = family.prior()
+    natural = prior + posterior.emissions.dense().astype("float64")
+    emissions = family.log_normalizer(natural).sum()
+    emissions -= family.log_normalizer(prior + 0.0 * natural).sum()
+    local = copies * (sums.entropy + sums.log_base)
+    return local + float(emissions) + posterior.transitions.collapsed_bound(posterior.counts)
+
+
+LOG_LIKELIHOOD = Bound(_log_likelihood, after_step=False)
+"""log p(x) under the parameters before the step: what EM reports."""
+
+MEAN_FIELD_BOUND = Bound(_mean_field, after_step=False)
+"""Σ log Z − KL(q(θ) || p(θ)) − KL(q(φ) || p(φ)), eq (12).
+
+q(z) is the best for the q(θ) and q(φ) that its potentials came from, and then its part of the
+bound is log Z.
+"""
+
+COLLAPSED_BOUND = Bound(_collapsed, after_step=True)
+"""E[log p(x, z)] + H(q(z)), the parameters integrated out, eq (13).
+
+log Γ is taken at the expected counts, the approximation that the updates make too: it is an
+estimate of the bound, and may lie above it.
+"""

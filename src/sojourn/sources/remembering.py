@@ -1,0 +1,59 @@
+"""Sequences one at a time, each with what was learned from it last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from sojourn.sequences import Sequences
+from sojourn.sources.memory import MemorySource
+
+T = TypeVar("T")
+
+
+class RememberingSource(MemorySource, Generic[T]):
+    """Single sequences in a new order each pass, and one remembered value for each.
+
+    While a sequence is the current one, `recall` gives its value and `remember` replaces it.
+
+    Parameters
+    ----------
+    data : Sequences
+    seed : int
+
+    Examples
+    --------
+    >>> source = RememberingSource(Sequences.from_list([[3], [5]]), seed=0)
+    >>> for n_pass in range(2):
+    ...     for batch in source.batches(n_pass):
+    ...         before = source.recall()
+    ...         source.remember(int(batch[0][0]) + n_pass)
+    >>> sorted(source.remembered), before
+    ([4, 6], 3)
+    """
+
+    def __init__(self, data: Sequences, seed: int) -> None:
+        super().__init__(data, 1, seed)
+        self._values: list[T | None] = [None] * len(data)
+        self._current = 0
+
+    def batches(self, n_pass: int) -> Iterator[Sequences]:
+        """Yield the sequences of pass `n_pass`, counted from 0, one by one."""
+        for n in np.random.default_rng([self.seed, n_pass]).permutation(len(self.data)):
+            self._current = int(n)
+            yield self.data[int(n) : int(n) + 1]
+
+    def recall(self) -> T | None:
+        """Return what is remembered of the current sequence."""
+        return self._values[self._current]
+
+    def remember(self, value: T) -> None:
+        """Keep a value for the current sequence."""
+        self._values[self._current] = value
+
+    @property
+    def remembered(self) -> list[T]:
+        """Every value there is."""
+        return [value for value in self._values if value is not None]

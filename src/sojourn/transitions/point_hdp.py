@@ -1,0 +1,238 @@
+"""The HDP with a point estimate of its weights, for mean-field inference, eqs (9) to (11).
+
+Johnson and Willsky (2014) keep q(θ) beside a single value of π.  With the truncation at K states a
+row has K + 1 cells, the last for all states beyond K, which no data reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import digamma, expit, gammaln
+
+from sojourn.kernels.interface import Absences, Floats
+from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized
+from sojourn.transitions.hdp import HDPSummary, effective_states
+
+_LARGEST_LOGIT = 30.0  # keeps every weight, and what is left of one, above zero
+
+
+@dataclass(frozen=True, eq=False)
+class PointHDP(Transitions):
+    r"""Rows around shared weights of which the best value is kept.
+
+    .. math::
+
+        v_k \sim \mathrm{Beta}(1, \gamma), \quad
+        \pi_k = v_k \prod_{l<k} (1 - v_l), \quad
+        \theta_k \sim \mathrm{Dirichlet}(\alpha\pi_1, \dots, \alpha\pi_K, \alpha\pi_{>K})
+
+    Attributes
+    ----------
+    n_states : int
+        Truncation level K.
+    alpha, gamma : float
+        Held fixed, as the authors do.
+    batch_size : int
+        Sequences between two updates of the weights.
+    forgetting_rate, delay : float
+        Step sizes (delay + n) ** -forgetting_rate of the n-th update here.
+    logits : (K,) array
+        log(v_k / (1 − v_k)).
+    """
+
+    n_states: int
+    alpha: float = 10.0
+    gamma: float = 10.0
+    batch_size: int = 10_000
+    forgetting_rate: float = 0.5
+    delay: float = 1.0
+    logits: Floats = field(default_factory=lambda: np.zeros(0))
+    n_updates: int = 0
+    pending: dict[str, Floats] = field(default_factory=dict)
+    n_pending: int = 0
+
+    @classmethod
+    def make(cls, n_states: int, **options: Any) -> PointHDP:
+        """Start from equal weights for the K states and for the rest."""
+        left = np.arange(n_states, 0, -1)  # v_k = 1 / (1 + states and rest still to come)
+        return cls(n_states, logits=-np.log(left.astype(np.float64)), **options)
+
+    @property
+    def weights(self) -> Floats:
+        """π_1, ..., π_K and the weight of all states beyond K, shape (K + 1,)."""
+        return stick_weights(self.logits)
+
+    @property
+    def _prior(self) -> Floats:
+        return self.alpha * self.weights[:-1]
+
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return απ + E[C]; the normalisers α + E[C_k·] include the cell beyond K."""
+        prior = self._prior
+        return Concentrations(
+            Rows(prior + counts.start, prior + counts.transitions),
+            self.alpha + float(counts.start.sum()),
+            self.alpha + counts.transitions.sum(axis=1),
+        )
+
+    def means(self, counts: Rows) -> Rows:
+        """Return απ + E[C], normalised over the K states."""
+        prior = self._prior
+        return normalized(Rows(prior + counts.start, prior + counts.transitions))
+
+    def wants_absences(self, total_sequences: int) -> bool:
+        """Never: the weights follow from the counts."""
+        return False
+
+    def observe(
+        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+    ) -> Self:
+        """Collect a minibatch, and move the weights when the large batch is full."""
+        parts = counts._asdict()
+        if self.pending:
+            parts = {name: self.pending[name] + value for name, value in parts.items()}
+        n_pending = self.n_pending + n_sequences
+        if n_pending < min(self.batch_size, total_sequences):
+            return replace(self, pending=parts, n_pending=n_pending)
+        copies = total_sequences / n_pending
+        stacked = copies * np.vstack([parts["start"], parts["transitions"]])
+        best = best_logits(self.logits, stacked, self.alpha, self.gamma)
+        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
+        return replace(
+            self,
+            logits=(1.0 - step_size) * self.logits + step_size * best,
+            n_updates=self.n_updates + 1,
+            pending={},
+            n_pending=0,
+        )
+
+    def divergence(self, counts: Rows) -> float:
+        """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π): what the bound subtracts."""
+        stacked = np.vstack([counts.start, counts.transitions])
+        prior = self.alpha * self.weights
+        cells = np.hstack([prior[:-1] + stacked, np.full((len(stacked), 1), prior[-1])])
+        expected_log = digamma(cells) - digamma(cells.sum(axis=1, keepdims=True))
+        kl = np.sum((cells - prior) * expected_log)
+        kl += np.sum(gammaln(cells.sum(axis=1)) - gammaln(cells).sum(axis=1))
+        kl -= len(stacked) * (gammaln(prior.sum()) - gammaln(prior).sum())
+        return float(kl) - log_stick_prior(self.logits, self.gamma)
+
+    def collapsed_bound(self, counts: Rows) -> float:
+        """Not there: a point estimate of π goes with mean-field rows."""
+        raise NotImplementedError("a point estimate of the weights goes with mean-field inference")
+
+    def summary(self) -> HDPSummary:
+        """Return α, γ, π and the effective number of states."""
+        weights = self.weights[:-1]
+        return HDPSummary(self.alpha, self.gamma, weights, effective_states(weights))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return options, weights and the large batch so far."""
+        values = {
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.name not in ("logits", "pending")
+        }
+        pending = {f"pending.{name}": np.asarray(part) for name, part in self.pending.items()}
+        return values, {"logits": self.logits, **pending}
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""
+        pending = {
+            name.removeprefix("pending."): part
+            for name, part in arrays.items()
+            if name.startswith("pending.")
+        }
+        return cls(**values, logits=arrays["logits"], pending=pending)
+
+
+def stick_weights(logits: Floats) -> Floats:
+    """Return π_k = v_k ∏_{l<k}(1 − v_l) and the weight that is left, shape (K + 1,).
+
+    Examples
+    --------
+    >>> stick_weights(np.zeros(2))
+    array([0.5 , 0.25, 0.25])
+    """
+    left = np.concatenate([[1.0], np.cumprod(expit(-logits))])
+    return np.concatenate([expit(logits) * left[:-1], left[-1:]])
+
+
+def log_stick_prior(logits: Floats, gamma: float) -> float:
+    """Return Σ_k log Beta(v_k; 1, γ), a density of the sticks v."""
+    return float(len(logits) * np.log(gamma) - (gamma - 1.0) * np.logaddexp(0.0, logits).sum())
+
+
+def stick_bound(logits: Floats, log_sums: Floats, n_rows: int, alpha: float, gamma: float) -> float:
+    r"""Return what of the mean-field bound depends on π, with q(θ) held, eq (9).
+
+    .. math::
+
+        \sum_k \log \mathrm{Beta}(v_k; 1, \gamma)
+        + \sum_j \bigl( \alpha\pi_j S_j - R \log\Gamma(\alpha\pi_j) \bigr),
+        \quad S_j = \sum_{k=0}^K E_q[\log\theta_{kj}], \; j = 1, \dots, K, {>}K
+
+    Parameters
+    ----------
+    logits : (K,) array
+    log_sums : (K + 1,) array
+        S.
+    n_rows : int
+        R = K + 1, the rows with the start.
+    """
+    prior = alpha * stick_weights(logits)
+    return float(prior @ log_sums - n_rows * gammaln(prior).sum()) + log_stick_prior(logits, gamma)
+
+
+def stick_gradient(
+    logits: Floats, log_sums: Floats, n_rows: int, alpha: float, gamma: float
+) -> Floats:
+    r"""Return the gradient of `stick_bound` with respect to the logits, eq (10).
+
+    .. math::
+
+        g_j = \alpha \bigl( S_j - R\,\psi(\alpha\pi_j) \bigr), \qquad
+        \frac{\partial}{\partial y_i} =
+        (1 - v_i)\, g_i \pi_i - v_i \sum_{j>i} g_j \pi_j - (\gamma - 1)\, v_i
+
+    The last cell enters with ψ(απ_{>K}), its own weight.
+    """
+    weights = stick_weights(logits)
+    pull = alpha * (log_sums - n_rows * digamma(alpha * weights)) * weights
+    after = np.cumsum(pull[::-1])[::-1][1:]
+    v = expit(logits)
+    return (1.0 - v) * pull[:-1] - v * after - (gamma - 1.0) * v
+
+
+def best_logits(logits: Floats, counts: Floats, alpha: float, gamma: float) -> Floats:
+    """Maximise the bound over π, with the best q(θ) for every π, eq (11).
+
+    Filling in q(θ_k) = Dirichlet(απ + E[C_k]) turns eq (9) into Σ log Γ(απ + E[C]) − log Γ(απ).
+    Its gradient is eq (10) at that q(θ): at a maximum, the way in which q(θ) moves does not count.
+
+    Parameters
+    ----------
+    logits : (K,) array
+        Where to begin; the result is never worse.
+    counts : (K + 1, K) array
+        E[C], the start first.
+    """
+    row_totals = digamma(alpha + counts.sum(axis=1)).sum()
+
+    def loss(y: Floats) -> tuple[float, Floats]:
+        prior = alpha * stick_weights(y)
+        value = (gammaln(prior[:-1] + counts) - gammaln(prior[:-1])).sum()
+        rest = len(counts) * digamma(prior[-1:])
+        sums = np.concatenate([digamma(prior[:-1] + counts).sum(axis=0), rest]) - row_totals
+        gradient = stick_gradient(y, sums, len(counts), alpha, gamma)
+        return -float(value) - log_stick_prior(y, gamma), -gradient
+
+    limits = [(-_LARGEST_LOGIT, _LARGEST_LOGIT)] * len(logits)
+    found = minimize(loss, logits, jac=True, method="L-BFGS-B", bounds=limits)
+    return found.x if found.fun <= loss(logits)[0] else logits
