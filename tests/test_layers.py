@@ -22,8 +22,17 @@ ALLOWED = {
     "transitions": {"kernels", "sequences"},
     "sources": {"kernels", "sequences", "vocabulary"},
     "inference": {"kernels", "sequences", "families", "transitions", "sources"},
+    "sampling": {"kernels", "sequences", "families", "transitions", "inference"},
     "progress": {"inference"},
-    "persist": {"kernels", "sequences", "vocabulary", "families", "transitions", "inference"},
+    "persist": {
+        "kernels",
+        "sequences",
+        "vocabulary",
+        "families",
+        "transitions",
+        "inference",
+        "sampling",
+    },
 }
 ALLOWED["models"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)

@@ -219,7 +219,7 @@ def drawn_counts(seed, k=4):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_gradient_of_the_bound_by_finite_differences(seed):
-    logits, counts = drawn_counts(seed)
+    logits, _ = drawn_counts(seed)
     alpha, gamma = 2.5, 1.7
     log_sums = np.random.default_rng(seed).normal(-20, 5, 5)
     analytic = stick_gradient(logits, log_sums, 5, alpha, gamma)

@@ -21,6 +21,7 @@ from sojourn.families import FAMILIES
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import Statistics
+from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def save(model: BaseHMM, path: str | PathLike[str]) -> None:
         "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
+    if "samples_" in vars(model):
+        arrays |= _prefixed("samples.", model.samples_.to_arrays())
     description = {
         "format": _FORMAT,
         "model": type(model).__name__,
@@ -122,6 +125,8 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
     )
     model._begin(family, posterior, description["total_sequences"])
     model.history_ = description["history"]
+    if "samples.states" in arrays:
+        model.samples_ = Samples.from_arrays(_with_prefix("samples.", arrays))
     return model
 
 

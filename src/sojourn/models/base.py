@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from os import PathLike
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,12 +31,14 @@ from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models import sampled
 from sojourn.progress import LiveProgress
+from sojourn.sampling import Chains, Draw, Sampler, Samples
 from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
 from sojourn.sources import MemorySource, RememberingSource
-from sojourn.transitions import Transitions
+from sojourn.transitions import Dirichlet, Transitions
 
-Inference = Literal["scvi", "svi", "cvb0", "vb", "em"]
+Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
@@ -61,15 +63,27 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     track_bound: bool | None
     random_state: Any
     verbose: bool
+    n_samples: int
+    burn_in: int
+    thin: int
+    n_chains: int
 
     emission_: Family
     total_sequences_: int
     history_: list[dict[str, Any]]
+    samples_: Samples
     _posterior: Posterior
+
+    _samplers: ClassVar[frozenset[str]] = frozenset()
+    """Samplers that the model offers beside the variational methods."""
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:
         """Check the subclass's own parameters and make its prior."""
+
+    @abstractmethod
+    def _make_sampler(self, family: Family) -> Sampler:
+        """Check the subclass's own parameters and make the sampler that `inference` names."""
 
     # ---- learning -------------------------------------------------------------------------
 
@@ -109,6 +123,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             held_out, _ = as_sequences(*pair, step_ndim=family.step_ndim)
             held_out = family.validate(held_out)
         seed = self._seed()
+        if self.inference in self._samplers:
+            return self._fit_by_sampling(family, data, held_out, seed, callback)
         posterior = self._initial_posterior(family, data, len(data), data.n_steps, seed)
         self._begin(family, posterior, len(data))
         engine = self._engine()
@@ -141,6 +157,48 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ = [entry._asdict() for entry in history]
         return self
 
+    def _fit_by_sampling(
+        self,
+        family: Family,
+        data: Sequences,
+        held_out: Sequences | None,
+        seed: int,
+        callback: Callable[[Progress], None] | None,
+    ) -> Self:
+        """Draw from the posterior in place of approximating it."""
+        sampler = self._make_sampler(family)
+        chains = Chains(self.n_samples, self.burn_in, self.thin, self.n_chains)
+        title = f"{type(self).__name__} {self.inference}"
+        with LiveProgress(chains.n_sweeps, title) if self.verbose else nullcontext() as live:
+            reporters = [report for report in (callback, live) if report is not None]
+
+            def report(progress: Progress) -> None:
+                for reporter in reporters:
+                    reporter(progress)
+
+            samples, history = sampled.sample_posterior(
+                sampler,
+                data,
+                family.n_statistics,
+                chains,
+                n_states=self.n_states,
+                seed=seed,
+                n_threads=self._engine().n_threads,
+                callback=report if reporters else None,
+            )
+        self._begin(family, self._posterior_of(samples, samples.best), len(data))
+        self.samples_ = samples
+        if held_out is not None:
+            score = float(self._log_likelihoods(held_out).sum()) / held_out.n_steps
+            history[-1] = history[-1]._replace(score=score)
+        self.history_ = [entry._asdict() for entry in history]
+        return self
+
+    def _posterior_of(self, samples: Samples, draw: Draw) -> Posterior:
+        prior = None if draw.shares is not None else self._make_transitions()
+        assert prior is None or isinstance(prior, Dirichlet)
+        return sampled.posterior_of(samples, draw, prior, self.dtype)
+
     def partial_fit(
         self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
     ) -> Self:
@@ -159,7 +217,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         self._check_parameters()
-        if not self._method.is_stochastic:
+        if self.inference in self._samplers or not self._method.is_stochastic:
             raise ValueError(
                 f"partial_fit needs a stochastic way of inference, 'scvi' or 'svi': "
                 f"inference={self.inference!r} needs all the data at every update"
@@ -208,6 +266,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.total_sequences_ = total_sequences
         self.history_ = []
         self._posterior = posterior
+        self.__dict__.pop("samples_", None)
 
     def _initial_posterior(
         self,
@@ -278,9 +337,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Any:
         """Posterior probability of each state at each step, in the form in which the data came."""
         data, layout = self._prepare(X, lengths)
-        probabilities = predict.state_probabilities(
-            self._posterior, self.emission_, data, self._engine()
-        )
+        if "samples_" in vars(self):
+            probabilities = sampled.state_probabilities(
+                self.samples_, self._posteriors(), self.emission_, data, self._engine()
+            )
+        else:
+            probabilities = predict.state_probabilities(
+                self._posterior, self.emission_, data, self._engine()
+            )
         return restore_layout(probabilities, data, layout)
 
     def sample(
@@ -321,7 +385,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return self.emission_.validate(data), layout
 
     def _log_likelihoods(self, data: Sequences) -> Floats:
+        if "samples_" in vars(self):
+            return sampled.log_likelihoods(self._posteriors(), self.emission_, data, self._engine())
         return predict.log_likelihoods(self._posterior, self.emission_, data, self._engine())
+
+    def _posteriors(self) -> Iterator[Posterior]:
+        return (self._posterior_of(self.samples_, draw) for draw in self.samples_)
 
     # ---- what was learned -----------------------------------------------------------------
 
@@ -389,12 +458,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         named = isinstance(self.init, str) and self.init == "exponential"
         if not (named or isinstance(self.init, Statistics)):
             raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
+        for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
+            check_whole(name, getattr(self, name), least)
         self._engine()
 
     @property
     def _inferences(self) -> frozenset[str]:
         """Ways of inference that the model offers."""
-        return frozenset(METHODS)
+        return frozenset(METHODS) | self._samplers
 
     @property
     def _method(self) -> Method:

@@ -10,8 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.models.base import BaseHMM, Inference, check_whole
+from sojourn.models.sampled import symbol_prior
+from sojourn.sampling import Beam, DirectAssignment, Sampler
+from sojourn.sampling.infinite import InfiniteSampler
 from sojourn.transitions import HDP, Gamma, HDPSummary, PointHDP, Transitions
 from sojourn.transitions.hdp import OccupancyForm
+
+SAMPLERS: dict[str, type[InfiniteSampler]] = {"gibbs": DirectAssignment, "beam": Beam}
 
 
 class HDPHMM(BaseHMM):
@@ -29,13 +34,21 @@ class HDPHMM(BaseHMM):
     Parameters
     ----------
     n_states : int
-        Truncation level K.
+        Truncation level K; for the samplers the number of states that a chain begins with.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
-    inference : {"scvi"}
-        Stochastic collapsed variational inference.
-    batch_size, n_passes, forgetting_rate, delay, init, device, n_jobs, dtype, random_state, \
-verbose
+    inference : {"scvi", "svi", "cvb0", "vb", "gibbs", "beam"}
+        Stochastic collapsed variational inference, or another way to learn the same model:
+
+        - "svi", "vb": uncollapsed, with a point estimate of π (Johnson & Willsky 2014), α and γ at
+          the means of their priors; in minibatches, or with all data at once;
+        - "cvb0": as for `HMM`;
+        - "gibbs": direct assignment (Teh et al. 2006), states one by one, no truncation;
+        - "beam": beam sampling (Van Gael et al. 2008), whole paths, no truncation.
+
+        There is no "em": with the weights of the rows free, the maximum is not bounded.
+    batch_size, n_passes, forgetting_rate, delay, init, device, n_jobs, dtype, track_bound, \
+n_samples, burn_in, thin, n_chains, random_state, verbose
         As for `HMM`.
     hdp_batch_size : int
         Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
@@ -56,7 +69,7 @@ verbose
     ----------
     hdp_ : HDPSummary
         E[α], E[γ], E[π] and the effective number of states.
-    startprob_, transmat_, statistics_, emission_, history_
+    startprob_, transmat_, statistics_, emission_, history_, samples_
         As for `HMM`.
 
     Examples
@@ -68,6 +81,8 @@ verbose
     >>> model.hdp_.weights.shape
     (4,)
     """
+
+    _samplers = frozenset(SAMPLERS)
 
     def __init__(
         self,
@@ -91,6 +106,10 @@ verbose
         n_jobs: int | None = None,
         dtype: str = "float32",
         track_bound: bool | None = None,
+        n_samples: int = 100,
+        burn_in: int = 100,
+        thin: int = 1,
+        n_chains: int = 1,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -113,6 +132,10 @@ verbose
         self.n_jobs = n_jobs
         self.dtype = dtype
         self.track_bound = track_bound
+        self.n_samples = n_samples
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
 
@@ -128,6 +151,17 @@ verbose
         prior = self._posterior.transitions
         assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
+
+    def _make_sampler(self, family: Family) -> Sampler:
+        prior = symbol_prior(family, self.inference)
+        if prior.ndim != 1:
+            raise ValueError(
+                f"inference={self.inference!r} makes new states, which need the same emission "
+                "concentration as the others: a number, or one a symbol"
+            )
+        return SAMPLERS[self.inference](
+            prior, _gamma("alpha_prior", self.alpha_prior), _gamma("gamma_prior", self.gamma_prior)
+        )
 
     def _make_transitions(self) -> Transitions:
         check_whole("hdp_batch_size", self.hdp_batch_size, 1)

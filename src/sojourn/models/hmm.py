@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.models.base import BaseHMM, Inference
-from sojourn.transitions import Dirichlet, Transitions
+from sojourn.models.sampled import symbol_prior
+from sojourn.sampling import BlockedGibbs, CollapsedGibbs, Sampler
+from sojourn.sampling.finite import FiniteSampler
+from sojourn.transitions import Dirichlet
+
+SAMPLERS: dict[str, type[FiniteSampler]] = {
+    "gibbs": CollapsedGibbs,
+    "blocked-gibbs": BlockedGibbs,
+}
 
 
 class HMM(BaseHMM):
@@ -27,8 +36,19 @@ class HMM(BaseHMM):
         Number of states K.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
-    inference : {"scvi", "svi"}
-        Stochastic collapsed variational inference, or the uncollapsed baseline.
+    inference : {"scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs"}
+        Stochastic collapsed variational inference, or another way to learn the same model:
+
+        - "svi": the uncollapsed baseline;
+        - "cvb0": collapsed, one sequence at a time, whose own statistics are taken out first
+          (Wang & Blunsom 2013).  Keeps K² numbers a sequence and K a step, ignores `batch_size`,
+          and needs at least two sequences;
+        - "vb": variational Bayes (Beal 2003): SVI with all data in one batch and step size one;
+        - "em": Baum-Welch for the maximum of the posterior under Dirichlet(a + 1), with a the
+          concentrations: prior counts are added to expected counts, as hmmlearn does with priors
+          of a + 1.  Concentrations near zero (1e-300) give maximum likelihood;
+        - "gibbs": draws of the states one by one, parameters integrated out;
+        - "blocked-gibbs": draws of parameters and of whole paths in turn.
     transition_concentration : float, (K,) array or (K, K) array
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
@@ -47,6 +67,13 @@ class HMM(BaseHMM):
         Threads; None and -1 for all cores.  The result does not depend on it.
     dtype : {"float32", "float64"}
         Precision of the local step and of the emission statistics.
+    track_bound : bool or None
+        Whether ``history_`` has the evidence lower bound (for "em" the log likelihood).  It costs
+        a pass over the emission statistics; None tracks it where a pass is one update, or
+        remembers every sequence: "em", "vb" and "cvb0".
+    n_samples, burn_in, thin, n_chains : int
+        For the samplers: draws kept of each chain, sweeps before the first, sweeps from one to
+        the next, and chains.  `n_passes` and the like play no part.
     random_state : int, Generator, RandomState or None
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
@@ -65,8 +92,12 @@ class HMM(BaseHMM):
     emission_ : Family
         The family with everything filled in that the data told.
     history_ : list of dict
-        One entry a pass: passes, sequences, steps, updates, seconds, score (held-out log
-        likelihood a step, None without validation data).
+        One entry a pass (a sweep, for the samplers): passes, sequences, steps, updates, seconds,
+        score (held-out log likelihood a step, None without validation data), bound (see
+        `track_bound`).
+    samples_ : Samples
+        Draws of the samplers.  `score` and `predict_proba` average over them; paths, samples and
+        parameters are those of the draw with the highest joint probability.
 
     Examples
     --------
@@ -79,6 +110,8 @@ class HMM(BaseHMM):
     >>> bool(model.score(X, [6, 3]) < 0)
     True
     """
+
+    _samplers = frozenset(SAMPLERS)
 
     def __init__(
         self,
@@ -97,6 +130,10 @@ class HMM(BaseHMM):
         n_jobs: int | None = None,
         dtype: str = "float32",
         track_bound: bool | None = None,
+        n_samples: int = 100,
+        burn_in: int = 100,
+        thin: int = 1,
+        n_chains: int = 1,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -114,10 +151,22 @@ class HMM(BaseHMM):
         self.n_jobs = n_jobs
         self.dtype = dtype
         self.track_bound = track_bound
+        self.n_samples = n_samples
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
 
-    def _make_transitions(self) -> Transitions:
+    def _make_sampler(self, family: Family) -> Sampler:
+        prior = self._make_transitions().prior
+        symbols = np.broadcast_to(
+            symbol_prior(family, self.inference), (self.n_states, family.n_statistics)
+        )
+        rows = np.vstack([prior.start, prior.transitions])
+        return SAMPLERS[self.inference](rows, np.ascontiguousarray(symbols.T))
+
+    def _make_transitions(self) -> Dirichlet:
         return Dirichlet.make(
             self.n_states, self.start_concentration, self.transition_concentration
         )

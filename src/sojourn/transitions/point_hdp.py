@@ -164,6 +164,18 @@ def stick_weights(logits: Floats) -> Floats:
     return np.concatenate([expit(logits) * left[:-1], left[-1:]])
 
 
+def logits_of(weights: Floats) -> Floats:
+    """Undo `stick_weights`.
+
+    Examples
+    --------
+    >>> logits_of(np.array([0.5, 0.25, 0.25]))
+    array([0., 0.])
+    """
+    after = np.cumsum(weights[::-1])[::-1][1:]
+    return np.clip(np.log(weights[:-1] / after), -_LARGEST_LOGIT, _LARGEST_LOGIT)
+
+
 def log_stick_prior(logits: Floats, gamma: float) -> float:
     """Return Σ_k log Beta(v_k; 1, γ), a density of the sticks v."""
     return float(len(logits) * np.log(gamma) - (gamma - 1.0) * np.logaddexp(0.0, logits).sum())

@@ -1,0 +1,99 @@
+"""Gibbs samplers of the finite model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sojourn.kernels import sampling as kernel
+from sojourn.kernels.interface import Floats
+from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteSampler(Sampler):
+    """What the samplers of the finite model share: the prior.
+
+    Attributes
+    ----------
+    prior : (K + 1, K) array
+        Concentrations of the rows, the start first.
+    symbol_prior : (V, K) array
+        λ° of every symbol and state.
+    """
+
+    prior: Floats
+    symbol_prior: Floats
+
+    def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
+        """Draw every state with equal probabilities."""
+        return ChainState(rng.integers(n_states, size=len(data.values), dtype=np.int32), n_states)
+
+    def log_joint(self, state: ChainState, data: SymbolData) -> float:
+        """Return log p(x, z)."""
+        counts = data.count(state.states, state.n_states)
+        rows = log_evidence(counts.transitions, self.prior, self.prior.sum(axis=1))
+        symbols, prior = counts.symbols.T, self.symbol_prior.T
+        return rows + log_evidence(symbols, prior, prior.sum(axis=1))
+
+
+class CollapsedGibbs(FiniteSampler):
+    """One state at a time given all the others, with θ and φ integrated out."""
+
+    def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:
+        """Draw every state once, in order."""
+        counts = data.count(state.states, state.n_states)
+        states = state.states.copy()
+        kernel.collapsed_sweep(
+            rng,
+            data.values,
+            data.first,
+            states,
+            counts.transitions,
+            counts.transitions.sum(axis=1),
+            counts.symbols,
+            counts.symbols.sum(axis=0),
+            self.prior,
+            self.prior.sum(axis=1),
+            self.symbol_prior,
+            self.symbol_prior.sum(axis=0),
+            np.empty(state.n_states),
+        )
+        return ChainState(states, state.n_states)
+
+
+class BlockedGibbs(FiniteSampler):
+    """θ and φ given z, then whole paths given θ and φ: forward filtering, backward sampling."""
+
+    def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:
+        """Draw parameters and every path once."""
+        counts = data.count(state.states, state.n_states)
+        transitions = draw_dirichlet(self.prior + counts.transitions, rng)
+        emissions = draw_dirichlet((self.symbol_prior + counts.symbols).T, rng).T
+        states = draw_paths(data, transitions, emissions, np.empty(0), rng)
+        return ChainState(states, state.n_states)
+
+
+def draw_paths(
+    data: SymbolData,
+    transitions: Floats,
+    emissions: Floats,
+    slices: Floats,
+    rng: np.random.Generator,
+) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """Draw the path of every sequence given parameters; see `kernels.sampling.sample_paths`."""
+    states = np.empty(len(data.values), dtype=np.int32)
+    failed = kernel.sample_paths(
+        rng,
+        data.values,
+        data.offsets,
+        np.ascontiguousarray(transitions),
+        np.ascontiguousarray(emissions),
+        slices,
+        states,
+        np.empty((data.longest, transitions.shape[1])),
+    )
+    if failed >= 0:
+        raise FloatingPointError(f"sequence {failed} has no possible state path")
+    return states
