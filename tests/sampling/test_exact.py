@@ -43,7 +43,7 @@ def test_finite_samplers_have_the_exact_pair_marginals(sampler, k):
     prior, symbol_prior = finite_priors(k)
     paths, weights = finite_posterior(DATA.values, LENGTHS, prior, symbol_prior)
     exact = pair_marginals(paths, weights, LENGTHS, k)
-    chains = Chains(n_samples=20_000, burn_in=100)
+    chains = Chains(n_samples=10_000, burn_in=100)
     samples = run_chains(
         sampler(prior, np.ascontiguousarray(symbol_prior.T)), SYMBOLS, chains, n_states=k, seed=1
     )
@@ -54,7 +54,7 @@ def test_finite_samplers_have_the_exact_pair_marginals(sampler, k):
     gap, error = monte_carlo_error(pairs.astype(float), exact)
     # Four and a half standard errors: one in 3,000 for the largest of 54, and the seed is fixed.
     assert (gap < 4.5 * error + 1e-3).all(), (gap / error).max()
-    assert error.max() < 0.01
+    assert error.max() < 0.015
 
 
 @pytest.mark.parametrize("sampler", [DirectAssignment, Beam])
@@ -67,7 +67,7 @@ def test_infinite_samplers_have_the_exact_probabilities_of_sharing_a_state(sampl
     n_states = np.bincount(paths.max(axis=1) + 1, weights, minlength=8)
     # Priors that are all but a point stand for a given α and γ.
     point = 1e7
-    chains = Chains(n_samples=20_000, burn_in=100)
+    chains = Chains(n_samples=10_000, burn_in=100)
     samples = run_chains(
         sampler(symbol_prior, Gamma(point, point / alpha), Gamma(point, point / gamma)),
         SymbolData.make(data, 2),
