@@ -75,6 +75,7 @@ CASES = {
     "HDPHMM options": lambda: infinite(
         occupancy="fast", sort_states=False, normalize_rows=False, gamma_prior=(2.0, 1.0)
     ),
+    "HDPHMM mean-field": lambda: infinite(inference="svi"),
     "HDPHMM vocabulary of fit": learned_words,
     "HDPHMM in a large batch": in_a_large_batch,
     "HDPHMM NumPy numbers": with_numpy_numbers,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -113,16 +113,6 @@ class BatchSums:
             parts = zip(self.absences, other.absences, strict=True)
             self.absences = Absences(*(a + b for a, b in parts))
         return self
-
-    def copy(self) -> BatchSums:
-        """Return sums that can be added to without changing these."""
-        rows = self.emissions.rows
-        emissions = RowSums(
-            None if rows is None else rows.copy(),
-            self.emissions.values.copy(),
-            self.emissions.n_rows,
-        )
-        return replace(self, emissions=emissions)
 
     def statistics(self) -> Statistics:
         """Return the expected counts as the public value, emissions in full."""

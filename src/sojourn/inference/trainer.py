@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
 from sojourn.inference.local import Engine, prepare
@@ -123,11 +125,12 @@ def _settle(
     """
     remembered = memory.remembered
     if first:
-        total = remembered[0].copy()
-        for sums in remembered[1:]:
-            total += sums
-        posterior.emissions.blend(total.emissions, keep=0.0, weight=1.0)
-        posterior.counts = Rows(total.start, total.transitions)
+        start, transitions = (np.zeros_like(part) for part in posterior.counts)
+        for n, sums in enumerate(remembered):
+            posterior.emissions.blend(sums.emissions, keep=float(n > 0), weight=1.0)
+            start += sums.start
+            transitions += sums.transitions
+        posterior.counts = Rows(start, transitions)
     if bound is None:
         return None
     whole = replace(

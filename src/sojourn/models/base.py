@@ -33,10 +33,10 @@ from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
 from sojourn.progress import LiveProgress
-from sojourn.sampling import Chains, Draw, Sampler, Samples
+from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
 from sojourn.sources import MemorySource, RememberingSource
-from sojourn.transitions import Dirichlet, Transitions
+from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
@@ -186,18 +186,15 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 n_threads=self._engine().n_threads,
                 callback=report if reporters else None,
             )
-        self._begin(family, self._posterior_of(samples, samples.best), len(data))
+        prior = None if samples.best.shares is not None else self._make_transitions()
+        best = sampled.posterior_of(samples, samples.best, prior, self.dtype)
+        self._begin(family, best, len(data))
         self.samples_ = samples
         if held_out is not None:
             score = float(self._log_likelihoods(held_out).sum()) / held_out.n_steps
             history[-1] = history[-1]._replace(score=score)
         self.history_ = [entry._asdict() for entry in history]
         return self
-
-    def _posterior_of(self, samples: Samples, draw: Draw) -> Posterior:
-        prior = None if draw.shares is not None else self._make_transitions()
-        assert prior is None or isinstance(prior, Dirichlet)
-        return sampled.posterior_of(samples, draw, prior, self.dtype)
 
     def partial_fit(
         self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
@@ -390,7 +387,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return predict.log_likelihoods(self._posterior, self.emission_, data, self._engine())
 
     def _posteriors(self) -> Iterator[Posterior]:
-        return (self._posterior_of(self.samples_, draw) for draw in self.samples_)
+        # The prior and precision of fit hold, whatever parameters were set since.
+        prior, dtype = self._posterior.transitions, str(self._posterior.emissions.dtype)
+        for draw in self.samples_:
+            own = None if draw.shares is not None else prior
+            yield sampled.posterior_of(self.samples_, draw, own, dtype)
 
     # ---- what was learned -----------------------------------------------------------------
 

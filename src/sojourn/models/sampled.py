@@ -13,7 +13,7 @@ from sojourn.kernels.interface import Floats
 from sojourn.sampling import Chains, Draw, Sampler, Samples, SamplingProgress, SymbolData
 from sojourn.sampling import run_chains as run
 from sojourn.sequences import Sequences
-from sojourn.transitions import Dirichlet, PointHDP, Transitions
+from sojourn.transitions import PointHDP, Transitions
 from sojourn.transitions.point_hdp import logits_of
 
 
@@ -68,19 +68,16 @@ def sample_posterior(
     return samples, history
 
 
-def posterior_of(samples: Samples, draw: Draw, prior: Dirichlet | None, dtype: str) -> Posterior:
+def posterior_of(samples: Samples, draw: Draw, prior: Transitions | None, dtype: str) -> Posterior:
     """Return the counts of a draw as a posterior; `prior` is None for the infinite model."""
     counts = samples.counts(draw)
-    transitions: Transitions
-    if prior is not None:
-        transitions = prior
-    else:
+    if prior is None:
         assert draw.shares is not None
-        transitions = PointHDP(
+        prior = PointHDP(
             draw.n_states, alpha=draw.alpha, gamma=draw.gamma, logits=logits_of(draw.shares)
         )
     statistics = Statistics(counts.transitions[0], counts.transitions[1:], counts.symbols.T)
-    return Posterior.from_statistics(statistics, transitions, dtype)
+    return Posterior.from_statistics(statistics, prior, dtype)
 
 
 def log_likelihoods(
