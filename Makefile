@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types bench compare clean
+.PHONY: help setup demo test lint format types bench compare references clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,10 @@ bench: $(READY)  ## measure speed, against sgemm and against other libraries
 
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)
+
+references: $(READY)  ## all ways of inference compared: make references CORPUS=folder
+	$(BIN)/python -m experiments.exact_posterior
+	$(BIN)/python -m experiments.references $(CORPUS)
 
 clean:  ## remove caches and compiled kernels
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

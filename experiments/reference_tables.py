@@ -15,10 +15,15 @@ PAGE = Path(__file__).parent.parent / "docs" / "references.md"
 
 def exact_table(result: dict[str, Any]) -> list[str]:
     """Say how far each method is from the exact posterior."""
-    lines = ["| method | mean distance | standard error | largest |", "|---|---|---|---|"]
-    for name, row in result["total_variation"].items():
+    lines = [
+        "| method | start | mean distance | standard error | largest |",
+        "|---|---|---|---|---|",
+    ]
+    for row, found in result["total_variation"].items():
+        name, start = row.split(", ")
         lines.append(
-            f"| `{name}` | {row['mean']:.3f} | {row['standard_error']:.3f} | {row['largest']:.3f} |"
+            f"| `{name}` | {start.split()[0]} | {found['mean']:.3f} "
+            f"| {found['standard_error']:.3f} | {found['largest']:.3f} |"
         )
     counts = "; ".join(f"{text} on {n}" for text, n in result["counts"].items())
     return [*lines, "", f"Of {result['problems']} data sets: {counts}."]

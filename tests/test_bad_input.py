@@ -270,7 +270,7 @@ COMMON = [
     *(("device", value, "device=.* is not one of") for value in ["tpu", "CPU", None]),
     *(("dtype", value, "dtype=.* is neither") for value in ["float16", "int32", None, np.float32]),
     *(("init", value, "(?s)init=.* is neither") for value in ["kmeans", None, np.zeros((3, 3))]),
-    *(("inference", value, "inference=.* is not one of") for value in ["em", "SCVI", None]),
+    *(("inference", value, "inference=.* is not one of") for value in ["map", "SCVI", None]),
     *(("n_jobs", value, "n_jobs") for value in [0, 1.5, "all"]),
     *(("random_state", value, "random_state=.* is no seed") for value in [-1, 0.5, "seed"]),
     *(

@@ -26,12 +26,10 @@ class RememberingSource(MemorySource, Generic[T]):
     Examples
     --------
     >>> source = RememberingSource(Sequences.from_list([[3], [5]]), seed=0)
-    >>> for n_pass in range(2):
-    ...     for batch in source.batches(n_pass):
-    ...         before = source.recall()
-    ...         source.remember(int(batch[0][0]) + n_pass)
-    >>> sorted(source.remembered), before
-    ([4, 6], 3)
+    >>> for batch in source.batches(0):
+    ...     source.remember(10 * int(batch[0][0]))
+    >>> [source.recall() for batch in source.batches(1) if batch[0][0] == 5]
+    [50]
     """
 
     def __init__(self, data: Sequences, seed: int) -> None:
