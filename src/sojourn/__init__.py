@@ -13,32 +13,39 @@ if TYPE_CHECKING:
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
     from sojourn.sequences import Sequences
+    from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Categorical": "sojourn.families",
+    "DataFileError": "sojourn.sources",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "Progress": "sojourn.inference",
     "Sequences": "sojourn.sequences",
+    "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
     "load": "sojourn.persist",
+    "open": "sojourn.sources",
 }
 
 __all__ = [
     "HDPHMM",
     "HMM",
     "Categorical",
+    "DataFileError",
     "ModelFileError",
     "Progress",
     "Sequences",
+    "Source",
     "Statistics",
     "Vocabulary",
     "load",
+    "open",
 ]
 
 
