@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class _Table(ABC):
 
     schema: Any
     n_blocks: int
+    entries: Mapping[bytes, bytes] = {}
+    """The file's own metadata."""
 
     @abstractmethod
     def _look(self) -> None:
@@ -60,6 +62,7 @@ class _Parquet(_Table):
         file = pq.ParquetFile(self.path)
         self.schema, self.metadata = file.schema_arrow, file.metadata
         self.n_blocks = file.num_row_groups
+        self.entries = file.metadata.metadata or {}
         file.close()
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
@@ -205,7 +208,7 @@ class ArrowSource(Source):
 
     @cached_property
     def _words(self) -> Vocabulary | None:
-        metadata = self._table.schema.metadata or {}
+        metadata = self._table.entries
         if WORDS not in metadata:
             return None
         with reading(f"{self.path}, metadata"):

@@ -41,10 +41,13 @@ class Block(NamedTuple):
     sequences : Sequences
     place : str
         For error messages, such as ``corpus.parquet, row group 3``.
+    done : float
+        Share that has been read with it: of its block by a reader, of all from `Source.blocks`.
     """
 
     sequences: Sequences
     place: str
+    done: float = 1.0
 
 
 class Summary(NamedTuple):
@@ -134,10 +137,10 @@ class Source(ABC):
     def blocks(self, order: Iterable[int] | None = None) -> Iterator[Block]:
         """Yield the data block by block, in the given order or in its own."""
         read = self.opened()
-        for block in range(self.n_blocks) if order is None else order:
+        for n_done, block in enumerate(range(self.n_blocks) if order is None else order):
             self.check_unchanged()
             for piece in read(int(block)):
-                yield _checked(piece)
+                yield _checked(piece)._replace(done=(n_done + piece.done) / self.n_blocks)
         self.check_unchanged()
 
     def __iter__(self) -> Iterator[Sequences]:
@@ -148,7 +151,7 @@ class Source(ABC):
         order = np.random.default_rng(seed).permutation(self.n_blocks)
         taken: list[Sequences] = []
         n_taken = n_steps = 0
-        for piece, _ in self.blocks(order):
+        for piece, *_ in self.blocks(order):
             taken.append(piece)
             n_taken, n_steps = n_taken + len(piece), n_steps + piece.n_steps
             if n_taken >= n_sequences or n_steps >= PIECE_STEPS:

@@ -37,8 +37,8 @@ class Ingested(NamedTuple):
     vocabulary: Vocabulary | None
 
 
-Report = Callable[[str, int], None]
-"""Called with what is being done and how many sequences it was done for since the last call."""
+Report = Callable[[str, float, int], None]
+"""Called with what is being done, the share of it that is done, and how many sequences that is."""
 
 
 def ingest(
@@ -68,7 +68,7 @@ def ingest(
     vocabulary : Vocabulary, optional
         Use this one: held-out text takes that of the training text.
     report : callable, optional
-        For progress: called with "counting" or "encoding" and a number of sequences.
+        For progress: called with "counting" or "encoding", the share done, and sequences so far.
     options
         As for `sojourn.open`.
 
@@ -99,11 +99,12 @@ def ingest(
     n_sequences = n_steps = 0
     encode = vocabulary.encode if is_words and vocabulary is not None else _plain
     with ParquetSink(out, COLUMN, metadata=metadata, overwrite=overwrite) as sink:
-        for sequences in validated(source.blocks(), encode):
-            sink.write(sequences)
-            n_sequences, n_steps = n_sequences + len(sequences), n_steps + sequences.n_steps
+        for block in source.blocks():
+            for sequences in validated([block], encode):
+                sink.write(sequences)
+                n_sequences, n_steps = n_sequences + len(sequences), n_steps + sequences.n_steps
             if report is not None:
-                report("encoding", len(sequences))
+                report("encoding", block.done, n_sequences)
     return Ingested(out, n_sequences, n_steps, vocabulary)
 
 
@@ -129,9 +130,13 @@ def _count(
     max_size: int | None,
     unknown: str | None,
 ) -> Summary:
+    n_counted = 0
+
     def counted(block: Block) -> None:
+        nonlocal n_counted
+        n_counted += len(block.sequences)
         if report is not None:
-            report("counting", len(block.sequences))
+            report("counting", block.done, n_counted)
 
     return scan(source, report=counted, min_count=min_count, max_size=max_size, unknown=unknown)
 

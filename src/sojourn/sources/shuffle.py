@@ -134,7 +134,7 @@ class _Buffer:
 
 def validated(blocks: Iterable[Block], validate: Validate | None) -> Iterator[Sequences]:
     """Yield what `validate` makes of each block, and name the block where it fails."""
-    for sequences, place in blocks:
+    for sequences, place, _ in blocks:
         if len(sequences) == 0:
             continue
         if validate is None:

@@ -77,17 +77,21 @@ class TextSource(Source):
 
         rest, at, line = b"", 0, 1
         with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
+            size = file.size()
             stream = pa.CompressedInputStream(file, self.compression)
             while True:
                 with reading(f"{self.path}, after byte {at + len(rest)} of the text"):
                     raw = stream.read(BLOCK_BYTES)
                 whole, newline, rest = (rest + raw).rpartition(b"\n") if raw else (rest, b"", b"")
-                yield from self._split(whole + newline, at, line)
+                done = file.tell() / size
+                yield from self._split(whole + newline, at, line, done)
                 at, line = at + len(whole) + len(newline), line + whole.count(b"\n") + len(newline)
                 if not raw:
                     return
 
-    def _split(self, raw: bytes, begin: int, line: int | None) -> Iterator[Block]:
+    def _split(
+        self, raw: bytes, begin: int, line: int | None, done: float = 1.0
+    ) -> Iterator[Block]:
         """Cut whole lines into words; `line` is the number of the first, where that is known."""
         text_bytes = raw.removeprefix(_BOM) if begin == 0 else raw
         try:
@@ -105,7 +109,7 @@ class TextSource(Source):
         values: Any = np.empty(offsets[-1], object)
         values[:] = list(chain.from_iterable(lines))
         where = f"from byte {begin}" if line is None else f"from line {line}"
-        yield Block(Sequences(values, offsets), f"{self.path}, {where}")
+        yield Block(Sequences(values, offsets), f"{self.path}, {where}", done)
 
     def _undecodable(
         self, text: bytes, error: UnicodeDecodeError, begin: int, length: int, line: int | None

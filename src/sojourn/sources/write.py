@@ -93,21 +93,22 @@ class ParquetSink:
 
         offsets = pa.array(group.offsets.astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, _arrow_steps(group.values))
-        schema = pa.schema([pa.field(self.column, lists.type)], self.metadata)
+        table = pa.table({self.column: lists})
         if self._writer is None:
-            self._writer = self._open(schema)
+            self._writer = self._open(table.schema)
         try:
-            self._writer.write_table(pa.table([lists], schema=schema))
+            self._writer.write_table(table)
         except OSError as error:
             raise _named(error, self.path) from error
 
     def _open(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
 
-        # Neither dictionaries nor a second copy of the schema: symbols are read back quickest so.
-        return pq.ParquetWriter(
-            self._part, schema, compression="zstd", use_dictionary=False, store_schema=False
-        )
+        # No dictionaries: symbols are written and read quicker without.
+        writer = pq.ParquetWriter(self._part, schema, compression="zstd", use_dictionary=False)
+        if self.metadata:
+            writer.add_key_value_metadata(self.metadata)
+        return writer
 
     def __exit__(
         self,
