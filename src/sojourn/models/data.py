@@ -18,6 +18,7 @@ from sojourn.sequences import Layout, Sequences, as_sequences
 from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSource, Source
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
+from sojourn.sources.base import joined
 from sojourn.sources.shuffle import Validate, validated
 
 _FILE_MARKS = set("./\\*?[")
@@ -68,10 +69,11 @@ class Data:
         summary = self._source.summary
         family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
         self._check_vocabulary(family)
-        sample = self._source.sample(seed)
+        blocks = self._source.sample(seed)
+        sample = joined([block.sequences for block in blocks])
         _check_steps(sample, family)
         family = family.resolve(sample, n_states)
-        return family, family.validate(sample)
+        return family, joined(list(validated(blocks, _taker(family))))
 
     def validated(self, family: Family) -> Data:
         """Check what is in memory at once; what is in files is checked as it is read."""

@@ -49,6 +49,11 @@ class Block(NamedTuple):
     place: str
     done: float = 1.0
 
+    @property
+    def n_steps(self) -> int:
+        """Steps in the block."""
+        return self.sequences.n_steps
+
 
 class Summary(NamedTuple):
     """What a source holds in all.
@@ -136,6 +141,7 @@ class Source(ABC):
 
     def blocks(self, order: Iterable[int] | None = None) -> Iterator[Block]:
         """Yield the data block by block, in the given order or in its own."""
+        self.check_unchanged()
         read = self.opened()
         for n_done, block in enumerate(range(self.n_blocks) if order is None else order):
             self.check_unchanged()
@@ -146,19 +152,21 @@ class Source(ABC):
     def __iter__(self) -> Iterator[Sequences]:
         return (block.sequences for block in self.blocks())
 
-    def sample(self, seed: int, n_sequences: int = 10_000) -> Sequences:
-        """Return some sequences of blocks in random order, for initial values."""
+    def sample(self, seed: int) -> list[Block]:
+        """Return some blocks, in random order, for initial values."""
         order = np.random.default_rng(seed).permutation(self.n_blocks)
-        taken: list[Sequences] = []
-        n_taken = n_steps = 0
-        for piece, *_ in self.blocks(order):
-            taken.append(piece)
-            n_taken, n_steps = n_taken + len(piece), n_steps + piece.n_steps
-            if n_taken >= n_sequences or n_steps >= PIECE_STEPS:
+        taken: list[Block] = []
+        n_sequences = n_steps = 0
+        for block in self.blocks(order):
+            if len(block.sequences) == 0:
+                continue
+            taken.append(block)
+            n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + block.n_steps
+            if n_sequences >= PIECE_SEQUENCES or n_steps >= PIECE_STEPS:
                 break
         if not taken:
             raise DataFileError(f"{self.name}: there is no data: not one sequence")
-        return joined(taken)[:n_sequences]
+        return taken
 
     def read_all(self) -> Sequences:
         """Return the whole of the data, for when it fits in memory."""
@@ -170,6 +178,8 @@ class Source(ABC):
     def check_unchanged(self) -> None:
         """Refuse files that are not what they were when the source was opened."""
         for path, stamp in zip(self.paths, self._stamps, strict=True):
+            if not path.exists():
+                raise DataFileError(f"{path} is gone since it was opened")
             if _stamp(path) != stamp:
                 raise DataFileError(f"{path} has changed since it was opened")
 

@@ -53,12 +53,12 @@ class IterableSource(Source):
         n_steps = head.sequences.n_steps / len(head.sequences) * self.total_sequences
         return Summary(self.total_sequences, round(n_steps), None, None)
 
-    def sample(self, seed: int, n_sequences: int = 10_000) -> Sequences:
+    def sample(self, seed: int) -> list[Block]:
         """Return the first sequences, which will be given again."""
         _ = self.summary
         head = next(self._pieces)
         self._pieces = chain([head], self._pieces)
-        return head.sequences[:n_sequences]
+        return [head]
 
     def opened(self) -> Reader:
         """Begin the single pass."""

@@ -34,8 +34,8 @@ class ShuffledSource(Minibatches):
     seed : int
     validate : callable, optional
         Turns sequences as they are read into those that the model takes.
-    buffer_sequences : int
-        Size of the shuffle buffer.
+    buffer_sequences : int, optional
+        Size of the shuffle buffer; by default `BUFFER_SEQUENCES`.
 
     Examples
     --------
@@ -55,13 +55,13 @@ class ShuffledSource(Minibatches):
         seed: int,
         *,
         validate: Validate | None = None,
-        buffer_sequences: int = BUFFER_SEQUENCES,
+        buffer_sequences: int | None = None,
     ) -> None:
         self.source = source
         self.batch_size = batch_size
         self.seed = seed
         self.validate = validate
-        self.buffer_sequences = buffer_sequences
+        self.buffer_sequences = buffer_sequences or BUFFER_SEQUENCES
 
     @property
     def n_sequences(self) -> int:
