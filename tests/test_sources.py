@@ -79,6 +79,7 @@ def write_stream(path, data):
 
 FORMATS = {
     "parquet": lambda p, d: pq.write_table(pa.table({"x": d}), p, row_group_size=32),
+    "no statistics": lambda p, d: pq.write_table(pa.table({"x": d}), p, write_statistics=False),
     "one row group": lambda p, d: pq.write_table(pa.table({"x": d}), p),
     "large lists": lambda p, d: pq.write_table(
         pa.table({"x": pa.array(d, pa.large_list(pa.int64()))}), p
@@ -552,6 +553,13 @@ def test_a_file_that_is_not_there(tmp_path, method):
     for path in (tmp_path / "none", "no/such.parquet"):
         with pytest.raises(FileNotFoundError, match="there is no file, folder or pattern"):
             getattr(model, method)(path)
+
+
+def test_partial_fit_takes_no_files(tmp_path):
+    path = write_text(tmp_path / "t.txt", [["a"]])
+    for data in (path, str(path), sj.open(path)):
+        with pytest.raises(TypeError, match="fit takes files and sources"):
+            sj.HMM(2, sj.Categorical()).partial_fit(data, total_sequences=1)
 
 
 def test_a_bad_symbol_in_a_file_is_named(tmp_path):

@@ -35,7 +35,7 @@ from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models.checkpoints import Checkpoints, check_identity, position_of
-from sojourn.models.data import Data, check_out
+from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources.write import ParquetSink
@@ -208,6 +208,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             total_sequences = self.total_sequences_
         family = self.emission_ if fitted else self.emission
+        if is_source(X):
+            raise TypeError(
+                "partial_fit takes one minibatch in memory; fit takes files and sources"
+            )
         data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
         if total_sequences < len(data):
             raise ValueError(

@@ -39,10 +39,15 @@ class Truth(NamedTuple):
     emissions: NDArray[np.float32]
 
     def save(self, path: Path) -> None:
-        """Write the parameters to a safetensors file."""
+        """Write the parameters to a safetensors file, whole or not at all."""
         import safetensors.numpy
 
-        safetensors.numpy.save_file(self._asdict(), path)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            safetensors.numpy.save_file(self._asdict(), part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Truth:
