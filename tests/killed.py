@@ -14,13 +14,18 @@ from pathlib import Path
 import sojourn as sj
 from sojourn.sources import shuffle
 
-shuffle.BUFFER_SEQUENCES = 400  # several fillings a pass
 KILLS = 20
 
 
-def train(folder, resume, beat=None):
+def train(folder, checkpoints=None, n_passes=30, beat=None):
     model = sj.HDPHMM(
-        4, sj.Categorical(), batch_size=40, n_passes=8, hdp_batch_size=300, n_jobs=2, random_state=3
+        4,
+        sj.Categorical(),
+        batch_size=40,
+        n_passes=n_passes,
+        hdp_batch_size=300,
+        n_jobs=2,
+        random_state=3,
     )
 
     def slow(progress):
@@ -28,11 +33,17 @@ def train(folder, resume, beat=None):
             os.write(beat, b".")
             time.sleep(0.002)
 
+    options = {}
+    if checkpoints is not None:
+        options = {"checkpoint": folder / checkpoints, "checkpoint_every": 2, "resume": True}
     data = folder / "data.parquet"
-    checkpoint = {} if beat is None else {"checkpoint": folder / "checkpoints", "resume": resume}
-    every = {} if beat is None else {"checkpoint_every": 2}
-    model.fit(data, validation=data, callback=slow, **checkpoint, **every)
-    return model
+    return model.fit(data, validation=data, callback=slow, **options)
+
+
+def load_everything(folder):
+    """Compile or load all that training needs, before and after a resume."""
+    for n_passes in (1, 2):
+        train(folder, "warm-up", n_passes)
 
 
 def child(folder):
@@ -41,17 +52,17 @@ def child(folder):
     pid = os.fork()
     if pid == 0:
         os.close(listen)
-        train(folder, True, beat).save(folder / "resumed.sojourn")
+        train(folder, "checkpoints", beat=beat).save(folder / "resumed.sojourn")
         os._exit(0)
     os.close(beat)
     return pid, listen
 
 
 def main(folder):
+    shuffle.BUFFER_SEQUENCES = 400  # several fillings a pass
     rng = random.Random(int(sys.argv[2]))
     kills, at = 0, []
-    data = sj.open(folder / "data.parquet").read_all()
-    sj.HDPHMM(4, sj.Categorical(), n_passes=1, n_jobs=1, batch_size=40).fit(data)  # loads kernels
+    load_everything(folder)
     while True:
         pid, listen = child(folder)
         os.read(listen, 1)  # it has begun to learn, or it has ended
@@ -65,7 +76,7 @@ def main(folder):
             break
         kills += 1
         at.append(len(list((folder / "checkpoints").glob("*.sojourn"))))
-    train(folder, False).save(folder / "whole.sojourn")
+    train(folder).save(folder / "whole.sojourn")
     print(json.dumps({"kills": kills, "checkpoints": at}))
 
 

@@ -555,6 +555,16 @@ def test_a_file_that_is_not_there(tmp_path, method):
             getattr(model, method)(path)
 
 
+def test_vectors_are_no_symbols(tmp_path):
+    pq.write_table(pa.table({"x": [[0.5]], "y": [[1.5]]}), tmp_path / "v")
+    with pytest.raises(sj.DataFileError, match=r"v, row group 0: a step must have 0 dimensions"):
+        sj.HMM(2, sj.Categorical()).fit(sj.open(tmp_path / "v", column=["x", "y"]))
+    with pytest.raises(ValueError, match="how many symbols there are"):
+        sj.HMM(2, sj.Categorical()).fit(sj.open(tmp_path / "v", column="x"))
+    with pytest.raises(sj.DataFileError, match=r"v, row group 0: .*0\.5 is not a symbol"):
+        sj.HMM(2, sj.Categorical(3)).fit(sj.open(tmp_path / "v", column="x"))
+
+
 def test_partial_fit_takes_no_files(tmp_path):
     path = write_text(tmp_path / "t.txt", [["a"]])
     for data in (path, str(path), sj.open(path)):

@@ -18,7 +18,7 @@ from sojourn.sequences import Layout, Sequences, as_sequences
 from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSource, Source
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
-from sojourn.sources.base import joined
+from sojourn.sources.base import joined, reading
 from sojourn.sources.shuffle import Validate, validated
 
 _FILE_MARKS = set("./\\*?[")
@@ -66,13 +66,13 @@ class Data:
             family = family.resolve(self.sequences, n_states)
             self.sequences = family.validate(self.sequences)
             return family, self.sequences
+        blocks = self._source.sample(seed)
+        with reading(blocks[0].place):
+            _check_steps(blocks[0].sequences, family)
         summary = self._source.summary
         family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
         self._check_vocabulary(family)
-        blocks = self._source.sample(seed)
-        sample = joined([block.sequences for block in blocks])
-        _check_steps(sample, family)
-        family = family.resolve(sample, n_states)
+        family = family.resolve(joined([block.sequences for block in blocks]), n_states)
         return family, joined(list(validated(blocks, _taker(family))))
 
     def validated(self, family: Family) -> Data:
