@@ -1,9 +1,11 @@
+import gzip
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import sojourn as sj
@@ -83,6 +85,26 @@ def test_generate_writes_corpus_and_truth(tmp_path):
     assert names == ["g.held-out.parquet", "g.parquet", "g.truth.safetensors"]
     assert sj.open(out).n_sequences == 300
     assert run("generate", out, *options).exit_code == 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/big-data.md"])
+def test_commands_and_python_on_big_data_run(tmp_path, monkeypatch, page):
+    monkeypatch.chdir(tmp_path)
+    lines = b"The cat sleeps .\nthe dog barks .\n" * 50
+    (tmp_path / "wiki.txt.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "held-out.txt").write_bytes(lines)
+    blocks = re.findall(
+        r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    commands = [line for kind, block in blocks if not kind for line in block.splitlines()]
+    for command in commands:
+        if command.startswith("sojourn ingest"):
+            result = run(*command.split()[1:])
+            assert result.exit_code == 0, result.output
+    python = [block for kind, block in blocks if kind == "py"]
+    assert python
+    exec("\n".join(python), {"sj": sj})
+    assert sj.open("states.parquet").n_sequences == 100
 
 
 def test_version_and_help_answer():

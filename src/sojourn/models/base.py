@@ -34,10 +34,11 @@ from sojourn.inference.local import CHUNK_STEPS, prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
-from sojourn.models.checkpoints import Checkpoints, check_identity, position_of
+from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
 from sojourn.sequences import Sequences, as_sequences, restore_layout
+from sojourn.sources import Minibatches
 from sojourn.sources.write import ParquetSink
 from sojourn.transitions import Transitions
 
@@ -121,33 +122,51 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         self._check_parameters()
+        if validation_every is not None:
+            check_whole("validation_every", validation_every, 1)
         checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
-        found = checkpoints.newest() if checkpoints is not None and resume else None
-        seed = self._seed() if found is None else self._seed_of(found[1])
         data = Data(X, lengths, self.emission)
-        family, sample = data.resolve(self.emission, self.n_states, seed)
+        family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
         if validation is not None:
             is_pair = isinstance(validation, tuple)
             X_held_out, its_lengths = validation if is_pair else (validation, None)
             held_out = Data(X_held_out, its_lengths, family).validated(family)
-        identity: dict[str, Any] = {}
-        if checkpoints is not None:
-            identity = self._identity(family, data, seed)
-        position = Position()
+        found = checkpoints.newest() if checkpoints is not None and resume else None
+        seed = self._seed() if found is None else self._seed_of(found[1])
+        identity = {} if checkpoints is None else self._identity(family, data, seed)
         if found is None:
+            position = Position()
             posterior = self._initial_posterior(
                 family, sample, data.n_sequences, data.n_steps, seed
             )
         else:
-            assert checkpoints is not None
-            check_identity(found[1]["identity"], identity, checkpoints.folder)
+            position = checked_position(*found, identity)
             posterior = found[0]._posterior
-            position = position_of(found[1], found[0].history_)
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
-        engine = self._engine()
+        history = self._train(
+            data.minibatches(family, self.batch_size, seed),
+            position,
+            checkpoints,
+            held_out,
+            validation_every,
+            callback,
+        )
+        self.history_ = [entry._asdict() for entry in history]
+        return self
+
+    def _train(
+        self,
+        minibatches: Minibatches,
+        position: Position,
+        checkpoints: Checkpoints | None,
+        held_out: Data | None,
+        validation_every: int | None,
+        callback: Callable[[Progress], None] | None,
+    ) -> list[Progress]:
+        """Run the training loop from a position on, with everything that looks on."""
 
         def evaluate() -> float:
             assert held_out is not None
@@ -164,13 +183,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 for reporter in reporters:
                     reporter(progress)
 
-            history = train(
-                posterior,
-                family,
+            return train(
+                self._posterior,
+                self.emission_,
                 OBJECTIVES[self.inference],
                 Schedule(self.forgetting_rate, self.delay),
-                data.minibatches(family, self.batch_size, seed),
-                engine,
+                minibatches,
+                self._engine(),
                 n_passes=self.n_passes,
                 evaluate=None if held_out is None else evaluate,
                 evaluate_every=validation_every,
@@ -178,8 +197,6 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 position=position,
                 checkpoint=checkpoints,
             )
-        self.history_ = [entry._asdict() for entry in history]
-        return self
 
     def partial_fit(
         self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None

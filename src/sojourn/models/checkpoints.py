@@ -138,22 +138,21 @@ class Checkpoints:
             self._old_handler = None
 
 
-def position_of(training: dict[str, Any], history: list[dict[str, Any]]) -> Position:
-    """Return the position that a checkpoint holds."""
-    entries = tuple(Progress(**entry) for entry in history)
-    return Position(**{**training["position"], "history": entries})
-
-
-def check_identity(stored: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    """Refuse to go on with other data or parameters than those of the checkpoint."""
-    for name, value in now.items():
-        if stored.get(name) == value:
-            continue
-        if isinstance(value, dict):
-            for key in value:
-                if stored[name].get(key) != value[key]:
-                    raise ValueError(
-                        f"cannot go on from {folder}: {key} was {stored[name].get(key)!r}, "
-                        f"now it is {value[key]!r}"
-                    )
-        raise ValueError(f"cannot go on from {folder}: the {name} is not the same as then")
+def checked_position(
+    model: BaseHMM, training: dict[str, Any], identity: dict[str, Any]
+) -> Position:
+    """Return where a checkpoint stands, or refuse to go on with other data or parameters."""
+    stored = training["identity"]
+    for name, value in identity["parameters"].items():
+        then = stored["parameters"].get(name)
+        if then != value:
+            raise ValueError(
+                f"cannot go on from the checkpoint: {name} was {then!r}, now it is {value!r}"
+            )
+    for name in ("emission", "data"):
+        if stored[name] != identity[name]:
+            raise ValueError(
+                f"cannot go on from the checkpoint: the {name} is not the same as then"
+            )
+    history = tuple(Progress(**entry) for entry in model.history_)
+    return Position(**{**training["position"], "history": history})

@@ -60,13 +60,13 @@ class Data:
         assert self.source is not None
         return self.source
 
-    def resolve(self, family: Family, n_states: int, seed: int) -> tuple[Family, Sequences]:
+    def resolve(self, family: Family, n_states: int) -> tuple[Family, Sequences]:
         """Fill in what the data tell of a family; with a sample of the data for initial values."""
         if self.sequences is not None:
             family = family.resolve(self.sequences, n_states)
             self.sequences = family.validate(self.sequences)
             return family, self.sequences
-        blocks = self._source.sample(seed)
+        blocks = self._source.sample()
         with reading(blocks[0].place):
             _check_steps(blocks[0].sequences, family)
         summary = self._source.summary

@@ -53,7 +53,7 @@ class IterableSource(Source):
         n_steps = head.sequences.n_steps / len(head.sequences) * self.total_sequences
         return Summary(self.total_sequences, round(n_steps), None, None)
 
-    def sample(self, seed: int) -> list[Block]:
+    def sample(self) -> list[Block]:
         """Return the first sequences, which will be given again."""
         _ = self.summary
         head = next(self._pieces)
