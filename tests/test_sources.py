@@ -1,5 +1,6 @@
 import gzip
 import re
+import tracemalloc
 from collections import Counter
 from itertools import islice
 from threading import active_count
@@ -242,6 +243,29 @@ def test_long_sequences_fill_the_buffer_by_bytes(tmp_path, monkeypatch):
         for n in range(50):
             sink.write(sj.Sequences(np.full(1000, n), [0, 1000]))
     assert sorted(order_of_pass(path, 0, batch_size=3)) == list(range(50))
+
+
+def peak_of_a_pass(path):
+    source = sj.open(path)
+    _ = source.summary
+    tracemalloc.start()
+    for _ in ShuffledSource(source, 100, 0, buffer_sequences=4000).batches(0):
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_does_not_grow_with_the_data(tmp_path):
+    peaks = []
+    for n in (20_000, 20_000, 160_000):  # the first one pays for what is loaded once
+        path = generate(
+            tmp_path / "g.parquet", n_sequences=n, n_states=2, n_symbols=9, overwrite=True
+        )
+        peaks.append(peak_of_a_pass(path))
+    # Eight times the data; the longest of more fillings of the buffer is a little longer.
+    assert peaks[2] < 1.25 * peaks[1]
+    assert peaks[2] < 0.2 * sj.open(path).n_steps * 4
 
 
 # ---- property tests -----------------------------------------------------------------------
@@ -510,6 +534,10 @@ BAD = {
     "a null": (table(x=[[1], None]), {}, "bad, row group 0: sequence 1 is null"),
     "a null step": (table(x=[[1, None]]), {}, "bad, row group 0: sequence 0, position 1: null"),
     "a null id": (table(i=[1, None], x=[1, 1]), {"sequence": "i"}, "column 'i' has missing values"),
+    "ids in turns": (
+        table(i=["a", "b", "a"], x=[1, 2, 3]), {"sequence": "i"},
+        "row group 0: the rows of sequence 'a' do not stand together",
+    ),
     "nested": (table(x=[[[1]]]), {}, "bad, row group 0: a step must be a number"),
     "other lengths": (
         table(x=[[1]], y=[[1, 2]]), {"column": ["x", "y"]},

@@ -68,8 +68,9 @@ class LiveProgress:
             a_tenth = max(1, self._n_passes // 10)
             if self._quiet and round(progress.passes) % a_tenth == 0:
                 # Without a terminal there is no live view: a plain line now and then.
+                digits = 0 if progress.passes == round(progress.passes) else 2
                 self._console.print(
-                    f"pass {progress.passes:.0f}: {speed}, held-out {progress.score:.4f}",
+                    f"pass {progress.passes:.{digits}f}: {speed}, held-out {progress.score:.4f}",
                     highlight=False,
                 )
 

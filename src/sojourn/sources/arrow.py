@@ -282,7 +282,8 @@ class ArrowSource(Source):
                 continue
             with reading(where):
                 ids, values = self._steps(batch)
-            cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                _check_together(ids[np.append(0, cuts)])
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
@@ -351,6 +352,14 @@ class ArrowSource(Source):
         if self.sequence is None:
             return is_list
         return name != self.sequence and not pa.types.is_nested(kind)
+
+
+def _check_together(runs: NDArray[Any]) -> None:
+    """Refuse ids that come again later: rows in the order of time, say, with ids in turns."""
+    found, counts = np.unique(runs, return_counts=True)
+    if (counts > 1).any():
+        again = found[counts.argmax()]
+        raise ValueError(f"the rows of sequence {again!r} do not stand together: sort by sequence")
 
 
 def _list_sequences(array: Any) -> Sequences:
