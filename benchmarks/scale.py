@@ -73,7 +73,7 @@ def run_fit(task: dict[str, Any]) -> dict[str, Any]:
         "peak_mib": round(resident("VmHWM"), 1),
         "above_base_mib": round(resident("VmHWM") - base, 1),
         "curve": [
-            [round(entry["seconds"], 2), entry["sequences"], round(entry["score"], 4)]
+            [round(entry["seconds"], 2), entry["sequences"], round(entry["score"], 5)]
             for entry in model.history_
             if entry["score"] is not None
         ],

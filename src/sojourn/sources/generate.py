@@ -44,7 +44,7 @@ class Truth(NamedTuple):
 
         part = path.with_name(f".{path.name}.part")
         try:
-            safetensors.numpy.save_file(self._asdict(), part)
+            part.write_bytes(safetensors.numpy.save(self._asdict()))
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
