@@ -8,7 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sojourn.families import Categorical
+    from sojourn.families import (
+        AutoregressiveGaussian,
+        Bernoulli,
+        Categorical,
+        DiagonalGaussian,
+        Exponential,
+        Gamma,
+        Gaussian,
+        Geometric,
+        LinearGaussian,
+        LogNormal,
+        Multinomial,
+        NegativeBinomial,
+        Poisson,
+        Product,
+        SphericalGaussian,
+        ZeroMeanGaussian,
+    )
     from sojourn.inference import Progress, Statistics
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
@@ -17,8 +34,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_FAMILIES = [
+    "AutoregressiveGaussian",
+    "Bernoulli",
+    "Categorical",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
+    "SphericalGaussian",
+    "ZeroMeanGaussian",
+]
+
 _HOMES = {
-    "Categorical": "sojourn.families",
+    **dict.fromkeys(_FAMILIES, "sojourn.families"),
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
@@ -32,12 +68,27 @@ _HOMES = {
 __all__ = [
     "HDPHMM",
     "HMM",
+    "AutoregressiveGaussian",
+    "Bernoulli",
     "Categorical",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
     "ModelFileError",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
     "Progress",
     "Sequences",
+    "SphericalGaussian",
     "Statistics",
     "Vocabulary",
+    "ZeroMeanGaussian",
     "load",
 ]
 

@@ -30,10 +30,13 @@ class Engine:
     kernel : module
         `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
     n_threads : int
+    dtype : str or None
+        Precision of the potentials; None for that of the emission table.
     """
 
     kernel: ModuleType
     n_threads: int
+    dtype: str | None = None
 
 
 class Chunk(NamedTuple):
@@ -55,7 +58,7 @@ def prepare(family: Family, data: Sequences) -> Iterable[Chunk]:
 
     A single chunk is made at once; several are made one by one as they are used.
     """
-    chunks = (Chunk(c, family.encode(c.values)) for c in data.chunks(CHUNK_STEPS))
+    chunks = (Chunk(c, family.encode(c)) for c in data.chunks(CHUNK_STEPS))
     return list(chunks) if data.n_steps <= CHUNK_STEPS else chunks
 
 
@@ -115,10 +118,14 @@ def chunk_potentials(
     collapsed: bool,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     """Give every chunk its potentials, and the index of its steps into them."""
-    dtype = posterior.emissions.dtype
+    dtype = np.dtype(engine.dtype or posterior.emissions.dtype)
     start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
     for chunk in chunks:
         rows = family.emission_rows(
-            chunk.encoded, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
+            chunk.encoded,
+            posterior.emissions,
+            collapsed=collapsed,
+            dtype=dtype,
+            n_threads=engine.n_threads,
         )
         yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
@@ -57,6 +57,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     forgetting_rate: float
     delay: float
     init: str | Statistics
+    n_init: int
     device: str
     n_jobs: int | None
     dtype: str
@@ -99,8 +100,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         Returns
         -------
         self
+
+        Notes
+        -----
+        With ``n_init`` above 1 it learns that many times from different initial statistics, and
+        keeps the model with the best score: held-out where there is validation data, otherwise on
+        the training data.
         """
         self._check_parameters()
+        if self.n_init > 1:
+            return self._fit_best(X, lengths, validation, callback)
         data, _ = as_sequences(X, lengths, step_ndim=self.emission.step_ndim)
         family = self.emission.resolve(data, self.n_states)
         data = family.validate(data)
@@ -139,6 +148,41 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 callback=report if reporters else None,
             )
         self.history_ = [entry._asdict() for entry in history]
+        return self
+
+    def _fit_best(
+        self,
+        X: Any,
+        lengths: ArrayLike | None,
+        validation: Any,
+        callback: Callable[[Progress], None] | None,
+    ) -> Self:
+        """Fit `n_init` copies from different seeds, and become the best of them."""
+        if isinstance(X, Iterator):
+            X = list(X)  # it is read more than once
+        if isinstance(validation, Iterator):
+            validation = list(validation)
+        seed = self._seed()
+        best, best_score = None, -np.inf
+        for restart in range(self.n_init):
+            # The first restart is what a single fit with this seed would be.
+            own = (
+                seed
+                if restart == 0
+                else int(np.random.default_rng([seed, restart]).integers(2**32))
+            )
+            model = clone(self).set_params(n_init=1, random_state=own)
+            model.fit(X, lengths, validation=validation, callback=callback)
+            if validation is None:
+                score = model.score(X, lengths, per_step=True)
+            else:
+                score = model.history_[-1]["score"]
+            if best is None or score > best_score:
+                best, best_score = model, score
+        assert best is not None
+        history = best.history_
+        self._begin(best.emission_, best._posterior, best.total_sequences_)
+        self.history_ = history
         return self
 
     def partial_fit(
@@ -213,6 +257,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         seed: int,
     ) -> Posterior:
         transitions = self._make_transitions()
+        dtype = family.table_dtype or self.dtype
         if isinstance(self.init, Statistics):
             expected = (self.n_states, family.n_statistics)
             if self.init.emissions.shape != expected:
@@ -226,11 +271,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts_only = parts if family.statistics_are_counts else parts[:2]
             if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
-            return Posterior.from_statistics(self.init, transitions, self.dtype)
+            return Posterior.from_statistics(self.init, transitions, dtype)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
         counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
         emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
-        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, self.dtype)
+        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -368,6 +413,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Refuse bad parameters before anything happens."""
         check_whole("n_states", self.n_states, 1)
         check_whole("n_passes", self.n_passes, 1)
+        check_whole("n_init", self.n_init, 1)
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size, 1)
         if not isinstance(self.emission, Family):
@@ -396,7 +442,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
+        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
 
     def _schedule(self) -> Schedule:
         return Schedule(float(self.forgetting_rate), float(self.delay))
