@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
     from sojourn.sequences import Sequences
+    from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
@@ -55,14 +56,17 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "DataFileError": "sojourn.sources",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "Progress": "sojourn.inference",
     "Sequences": "sojourn.sequences",
+    "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
     "load": "sojourn.persist",
+    "open": "sojourn.sources",
 }
 
 __all__ = [
@@ -71,6 +75,7 @@ __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
     "Categorical",
+    "DataFileError",
     "DiagonalGaussian",
     "Exponential",
     "Gamma",
@@ -85,11 +90,13 @@ __all__ = [
     "Product",
     "Progress",
     "Sequences",
+    "Source",
     "SphericalGaussian",
     "Statistics",
     "Vocabulary",
     "ZeroMeanGaussian",
     "load",
+    "open",
 ]
 
 

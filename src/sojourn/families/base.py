@@ -26,6 +26,7 @@ from sklearn.base import BaseEstimator
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
+from sojourn.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,13 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def resolve(self, data: Sequences, n_states: int) -> Family:
         """Return the family with everything filled in that the data can tell."""
+
+    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Family:
+        """Return the family with what a data file tells of its symbols, before `resolve`.
+
+        `resolve` then sees a sample.  Only families of symbols have an alphabet.
+        """
+        return self
 
     @abstractmethod
     def validate(self, data: Sequences) -> Sequences:

@@ -126,6 +126,18 @@ class Categorical(Family):
             vocabulary,
         )
 
+    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Categorical:
+        """Take size and words of the alphabet from a file, where they were not given."""
+        if self.vocabulary is not None:
+            return self
+        if self.n_symbols is None and n_symbols is None and vocabulary is None:
+            raise ValueError(
+                "the data cannot tell how many symbols there are before they are read: give "
+                "n_symbols or a vocabulary"
+            )
+        known = self.n_symbols if self.n_symbols is not None else n_symbols
+        return Categorical(known, self.concentration, vocabulary)
+
     def validate(self, data: Sequences) -> Sequences:
         """Return symbols as int32, strings through the vocabulary."""
         if data.values.dtype.kind in "UTO":

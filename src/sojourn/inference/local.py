@@ -53,13 +53,20 @@ class Chunk(NamedTuple):
     encoded: Any
 
 
-def prepare(family: Family, data: Sequences) -> Iterable[Chunk]:
+def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
     """Cut validated data into chunks and encode them: all that can be done ahead of time.
 
-    A single chunk is made at once; several are made one by one as they are used.
+    A single chunk is made at once; several are made one by one as they are used, and so are those
+    of a batch that comes in pieces because it does not fit in memory.
     """
-    chunks = (Chunk(c, family.encode(c)) for c in data.chunks(CHUNK_STEPS))
-    return list(chunks) if data.n_steps <= CHUNK_STEPS else chunks
+    pieces = [data] if isinstance(data, Sequences) else data
+    chunks = (
+        Chunk(chunk, family.encode(chunk))
+        for piece in pieces
+        for chunk in piece.chunks(CHUNK_STEPS)
+    )
+    fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS
+    return list(chunks) if fits else chunks
 
 
 def expected_statistics(

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from sojourn.inference import (
     MEAN_FIELD,
     Engine,
     Objective,
+    Position,
     Posterior,
     Progress,
     Schedule,
@@ -28,13 +30,15 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import prepare
+from sojourn.inference.local import CHUNK_STEPS, prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.checkpoints import Checkpoints, check_identity, position_of
+from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
-from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
-from sojourn.sources import MemorySource
+from sojourn.sequences import Sequences, as_sequences, restore_layout
+from sojourn.sources.write import ParquetSink
 from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi"]
@@ -81,21 +85,37 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         lengths: ArrayLike | None = None,
         *,
         validation: Any = None,
+        validation_every: int | None = None,
         callback: Callable[[Progress], None] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
     ) -> Self:
         """Learn from sequences, forgetting what was learned before.
 
         Parameters
         ----------
-        X : array, list of arrays, Sequences or PyArrow list array
+        X : array, list of arrays, Sequences, PyArrow list array, path or source
             With `lengths`, the steps of all sequences one after another, as hmmlearn's.  A list
-            of sequences, an array whose rows are sequences of equal length, or one sequence.
+            of sequences, an array whose rows are sequences of equal length, or one sequence.  A
+            file, folder or pattern, or what `sojourn.open` gives: read in minibatches, in memory
+            that does not grow with the data.
         lengths : (N,) integer array, optional
             Length of each sequence in `X`.
         validation : data like X, or a pair (X, lengths), optional
             Held-out sequences, scored after each pass into ``history_``.
+        validation_every : int, optional
+            Score them within a pass too, after so many updates.
         callback : callable, optional
             Called with a `Progress` after each update and each pass.
+        checkpoint : path, optional
+            Folder for checkpoints; the last two are kept.  Ctrl-C writes one and then raises
+            `KeyboardInterrupt`.
+        checkpoint_every : int, optional
+            Updates between two checkpoints; by default there is one a minute, and at the end.
+        resume : bool
+            Go on from the newest checkpoint in the folder, to the same bits as without a stop.
+            With none there, begin.
 
         Returns
         -------
@@ -108,28 +128,47 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         the training data.
         """
         self._check_parameters()
+        checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
         if self.n_init > 1:
+            if checkpoints is not None:
+                raise ValueError("checkpoints are for a single run: n_init=1")
             return self._fit_best(X, lengths, validation, callback)
-        data, _ = as_sequences(X, lengths, step_ndim=self.emission.step_ndim)
-        family = self.emission.resolve(data, self.n_states)
-        data = family.validate(data)
+        found = checkpoints.newest() if checkpoints is not None and resume else None
+        seed = self._seed() if found is None else self._seed_of(found[1])
+        data = Data(X, lengths, self.emission)
+        family, sample = data.resolve(self.emission, self.n_states, seed)
         held_out = None
         if validation is not None:
-            pair = validation if isinstance(validation, tuple) else (validation, None)
-            held_out, _ = as_sequences(*pair, step_ndim=family.step_ndim)
-            held_out = family.validate(held_out)
-        seed = self._seed()
-        posterior = self._initial_posterior(family, data, len(data), data.n_steps, seed)
-        self._begin(family, posterior, len(data))
+            is_pair = isinstance(validation, tuple)
+            X_held_out, its_lengths = validation if is_pair else (validation, None)
+            held_out = Data(X_held_out, its_lengths, family).validated(family)
+        identity: dict[str, Any] = {}
+        if checkpoints is not None:
+            identity = self._identity(family, data, seed)
+        position = Position()
+        if found is None:
+            posterior = self._initial_posterior(
+                family, sample, data.n_sequences, data.n_steps, seed
+            )
+        else:
+            assert checkpoints is not None
+            check_identity(found[1]["identity"], identity, checkpoints.folder)
+            posterior = found[0]._posterior
+            position = position_of(found[1], found[0].history_)
+        self._begin(family, posterior, data.n_sequences)
+        if checkpoints is not None:
+            checkpoints.begin(self, identity)
         engine = self._engine()
 
         def evaluate() -> float:
             assert held_out is not None
-            scores = predict.log_likelihoods(posterior, family, held_out, engine)
-            return float(scores.sum()) / held_out.n_steps
+            return self._score(held_out, per_step=True)
 
         title = f"{type(self).__name__} {self.inference}"
-        with LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live:
+        with (
+            LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
+            checkpoints if checkpoints is not None else nullcontext(),
+        ):
             reporters = [report for report in (callback, live) if report is not None]
 
             def report(progress: Progress) -> None:
@@ -141,11 +180,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 family,
                 OBJECTIVES[self.inference],
                 self._schedule(),
-                MemorySource(data, self.batch_size, seed),
+                data.minibatches(family, self.batch_size, seed),
                 engine,
                 n_passes=self.n_passes,
                 evaluate=None if held_out is None else evaluate,
+                evaluate_every=validation_every,
                 callback=report if reporters else None,
+                position=position,
+                checkpoint=checkpoints,
             )
         self.history_ = [entry._asdict() for entry in history]
         return self
@@ -213,6 +255,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             total_sequences = self.total_sequences_
         check_whole("total_sequences", total_sequences, 1)
         family = self.emission_ if fitted else self.emission
+        if is_source(X):
+            raise TypeError(
+                "partial_fit takes one minibatch in memory; fit takes files and sources"
+            )
         data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
         if total_sequences < len(data):
             raise ValueError(
@@ -289,39 +335,118 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         per_step : bool
             Divide by the number of time steps.
         """
-        data, _ = self._prepare(X, lengths)
-        total = float(self._log_likelihoods(data).sum())
-        return total / data.n_steps if per_step else total
+        return self._score(self._prepare(X, lengths), per_step=per_step)
 
     def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
-        data, _ = self._prepare(X, lengths)
-        return self._log_likelihoods(data)
+        pieces = self._prepare(X, lengths).pieces(self.emission_)
+        return np.concatenate([self._log_likelihoods(piece) for piece in pieces])
 
-    def predict(self, X: Any, lengths: ArrayLike | None = None) -> Any:
-        """Most probable state path (Viterbi), in the form in which the data came."""
-        return self.decode(X, lengths)[1]
+    def predict(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Most probable state path (Viterbi), in the form in which the data came.
 
-    def decode(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        out : path, optional
+            Parquet file to write the paths to, one list a sequence; needed when X is a file or
+            source.
+        overwrite : bool
+            Whether `out` may exist already.
+
+        Returns
+        -------
+        array, list of arrays, Sequences, or Path
+            States; with `out`, where they are.
+        """
+        return self.decode(X, lengths, out=out, overwrite=overwrite)[1]
+
+    def decode(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> tuple[float, Any]:
         """Most probable state path and its log joint probability, summed over sequences.
+
+        Parameters
+        ----------
+        X, lengths, out, overwrite
+            As for `predict`.
 
         Returns
         -------
         log_probability : float
-        path : array, list of arrays or Sequences
-            States, in the form in which the data came.
+        path : array, list of arrays, Sequences, or Path
+            States, in the form in which the data came; with `out`, where they are.
         """
-        data, layout = self._prepare(X, lengths)
-        scores, path = predict.best_paths(self._posterior, self.emission_, data, self._engine())
-        return float(scores.sum()), restore_layout(path, data, layout)
+        data = self._prepare(X, lengths)
+        target = check_out(out, data)
+        total = 0.0
 
-    def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Any:
-        """Posterior probability of each state at each step, in the form in which the data came."""
-        data, layout = self._prepare(X, lengths)
-        probabilities = predict.state_probabilities(
-            self._posterior, self.emission_, data, self._engine()
-        )
-        return restore_layout(probabilities, data, layout)
+        def paths(piece: Sequences) -> Any:
+            nonlocal total
+            scores, path = predict.best_paths(
+                self._posterior, self.emission_, piece, self._engine()
+            )
+            total += float(scores.sum())
+            return path
+
+        path = self._results(data, paths, "states", target, overwrite)
+        return total, path
+
+    def predict_proba(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Posterior probability of each state at each step, in the form in which the data came.
+
+        Parameters
+        ----------
+        X, lengths, out, overwrite
+            As for `predict`; in the file a step is a list of K numbers.
+        """
+        data = self._prepare(X, lengths)
+
+        def probabilities(piece: Sequences) -> Any:
+            return predict.state_probabilities(
+                self._posterior, self.emission_, piece, self._engine()
+            )
+
+        return self._results(data, probabilities, "probabilities", check_out(out, data), overwrite)
+
+    def _results(
+        self,
+        data: Data,
+        compute: Callable[[Sequences], Any],
+        column: str,
+        out: Path | None,
+        overwrite: bool,
+    ) -> Any:
+        """Compute one result a step: back in the form of the data, or piece by piece to a file."""
+        if out is None:
+            assert data.sequences is not None
+            assert data.layout is not None
+            return restore_layout(compute(data.sequences), data.sequences, data.layout)
+        with ParquetSink(out, column, overwrite=overwrite) as sink:
+            for piece in data.pieces(self.emission_):
+                for part in piece.chunks(4 * CHUNK_STEPS):
+                    sink.write(part.with_values(compute(part)))
+        return out
 
     def sample(
         self,
@@ -355,10 +480,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         rng = np.random.default_rng([seed, _INITIAL_DRAW + 1])
         return predict.draw(self._posterior, self.emission_, lengths, rng)
 
-    def _prepare(self, X: Any, lengths: ArrayLike | None) -> tuple[Sequences, Layout]:
+    def _prepare(self, X: Any, lengths: ArrayLike | None) -> Data:
         check_is_fitted(self)
-        data, layout = as_sequences(X, lengths, step_ndim=self.emission_.step_ndim)
-        return self.emission_.validate(data), layout
+        return Data(X, lengths, self.emission_).validated(self.emission_)
+
+    def _score(self, data: Data, *, per_step: bool) -> float:
+        total, n_steps = 0.0, 0
+        for piece in data.pieces(self.emission_):
+            total += float(self._log_likelihoods(piece).sum())
+            n_steps += piece.n_steps
+        return total / n_steps if per_step else total
 
     def _log_likelihoods(self, data: Sequences) -> Floats:
         return predict.log_likelihoods(self._posterior, self.emission_, data, self._engine())
@@ -450,6 +581,27 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _seed(self) -> int:
         return _as_seed(self.random_state)
 
+    def _seed_of(self, training: dict[str, Any]) -> int:
+        """Return the seed of a run to go on with, which a whole number must agree with."""
+        seed = int(training["identity"]["seed"])
+        if isinstance(self.random_state, int | np.integer) and self.random_state != seed:
+            raise ValueError(
+                f"the checkpoint's seed is {seed}, but random_state={self.random_state}"
+            )
+        return seed
+
+    def _identity(self, family: Family, data: Data, seed: int) -> dict[str, Any]:
+        """Return what a resumed run must agree in; threads and further passes are free."""
+        parameters = persist.describe_parameters(self)
+        for name in ("n_passes", "n_jobs", "verbose", "random_state"):
+            parameters.pop(name)
+        return {
+            "seed": seed,
+            "parameters": parameters,
+            "emission": persist.describe_family(family),
+            "data": data.fingerprint(),
+        }
+
 
 def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse a parameter that is not a whole number of at least `least`."""
@@ -462,6 +614,21 @@ def check_number(name: str, value: Any, least: float, most: float) -> None:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not (is_number and np.isfinite(value) and least <= value <= most):
         raise ValueError(f"{name}={value!r} is not a finite number between {least} and {most}")
+
+
+def _checkpoints(
+    folder: str | PathLike[str] | None, every: int | None, resume: bool
+) -> Checkpoints | None:
+    if folder is None:
+        if resume or every is not None:
+            raise ValueError("resume and checkpoint_every need a folder: checkpoint=...")
+        return None
+    if every is not None:
+        check_whole("checkpoint_every", every, 1)
+    checkpoints = Checkpoints(folder, every)
+    if not resume:
+        checkpoints.check_empty()
+    return checkpoints
 
 
 def _as_seed(random_state: Any) -> int:

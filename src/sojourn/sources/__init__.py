@@ -1,5 +1,8 @@
-"""Where minibatches come from."""
+"""Where data and minibatches come from."""
 
+from sojourn.sources.base import DataFileError, Minibatches, Source
 from sojourn.sources.memory import MemorySource
+from sojourn.sources.open import open
+from sojourn.sources.shuffle import ShuffledSource
 
-__all__ = ["MemorySource"]
+__all__ = ["DataFileError", "MemorySource", "Minibatches", "ShuffledSource", "Source", "open"]
