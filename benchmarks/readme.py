@@ -1,6 +1,6 @@
 """Write the figures in the project's README from the result files.
 
-    python -m benchmarks.readme
+python -m benchmarks.readme
 """
 
 from __future__ import annotations

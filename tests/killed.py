@@ -14,7 +14,6 @@ from pathlib import Path
 import sojourn as sj
 from sojourn.sources import shuffle
 
-shuffle.BUFFER_SEQUENCES = 400  # several fillings a pass
 KILLS = 20
 
 
@@ -26,7 +25,7 @@ def train(folder, resume, beat=None):
     def slow(progress):
         if beat is not None:
             os.write(beat, b".")
-            time.sleep(0.002)
+            time.sleep(0.01)  # twenty kills must come before the end
 
     data = folder / "data.parquet"
     checkpoint = {} if beat is None else {"checkpoint": folder / "checkpoints", "resume": resume}
@@ -48,6 +47,7 @@ def child(folder):
 
 
 def main(folder):
+    shuffle.BUFFER_SEQUENCES = 400  # several fillings a pass
     rng = random.Random(int(sys.argv[2]))
     kills, at = 0, []
     data = sj.open(folder / "data.parquet").read_all()
