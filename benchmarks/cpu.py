@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import sojourn as sj
+from benchmarks.readme import main as update_readme
 from benchmarks.results import machine, write_result
 from sojourn.inference import COLLAPSED, Engine, Posterior, Schedule
 from sojourn.inference.local import expected_statistics, prepare
@@ -313,6 +314,7 @@ def main() -> None:
     head, _, rest = text.partition(begin)
     tail = rest.partition(end)[2]
     readme.write_text(f"{head}{begin}\n{readme_table(result)}\n{end}{tail}")
+    update_readme()
 
 
 if __name__ == "__main__":

@@ -135,6 +135,14 @@ def test_python_in_the_readme_runs(tmp_path, monkeypatch):
         exec(compile(block, "README.md", "exec"), {})
 
 
+def test_figures_in_the_readme_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.readme import updated
+
+    readme = (ROOT / "README.md").read_text()
+    assert updated(readme) == readme
+
+
 def test_make_targets_named_in_the_documents_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"):

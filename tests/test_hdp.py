@@ -288,3 +288,16 @@ def test_summary_says_how_many_states_there_are_in_effect():
     assert model.hdp_.weights.shape == (3,)
     assert 1 <= model.hdp_.effective_states <= 3
     assert model.hdp_.weights.sum() < 1
+
+
+def test_prediction_uses_means_and_not_geometric_means():
+    counts = Rows(np.array([3.0, 1.0, 0.0]), np.ones((3, 3)))
+    hdp = HDP.make(3, batch_size=1, occupancy="fast").observe(counts, None, 1, 30)
+    weights, rest = np.empty(3), 1.0
+    for k, u, v in zip(hdp.order, *hdp.sticks, strict=True):
+        weights[k] = rest * u / (u + v)
+        rest *= v / (u + v)
+    prior = hdp.alpha.shape / hdp.alpha.rate * weights
+    expected = (prior + counts.start) / (prior + counts.start).sum()
+    np.testing.assert_allclose(hdp.means(counts).start, expected, rtol=1e-12)
+    assert not np.allclose(hdp.update_prior, prior)

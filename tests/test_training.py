@@ -286,3 +286,23 @@ def test_collapsed_potentials_are_never_below_mean_field():
     assert (collapsed.transitions >= mean_field.transitions).all()
     assert (collapsed.start >= mean_field.start).all()
     assert (mean_field.transitions.sum(axis=1) < 1).all()
+
+
+def test_fit_is_the_steps_of_every_pass_in_its_own_order():
+    data = ragged(9, 30)
+    model = sj.HMM(3, sj.Categorical(9), batch_size=7, n_passes=3, random_state=4, dtype="float64")
+    model.fit(data)
+    posterior = model._initial_posterior(model.emission_, data, 30, data.n_steps, 4)
+    for n_pass in range(3):
+        for batch in MemorySource(data, 7, seed=4).batches(n_pass):
+            step(
+                posterior,
+                model.emission_,
+                COLLAPSED,
+                Schedule(0.5, 1.0),
+                prepare(model.emission_, batch),
+                30,
+                ENGINES["cpu"],
+            )
+    assert posterior.counts.transitions.tobytes() == model.statistics_.transitions.tobytes()
+    assert posterior.n_updates == model.n_updates_ == 15

@@ -8,7 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sojourn.families import Categorical
+    from sojourn.families import (
+        AutoregressiveGaussian,
+        Bernoulli,
+        Categorical,
+        DiagonalGaussian,
+        Exponential,
+        Gamma,
+        Gaussian,
+        Geometric,
+        LinearGaussian,
+        LogNormal,
+        Multinomial,
+        NegativeBinomial,
+        Poisson,
+        Product,
+        SphericalGaussian,
+        ZeroMeanGaussian,
+    )
     from sojourn.inference import Progress, Statistics
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
@@ -18,8 +35,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_FAMILIES = [
+    "AutoregressiveGaussian",
+    "Bernoulli",
+    "Categorical",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
+    "SphericalGaussian",
+    "ZeroMeanGaussian",
+]
+
 _HOMES = {
-    "Categorical": "sojourn.families",
+    **dict.fromkeys(_FAMILIES, "sojourn.families"),
     "DataFileError": "sojourn.sources",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
@@ -36,14 +72,29 @@ _HOMES = {
 __all__ = [
     "HDPHMM",
     "HMM",
+    "AutoregressiveGaussian",
+    "Bernoulli",
     "Categorical",
     "DataFileError",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
     "ModelFileError",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
     "Progress",
     "Sequences",
     "Source",
+    "SphericalGaussian",
     "Statistics",
     "Vocabulary",
+    "ZeroMeanGaussian",
     "load",
     "open",
 ]

@@ -21,7 +21,7 @@ from sojourn.families import FAMILIES, Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import Statistics
-from sojourn.transitions import Rows
+from sojourn.transitions import TRANSITIONS, Rows
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -57,7 +57,7 @@ def save(
     arrays |= {
         "posterior.start": posterior.counts.start,
         "posterior.transitions": posterior.counts.transitions,
-        "posterior.emissions": posterior.emissions.rows[:, : model.n_states],
+        "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
     description = {
@@ -65,7 +65,7 @@ def save(
         "model": type(model).__name__,
         "parameters": values,
         "family": {"name": type(model.emission_).__name__, "values": family_values},
-        "prior": prior_values,
+        "prior": {"name": type(posterior.transitions).__name__, "values": prior_values},
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
         "total_sequences": model.total_sequences_,
@@ -143,7 +143,9 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
     posterior = Posterior(
         Rows(arrays["posterior.start"], arrays["posterior.transitions"]),
         table,
-        model._make_transitions().with_state(description["prior"], _with_prefix("prior.", arrays)),
+        TRANSITIONS[description["prior"]["name"]].from_state(
+            description["prior"]["values"], _with_prefix("prior.", arrays)
+        ),
         description["n_updates"],
     )
     model._begin(family, posterior, description["total_sequences"])

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,18 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     -----
     ``natural`` is λ for every state, shape (K, S).  Training calls `encode`, `emission_rows` and
     `sum_statistics`; they see the statistics as a `DecayedTable`, so that a family with many
-    statistics touches only those of the batch.
+    statistics touches only those of the batch.  ``x`` of the maths functions is what
+    `observations` makes of validated data: the values themselves, or for a family that looks at
+    the past a row of them with their past.
     """
+
+    statistics_are_counts: ClassVar[bool] = False
+    """Whether the statistics are never negative."""
+
+    @property
+    def table_dtype(self) -> str | None:
+        """Precision in which the statistics must be kept; None for the model's own."""
+        return None
 
     @property
     @abstractmethod
@@ -117,14 +127,21 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
     @abstractmethod
-    def encode(self, x: NDArray[Any]) -> Any:
+    def observations(self, data: Sequences) -> NDArray[Any]:
+        """Return x of the maths functions for every step of validated data."""
+
+    @abstractmethod
+    def encode(self, data: Sequences) -> Any:
         """Return what the potentials and the sums of a batch both need of it."""
 
     @abstractmethod
     def emission_rows(
-        self, encoded: Any, table: DecayedTable, *, collapsed: bool, n_threads: int
+        self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
-        """Return the potentials of an encoded batch for the kernel, collapsed or mean-field."""
+        """Return the potentials of an encoded batch for the kernel, collapsed or mean-field.
+
+        `dtype` is the precision that the kernel is to compute in.
+        """
 
     @abstractmethod
     def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
@@ -134,8 +151,8 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw one observation for each state, from the posterior mean parameters."""
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw data for sequences of states, from the posterior mean parameters, shape (T, ...)."""
 
     @property
     @abstractmethod

@@ -30,10 +30,13 @@ class Engine:
     kernel : module
         `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
     n_threads : int
+    dtype : str or None
+        Precision of the potentials; None for that of the emission table.
     """
 
     kernel: ModuleType
     n_threads: int
+    dtype: str | None = None
 
 
 class Chunk(NamedTuple):
@@ -58,7 +61,7 @@ def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[C
     """
     pieces = [data] if isinstance(data, Sequences) else data
     chunks = (
-        Chunk(chunk, family.encode(chunk.values))
+        Chunk(chunk, family.encode(chunk))
         for piece in pieces
         for chunk in piece.chunks(CHUNK_STEPS)
     )
@@ -122,10 +125,14 @@ def chunk_potentials(
     collapsed: bool,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     """Give every chunk its potentials, and the index of its steps into them."""
-    dtype = posterior.emissions.dtype
+    dtype = np.dtype(engine.dtype or posterior.emissions.dtype)
     start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
     for chunk in chunks:
         rows = family.emission_rows(
-            chunk.encoded, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
+            chunk.encoded,
+            posterior.emissions,
+            collapsed=collapsed,
+            dtype=dtype,
+            n_threads=engine.n_threads,
         )
         yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

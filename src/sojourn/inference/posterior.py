@@ -43,8 +43,9 @@ class Posterior:
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
 
     def statistics(self) -> Statistics:
-        """Return the expected counts as the public value."""
-        return Statistics(*self.counts, self.emissions.dense())
+        """Return a copy of the expected counts as the public value."""
+        start, transitions = (part.copy() for part in self.counts)
+        return Statistics(start, transitions, self.emissions.dense())
 
 
 def initial_counts(

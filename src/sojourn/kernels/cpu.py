@@ -32,15 +32,16 @@ from sojourn.kernels.interface import (
     Smoothed,
     padded_states,
 )
+from sojourn.kernels.rows import dot, multiply_and_sum
 from sojourn.kernels.threads import prefetch_row, run_units, take_unit
 
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
+_NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
 _ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
 _SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
-_FAST = {"reassoc", "contract", "nsz", "arcp"}  # vectorised sums; NaN and infinity stay themselves
 
 
 def forward_backward(
@@ -239,7 +240,7 @@ def _longest_first(offsets: Integers) -> Integers:
     return np.argsort(-np.diff(offsets), kind="stable")
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _add_matrix(part, total):
     for i in range(part.shape[0]):
         for j in range(part.shape[1]):
@@ -334,7 +335,7 @@ def _smooth_units(
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _forward(
     begin,
     end,
@@ -358,6 +359,7 @@ def _forward(
     """
     width = start.shape[0]
     smallest = np.finfo(alpha.dtype).tiny * 1e6
+    is_far = emissions.nbytes > _NEAR_BYTES
     product = np.ones(n_rows)
     active = n_rows
     for t in range(begin, end):
@@ -375,13 +377,9 @@ def _forward(
         for i in range(active):
             row = slot + i
             symbol = index[first[i] + t]
-            if t + 1 < length[i]:
+            if is_far and t + 1 < length[i]:
                 prefetch_row(emissions, index[first[i] + t + 1])
-            total = alpha.dtype.type(0.0)
-            for j in range(width):
-                value = alpha[row, j] * emissions[symbol, j]
-                alpha[row, j] = value
-                total += value
+            total = multiply_and_sum(alpha, row, emissions, symbol, width)
             if not total > smallest:
                 return False
             scale = alpha.dtype.type(1.0) / total
@@ -402,7 +400,7 @@ def _forward(
     return True
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _backward(
     begin,
     end,
@@ -431,6 +429,7 @@ def _backward(
     """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = start_counts.shape[0]
     one = alpha.dtype.type(1.0)
+    is_far = emissions.nbytes > _NEAR_BYTES
     n_factors = n_products = 0
     active = 0
     while active < n_rows and length[active] > end:
@@ -444,11 +443,9 @@ def _backward(
             row = slot + i
             token = first[i] + t
             symbol = index[token]
-            if t > 0:
+            if is_far and t > 0:
                 prefetch_row(emissions, index[token - 1])
-            total = alpha.dtype.type(0.0)
-            for j in range(width):
-                total += alpha[row, j] * beta[i, j]
+            total = dot(alpha, row, beta, i, width)
             # The total is one but for rounding; dividing by it keeps long sequences from drifting.
             norm = one / total
             scale = norm * inverse_scale[row]
@@ -490,7 +487,7 @@ def _backward(
         _flush(row_factors, log_rows, 1e-40)
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
+@njit(nogil=True)
 def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squares, row_factors):
     """Multiply the factors 1 − q(z_{t−1}, z_t) and 1 − q(z_{t−1}) of one step, eqs (4) and (6)."""
     for k in range(alpha.shape[0]):
@@ -502,7 +499,7 @@ def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squ
             pair_squares[k, j] += pair * pair
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _flush(factors, logs, below):
     """Move the logarithm of products under `below` into `logs`: few logarithms, no underflow."""
     for i in range(factors.shape[0]):

@@ -146,7 +146,7 @@ def _widest(typing_context, array):
     return types.intp(array), generate
 
 
-@njit(nogil=True, cache=True, inline="never")
+@njit(nogil=True)
 def gemm(a, a_at, a_row, a_depth, b, b_at, b_depth, c, c_at, c_row, n_rows, n_columns, depth, add):
     """Multiply ``c (+)= a @ b`` on pieces of flat arrays.
 

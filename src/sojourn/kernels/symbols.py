@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sojourn.kernels.interface import Floats, Integers
-from sojourn.kernels.threads import prefetch_row, run_units, take_unit
+from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
 _LONG_SUM = 64  # steps a symbol from which sums are in double precision
 _AHEAD = 8  # rows between asking for one and using it
@@ -183,7 +183,7 @@ def _distinct(symbols, slots, present, index):
     return n_present
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def _exp_digamma(x):
     """exp(ψ(x)) for x > 0, by recurrence to x ≥ 10 and the asymptotic series from there."""
     shift = 0.0
@@ -207,7 +207,7 @@ def _exp_digamma_array(x):
     return out
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz", "arcp"})
+@njit(nogil=True, cache=True)
 def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_states, collapsed, out):
     n_rows, width = out.shape
     unit = take_unit(counter)
@@ -276,5 +276,8 @@ def _column_sums(values):
 @njit(nogil=True, cache=True)
 def _take_ragged(values, begins, offsets, out):
     for n in range(begins.shape[0]):
+        if n + _AHEAD < begins.shape[0]:
+            prefetch(values, begins[n + _AHEAD])
+            prefetch(values, begins[n + _AHEAD] + 64 // values.itemsize)
         length = offsets[n + 1] - offsets[n]
         out[offsets[n] : offsets[n + 1]] = values[begins[n] : begins[n] + length]

@@ -2,15 +2,15 @@
 
 Compiled code releases the interpreter lock and takes units of work from a shared counter, so a
 thread is only a place where units are computed: which thread takes which unit never shows in the
-result.  A plain thread pool is enough for that, works when several models are fitted at once, and
-spares the compile time and the global state of numba's own parallel loops.
+result.  Plain threads are enough for that, work when several models are fitted at once, and
+spare the compile time and the global state of numba's own parallel loops.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,17 +19,59 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_pool: ThreadPoolExecutor | None = None
+
+class _Worker(threading.Thread):
+    """A thread that waits for calls.  Two locks hand a call over in a third of a pool's time."""
+
+    def __init__(self) -> None:
+        super().__init__(name="sojourn-worker", daemon=True)
+        self._given = threading.Lock()
+        self._done = threading.Lock()
+        self._given.acquire()
+        self._done.acquire()
+        self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
+        self._error: BaseException | None = None
+        self.start()
+
+    def give(self, function: Callable[..., Any], *args: Any) -> None:
+        """Begin a call."""
+        self._call = (function, args)
+        self._given.release()
+
+    def wait(self) -> None:
+        """Wait for the call to end, and raise what it raised."""
+        self._done.acquire()
+        error, self._error = self._error, None
+        _idle.append(self)
+        if error is not None:
+            raise error
+
+    def run(self) -> None:
+        while True:
+            self._given.acquire()
+            assert self._call is not None
+            function, args = self._call
+            try:
+                function(*args)
+            except BaseException as error:
+                self._error = error
+            del function, args
+            self._call = None
+            self._done.release()
 
 
-def _forget_pool() -> None:
-    """Drop the pool in a forked child, where its threads do not exist."""
-    global _pool
-    _pool = None
-
+_idle: list[_Worker] = []  # list.pop and list.append are atomic
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    # In a forked child the threads do not exist.
+    os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _idle_worker() -> _Worker:
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Worker()
 
 
 def available_cores() -> int:
@@ -82,17 +124,34 @@ def prefetch_row(typing_context, matrix, row):
         itemsize = ir.Constant(cgutils.intp_t, signature.args[0].dtype.bitwidth // 8)
         base = builder.bitcast(array.data, cgutils.voidptr_t)
         begin = builder.gep(base, [builder.mul(args[1], stride[0])])
-        i32 = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        flags = [ir.Constant(i32, n) for n in (0, 3, 1)]  # to read, into every cache level, data
         n_lines = builder.udiv(builder.mul(columns[1], itemsize), ir.Constant(cgutils.intp_t, 64))
         with cgutils.for_range(builder, n_lines) as loop:
             line = builder.gep(begin, [builder.mul(loop.index, ir.Constant(cgutils.intp_t, 64))])
-            builder.call(function, [line, *flags])
+            _emit_prefetch(builder, line)
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def prefetch(typing_context, array, position):
+    """Ask for the memory at a position of a flat array before it is needed."""
+    signature = types.void(array, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        _emit_prefetch(builder, builder.bitcast(builder.gep(data, [args[1]]), cgutils.voidptr_t))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _emit_prefetch(builder: Any, address: Any) -> None:
+    i32 = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    # To read, into every cache level, data.
+    builder.call(function, [address, *(ir.Constant(i32, n) for n in (0, 3, 1))])
 
 
 def run_units(function: Callable[..., Any], n_units: int, n_threads: int, *args: Any) -> None:
@@ -101,15 +160,12 @@ def run_units(function: Callable[..., Any], n_units: int, n_threads: int, *args:
     `function` takes units with `take_unit` until the counter passes `n_units`, and writes each
     unit's result to a place of its own.
     """
-    global _pool
     counter = np.zeros(1, dtype=np.intp)
-    n_helpers = min(n_threads, n_units) - 1
-    if n_helpers <= 0:
-        function(counter, n_units, *args)
-        return
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max(64, available_cores()), thread_name_prefix="sojourn")
-    helpers = [_pool.submit(function, counter, n_units, *args) for _ in range(n_helpers)]
-    function(counter, n_units, *args)
+    helpers = [_idle_worker() for _ in range(min(n_threads, n_units) - 1)]
     for helper in helpers:
-        helper.result()
+        helper.give(function, counter, n_units, *args)
+    try:
+        function(counter, n_units, *args)
+    finally:
+        for helper in helpers:
+            helper.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
@@ -62,6 +62,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     forgetting_rate: float
     delay: float
     init: str | Statistics
+    n_init: int
     device: str
     n_jobs: int | None
     dtype: str
@@ -120,11 +121,21 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         Returns
         -------
         self
+
+        Notes
+        -----
+        With ``n_init`` above 1 it learns that many times from different initial statistics, and
+        keeps the model with the best score: held-out where there is validation data, otherwise on
+        the training data.
         """
         self._check_parameters()
         if validation_every is not None:
             check_whole("validation_every", validation_every, 1)
         checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
+        if self.n_init > 1:
+            if checkpoints is not None:
+                raise ValueError("checkpoints are for a single run: n_init=1")
+            return self._fit_best(X, lengths, validation, validation_every, callback)
         data = Data(X, lengths, self.emission)
         family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
@@ -187,7 +198,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._posterior,
                 self.emission_,
                 OBJECTIVES[self.inference],
-                Schedule(self.forgetting_rate, self.delay),
+                self._schedule(),
                 minibatches,
                 self._engine(),
                 n_passes=self.n_passes,
@@ -197,6 +208,48 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 position=position,
                 checkpoint=checkpoints,
             )
+
+    def _fit_best(
+        self,
+        X: Any,
+        lengths: ArrayLike | None,
+        validation: Any,
+        validation_every: int | None,
+        callback: Callable[[Progress], None] | None,
+    ) -> Self:
+        """Fit `n_init` copies from different seeds, and become the best of them."""
+        if isinstance(X, Iterator):
+            X = list(X)  # it is read more than once
+        if isinstance(validation, Iterator):
+            validation = list(validation)
+        seed = self._seed()
+        best, best_score = None, -np.inf
+        for restart in range(self.n_init):
+            # The first restart is what a single fit with this seed would be.
+            own = (
+                seed
+                if restart == 0
+                else int(np.random.default_rng([seed, restart]).integers(2**32))
+            )
+            model = clone(self).set_params(n_init=1, random_state=own)
+            model.fit(
+                X,
+                lengths,
+                validation=validation,
+                validation_every=validation_every,
+                callback=callback,
+            )
+            if validation is None:
+                score = model.score(X, lengths, per_step=True)
+            else:
+                score = model.history_[-1]["score"]
+            if best is None or score > best_score:
+                best, best_score = model, score
+        assert best is not None
+        history = best.history_
+        self._begin(best.emission_, best._posterior, best.total_sequences_)
+        self.history_ = history
+        return self
 
     def partial_fit(
         self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
@@ -224,6 +277,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                     "first call: each minibatch stands for its share of it"
                 )
             total_sequences = self.total_sequences_
+        check_whole("total_sequences", total_sequences, 1)
         family = self.emission_ if fitted else self.emission
         if is_source(X):
             raise TypeError(
@@ -248,7 +302,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             posterior,
             family,
             OBJECTIVES[self.inference],
-            Schedule(self.forgetting_rate, self.delay),
+            self._schedule(),
             prepare(family, data),
             total_sequences,
             self._engine(),
@@ -273,6 +327,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         seed: int,
     ) -> Posterior:
         transitions = self._make_transitions()
+        dtype = family.table_dtype or self.dtype
         if isinstance(self.init, Statistics):
             expected = (self.n_states, family.n_statistics)
             if self.init.emissions.shape != expected:
@@ -283,13 +338,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             parts = (self.init.start, self.init.transitions, self.init.emissions)
             if not all(np.isfinite(part).all() for part in parts):
                 raise ValueError("init holds values that are not finite")
-            if (self.init.start < 0).any() or (self.init.transitions < 0).any():
+            counts_only = parts if family.statistics_are_counts else parts[:2]
+            if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
-            return Posterior.from_statistics(self.init, transitions, self.dtype)
+            return Posterior.from_statistics(self.init, transitions, dtype)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
         counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
         emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
-        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, self.dtype)
+        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -490,6 +546,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         """Emission parameters under hmmlearn's names, such as ``emissionprob_``."""
+        if isinstance(getattr(type(self), name, None), property):
+            check_is_fitted(self)  # the property raised this error, and Python came here with it
         fitted = vars(self).get("emission_")
         if fitted is None or name not in fitted.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -510,6 +568,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Refuse bad parameters before anything happens."""
         check_whole("n_states", self.n_states, 1)
         check_whole("n_passes", self.n_passes, 1)
+        check_whole("n_init", self.n_init, 1)
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size, 1)
         if not isinstance(self.emission, Family):
@@ -519,17 +578,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
-        if not (np.isfinite(self.forgetting_rate) and 0 <= self.forgetting_rate <= 1):
-            raise ValueError(f"forgetting_rate={self.forgetting_rate} does not lie in [0, 1]")
-        if not (np.isfinite(self.delay) and self.delay >= 0):
-            raise ValueError(f"delay={self.delay} is negative or not finite")
-        if self.device not in KERNELS:
-            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        check_number("forgetting_rate", self.forgetting_rate, 0.0, 1.0)
+        check_number("delay", self.delay, 0.0, np.inf)
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
-        if not isinstance(self.init, Statistics) and self.init != "exponential":
+        named = isinstance(self.init, str) and self.init == "exponential"
+        if not (named or isinstance(self.init, Statistics)):
             raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
-        resolve_jobs(self.n_jobs)
+        self._engine()
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -537,7 +593,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return frozenset(OBJECTIVES)
 
     def _engine(self) -> Engine:
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
+        if self.device not in KERNELS:
+            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, -(2**31))
+        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
+
+    def _schedule(self) -> Schedule:
+        return Schedule(float(self.forgetting_rate), float(self.delay))
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)
@@ -568,6 +631,13 @@ def check_whole(name: str, value: Any, least: int) -> None:
     """Refuse a parameter that is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_number(name: str, value: Any, least: float, most: float) -> None:
+    """Refuse a parameter that is not a finite number between bounds."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not (is_number and np.isfinite(value) and least <= value <= most):
+        raise ValueError(f"{name}={value!r} is not a finite number between {least} and {most}")
 
 
 def _checkpoints(

@@ -34,8 +34,8 @@ class HDPHMM(BaseHMM):
         What is observed, for example ``Categorical(n_symbols=50)``.
     inference : {"scvi"}
         Stochastic collapsed variational inference.
-    batch_size, n_passes, forgetting_rate, delay, init, device, n_jobs, dtype, random_state, \
-verbose
+    batch_size, n_passes, forgetting_rate, delay, init, n_init, device, n_jobs, dtype, \
+random_state, verbose
         As for `HMM`.
     hdp_batch_size : int
         Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
@@ -87,6 +87,7 @@ verbose
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
         init: str | Statistics = "exponential",
+        n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
@@ -108,6 +109,7 @@ verbose
         self.normalize_rows = normalize_rows
         self.occupancy = occupancy
         self.init = init
+        self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
@@ -131,15 +133,15 @@ verbose
         if self.occupancy not in ("auto", "exact", "fast"):
             raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
         return HDP.make(
-            self.n_states,
+            int(self.n_states),
             alpha_prior=_gamma("alpha_prior", self.alpha_prior),
             gamma_prior=_gamma("gamma_prior", self.gamma_prior),
-            batch_size=self.hdp_batch_size,
-            forgetting_rate=self.forgetting_rate,
-            delay=self.delay,
-            second_order=self.second_order_tables,
-            sort_states=self.sort_states,
-            normalize_rows=self.normalize_rows,
+            batch_size=int(self.hdp_batch_size),
+            forgetting_rate=float(self.forgetting_rate),
+            delay=float(self.delay),
+            second_order=bool(self.second_order_tables),
+            sort_states=bool(self.sort_states),
+            normalize_rows=bool(self.normalize_rows),
             occupancy=self.occupancy,
         )
 

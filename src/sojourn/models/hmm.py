@@ -32,7 +32,7 @@ class HMM(BaseHMM):
     transition_concentration : float, (K,) array or (K, K) array
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
-        Prior counts of the start; by default the transitions', where that is a number or vector.
+        Prior counts of the start; by default those of the transitions, of a matrix the mean row.
     batch_size : int or None
         Sequences a minibatch; None for the whole data set in one batch.
     n_passes : int
@@ -41,6 +41,9 @@ class HMM(BaseHMM):
         Step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...; rate 0 means 1.
     init : "exponential" or Statistics
         Random initial statistics with the mass of the data, or given ones.
+    n_init : int
+        Restarts from different initial statistics, of which `fit` keeps the best by held-out
+        score, or by training score without validation data.
     device : {"cpu", "reference"}
         The compiled kernels, or plain NumPy in float64 (slow; for checking).
     n_jobs : int or None
@@ -93,6 +96,7 @@ class HMM(BaseHMM):
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         init: str | Statistics = "exponential",
+        n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
@@ -109,6 +113,7 @@ class HMM(BaseHMM):
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.init = init
+        self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
@@ -116,7 +121,6 @@ class HMM(BaseHMM):
         self.verbose = verbose
 
     def _make_transitions(self) -> Transitions:
-        start = self.start_concentration
-        if start is None:
-            start = self.transition_concentration
-        return Dirichlet.make(self.n_states, start, self.transition_concentration)
+        return Dirichlet.make(
+            self.n_states, self.start_concentration, self.transition_concentration
+        )

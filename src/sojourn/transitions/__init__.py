@@ -4,4 +4,16 @@ from sojourn.transitions.base import Concentrations, Rows, Transitions
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.hdp import HDP, Gamma, HDPSummary
 
-__all__ = ["HDP", "Concentrations", "Dirichlet", "Gamma", "HDPSummary", "Rows", "Transitions"]
+TRANSITIONS: dict[str, type[Transitions]] = {kind.__name__: kind for kind in (Dirichlet, HDP)}
+"""Every prior by its name, for model files."""
+
+__all__ = [
+    "HDP",
+    "TRANSITIONS",
+    "Concentrations",
+    "Dirichlet",
+    "Gamma",
+    "HDPSummary",
+    "Rows",
+    "Transitions",
+]

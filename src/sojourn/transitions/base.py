@@ -84,8 +84,9 @@ class Transitions(ABC):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what changes in training, as JSON values and as arrays, for model files."""
+        """Return the prior and all it has learned, as JSON values and as arrays."""
 
+    @classmethod
     @abstractmethod
-    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the prior with a state that `state` gave."""
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""

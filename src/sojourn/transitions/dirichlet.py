@@ -32,14 +32,15 @@ class Dirichlet(Transitions):
     prior: Rows
 
     @classmethod
-    def make(cls, n_states: int, start: ArrayLike, transitions: ArrayLike) -> Dirichlet:
-        """Check and expand concentrations: a number, a vector or (for transitions) a matrix."""
-        return cls(
-            Rows(
-                _expand("start_concentration", start, (n_states,)),
-                _expand("transition_concentration", transitions, (n_states, n_states)),
-            )
-        )
+    def make(cls, n_states: int, start: ArrayLike | None, transitions: ArrayLike) -> Dirichlet:
+        """Check and expand concentrations: a number, a vector or (for transitions) a matrix.
+
+        Without a start concentration, that of the transitions holds, of a matrix the mean row.
+        """
+        matrix = _expand("transition_concentration", transitions, (n_states, n_states))
+        if start is None:
+            return cls(Rows(matrix.mean(axis=0), matrix))
+        return cls(Rows(_expand("start_concentration", start, (n_states,)), matrix))
 
     def concentrations(self, counts: Rows) -> Concentrations:
         """Return a + E[C], eq (1)."""
@@ -63,20 +64,22 @@ class Dirichlet(Transitions):
         return self
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return nothing."""
-        return {}, {}
+        """Return the prior counts."""
+        return {}, self.prior._asdict()
 
-    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return itself."""
-        return self
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""
+        return cls(Rows(**arrays))
 
 
 def _expand(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    array = np.asarray(value, dtype=np.float64)
-    if array.ndim > len(shape) or any(
-        n not in (1, k) for n, k in zip(array.shape[::-1], shape[::-1], strict=False)
-    ):
-        raise ValueError(f"{name} has the shape {array.shape}; {shape} or fewer was expected")
-    if not (np.isfinite(array).all() and (array > 0).all()):
+    try:
+        array = np.asarray(value, dtype=np.float64)
+        expanded = np.array(np.broadcast_to(array, shape))
+    except (TypeError, ValueError):
+        found = f"has the shape {np.shape(value)}" if np.ndim(value) else f"is {value!r}"
+        raise ValueError(f"{name} {found}; a number or an array {shape} was expected") from None
+    if not (np.isfinite(expanded).all() and (expanded > 0).all()):
         raise ValueError(f"{name} must be positive and finite")
-    return np.array(np.broadcast_to(array, shape))
+    return expanded

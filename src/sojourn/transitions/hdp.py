@@ -5,7 +5,7 @@ The updates work on the data set that N/B copies of a large batch of B sequences
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -295,34 +295,26 @@ class HDP(Transitions):
         return HDPSummary(self.alpha.mean, self.gamma.mean, weights, float(np.exp(entropy)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the posterior and the large batch so far."""
+        """Return options, posterior and the large batch so far."""
         values = {
-            "stick_gamma": self.stick_gamma,
-            "alpha": list(self.alpha),
-            "gamma": list(self.gamma),
-            "n_updates": self.n_updates,
-            "n_pending": self.n_pending,
+            entry.name: getattr(self, entry.name)
+            for entry in fields(self)
+            if entry.name not in ("tables", "pending")
         }
         pending = {f"pending.{name}": np.asarray(part) for name, part in self.pending.items()}
         return values, {"tables": self.tables, **pending}
 
-    def with_state(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the prior with a state that `state` gave."""
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""
+        gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
+        values = values | {name: Gamma(*values[name]) for name in gammas}
         pending = {
             name.removeprefix("pending."): part
             for name, part in arrays.items()
             if name.startswith("pending.")
         }
-        return replace(
-            self,
-            tables=arrays["tables"],
-            stick_gamma=values["stick_gamma"],
-            alpha=Gamma(*values["alpha"]),
-            gamma=Gamma(*values["gamma"]),
-            n_updates=values["n_updates"],
-            n_pending=values["n_pending"],
-            pending=pending,
-        )
+        return cls(**values, tables=arrays["tables"], pending=pending)
 
 
 def _order(tables: Floats, by_size: bool) -> NDArray[np.integer]:
