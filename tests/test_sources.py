@@ -156,6 +156,19 @@ def test_several_columns_make_vectors(tmp_path):
     np.testing.assert_array_equal(again.offsets, found.offsets)
 
 
+def test_vectors_are_learned_from_a_file_as_from_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    data = [rng.normal(size=(k, 2)) + rng.integers(3) for k in rng.integers(2, 9, 200)]
+    lists = {name: [list(x[:, c]) for x in data] for c, name in enumerate("ab")}
+    pq.write_table(pa.table(lists), tmp_path / "v.parquet", row_group_size=30)
+    source = sj.open(tmp_path / "v.parquet", column=["a", "b"])
+    initial = sj.HMM(3, sj.Gaussian(), n_passes=1, random_state=0).fit(data).statistics_
+    options = {"batch_size": None, "n_passes": 2, "init": initial, "dtype": "float64"}
+    a, b = (sj.HMM(3, sj.Gaussian(), **options).fit(X) for X in (data, source))
+    np.testing.assert_allclose(a.means_, b.means_, rtol=1e-9)
+    assert a.score(data) == pytest.approx(b.score(source))
+
+
 def test_a_pattern_and_lower_case(tmp_path):
     (tmp_path / "t.txt").write_bytes(b"\xef\xbb\xbfThe cat, the DOG.\r\n\r\n  \nEnd")
     assert as_lists(sj.open(tmp_path / "t.txt", pattern=r"\w+|[,.]", lower=True)) == [
