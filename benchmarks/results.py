@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("sojourn", "numpy", "scipy", "numba", "scikit-learn")
+PACKAGES = ("sojourn", "numpy", "scipy", "numba", "scikit-learn", "pyarrow")
 
 
 def machine() -> dict[str, Any]:

@@ -68,8 +68,8 @@ BAD_DATA = {
     "infinity": ([[0, 1], [INF]], None, ValueError, "sequence 1, position 0: inf"),
     "minus infinity": ([[0, -INF]], None, ValueError, "sequence 0, position 1: -inf"),
     "a fraction": ([[0, 1], [1, 0.5]], None, ValueError, "sequence 1, position 1: 0.5"),
-    "a negative symbol": ([[0], [1, -1]], None, ValueError, "sequence 1, position 1: symbol -1"),
-    "a negative float": ([[0], [-1.0]], None, ValueError, "sequence 1, position 0: symbol -1"),
+    "a negative symbol": ([[0], [1, -2]], None, ValueError, "sequence 1, position 1: symbol -2"),
+    "a negative float": ([[0], [-2.0]], None, ValueError, "sequence 1, position 0: symbol -2"),
     "a symbol too large": (
         [[0], [1, 2, 3]],
         None,
@@ -151,7 +151,7 @@ def test_bad_data_leaves_a_new_model_unfitted(model_class, method, case):
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ([[0, 1], [2, -1]], "sequence 1, position 1: .*-1"),
+        ([[0, 1], [2, -2]], "sequence 1, position 1: .*-2"),
         ([[0, 1], [2, NAN]], "sequence 1, position 1: nan"),
         ([[0, 1], [2, 0.5]], "sequence 1, position 1: 0.5"),
         ([[-2], [-1]], "sequence 0, position 0: .*-2"),

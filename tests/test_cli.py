@@ -1,9 +1,11 @@
+import gzip
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import sojourn as sj
@@ -32,6 +34,77 @@ def test_demo_refuses_a_folder_that_is_not_there(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "no" / "m.sojourn")])
     assert result.exit_code == 2
     assert "there is no folder" in result.output.replace("\n", " ")
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_text_is_ingested_learned_from_and_decoded(tmp_path):
+    text, data, out = tmp_path / "t.txt", tmp_path / "t.parquet", tmp_path / "s.parquet"
+    text.write_text("The cat sleeps .\nthe dog barks .\n" * 20)
+    result = run("ingest", text, data, "--lower", "--min-count", 2, "--max-size", 5)
+    assert result.exit_code == 0, result.output
+    assert "40 sequences, 160 steps, 5 words" in result.output
+    model = sj.HMM(2, sj.Categorical(), n_passes=2, random_state=0).fit(data)
+    model.save(tmp_path / "m.sojourn")
+    assert run("decode", tmp_path / "m.sojourn", data, out).exit_code == 0
+    expected = model.predict(sj.open(data).read_all())
+    np.testing.assert_array_equal(sj.open(out).read_all().values, expected.values)
+    result = run("decode", tmp_path / "m.sojourn", text, out, "--proba", "--force")
+    assert result.exit_code == 0, result.output
+    assert sj.open(out).read_all().values.shape == (160, 2)
+    held_out = tmp_path / "h.parquet"
+    assert run("ingest", text, held_out, "--vocabulary", data).exit_code == 0
+    assert sj.open(held_out).vocabulary == model.emission_.vocabulary
+
+
+def test_commands_refuse_to_overwrite_and_say_what_is_wrong_in_a_line(tmp_path):
+    text, out = tmp_path / "t.txt", tmp_path / "t.parquet"
+    text.write_bytes(b"a\nb \xff\n")
+    result = run("ingest", text, out)
+    assert result.exit_code == 1
+    assert result.output.strip().endswith(
+        "t.txt, line 2, byte 4: 0xff is not UTF-8 (invalid start byte)"
+    )
+    assert not out.exists()
+    text.write_bytes(b"a\nb\n")
+    assert run("ingest", text, out).exit_code == 0
+    result = run("ingest", text, out)
+    assert result.exit_code == 1
+    assert "exists already; --force replaces it" in result.output
+    assert run("ingest", text, out, "--force").exit_code == 0
+
+
+def test_generate_writes_corpus_and_truth(tmp_path):
+    out = tmp_path / "g.parquet"
+    options = ("--sequences", 300, "--states", 3, "--symbols", 20, "--held-out", 10)
+    result = run("generate", out, *options)
+    assert result.exit_code == 0, result.output
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["g.held-out.parquet", "g.parquet", "g.truth.safetensors"]
+    assert sj.open(out).n_sequences == 300
+    assert run("generate", out, *options).exit_code == 1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/big-data.md"])
+def test_commands_and_python_on_big_data_run(tmp_path, monkeypatch, page):
+    monkeypatch.chdir(tmp_path)
+    lines = b"The cat sleeps .\nthe dog barks .\n" * 50
+    (tmp_path / "wiki.txt.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "held-out.txt").write_bytes(lines)
+    blocks = re.findall(
+        r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
+    )
+    commands = [line for kind, block in blocks if not kind for line in block.splitlines()]
+    for command in commands:
+        if command.startswith("sojourn ingest"):
+            result = run(*command.split()[1:])
+            assert result.exit_code == 0, result.output
+    python = [block for kind, block in blocks if kind == "py"]
+    assert python
+    exec("\n".join(python), {"sj": sj})
+    assert sj.open("states.parquet").n_sequences == 100
 
 
 def test_version_and_help_answer():

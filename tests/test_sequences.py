@@ -470,4 +470,29 @@ def test_flat_data_of_the_wrong_form_with_lengths_is_refused():
 
 def test_vectors_of_the_wrong_dimension_are_refused():
     with pytest.raises(ValueError, match="must have 1 dimensions here"):
-        as_sequences([1.0, 2.0], [2], step_ndim=1)
+        as_sequences(np.zeros((2, 3, 4)), [2], step_ndim=1)
+
+
+def test_numbers_where_vectors_are_expected_are_vectors_of_one():
+    for data, lengths, n in (
+        ([1.0, 2.0, 3.0], [2, 1], 2),
+        (np.array([1.0, 2.0, 3.0]), None, 1),
+        ([np.array([1.0, 2.0]), np.array([3.0])], None, 2),
+        ([[1.0, 2.0], [3.0]], None, 2),
+        (pa.array([[1.0, 2.0], [3.0]]), None, 2),
+        (Sequences(np.array([1.0, 2.0, 3.0]), [0, 2, 3]), None, 2),
+    ):
+        sequences, _ = as_sequences(data, lengths, step_ndim=1)
+        assert sequences.values.tolist() == [[1.0], [2.0], [3.0]]
+        assert len(sequences) == n
+
+
+def test_masked_entries_become_missing_values():
+    symbols = np.ma.array([3, 1, 4], mask=[False, True, False])
+    assert as_sequences(symbols)[0].values.tolist() == [3, -1, 4]
+    assert as_sequences([symbols, symbols[:1]])[0].values.tolist() == [3, -1, 4, 3]
+    counts = np.ma.array([[3, 1], [4, 1]], mask=[[False, True], [False, False]])
+    np.testing.assert_array_equal(
+        as_sequences(counts, [2], step_ndim=1)[0].values, [[3, np.nan], [4, 1]]
+    )
+    np.testing.assert_array_equal(as_sequences([symbols], step_ndim=1)[0].values[1], [np.nan])

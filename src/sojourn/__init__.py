@@ -8,37 +8,95 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sojourn.families import Categorical
+    from sojourn.families import (
+        AutoregressiveGaussian,
+        Bernoulli,
+        Categorical,
+        DiagonalGaussian,
+        Exponential,
+        Gamma,
+        Gaussian,
+        Geometric,
+        LinearGaussian,
+        LogNormal,
+        Multinomial,
+        NegativeBinomial,
+        Poisson,
+        Product,
+        SphericalGaussian,
+        ZeroMeanGaussian,
+    )
     from sojourn.inference import Progress, Statistics
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
     from sojourn.sequences import Sequences
+    from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
 
 __version__ = "0.1.0"
 
+_FAMILIES = [
+    "AutoregressiveGaussian",
+    "Bernoulli",
+    "Categorical",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
+    "SphericalGaussian",
+    "ZeroMeanGaussian",
+]
+
 _HOMES = {
-    "Categorical": "sojourn.families",
+    **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "DataFileError": "sojourn.sources",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "Progress": "sojourn.inference",
     "Sequences": "sojourn.sequences",
+    "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
     "load": "sojourn.persist",
+    "open": "sojourn.sources",
 }
 
 __all__ = [
     "HDPHMM",
     "HMM",
+    "AutoregressiveGaussian",
+    "Bernoulli",
     "Categorical",
+    "DataFileError",
+    "DiagonalGaussian",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
     "ModelFileError",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
     "Progress",
     "Sequences",
+    "Source",
+    "SphericalGaussian",
     "Statistics",
     "Vocabulary",
+    "ZeroMeanGaussian",
     "load",
+    "open",
 ]
 
 

@@ -17,7 +17,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from sojourn.families import FAMILIES
+from sojourn.families import FAMILIES, Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import Statistics
@@ -39,12 +39,16 @@ class ModelFileError(ValueError):
     """A file that is no sound model file: cut short, altered, of another kind or version."""
 
 
-def save(model: BaseHMM, path: str | PathLike[str]) -> None:
+def save(
+    model: BaseHMM, path: str | PathLike[str], *, training: dict[str, Any] | None = None
+) -> None:
     """Write a fitted model to `path`, whole or not at all.
 
     The file holds the parameters, the emission family with its vocabulary, the posterior and the
     history, so that a loaded model predicts, and learns on, as this one would.  Two parameters
     are not kept: a `Statistics` given as ``init``, and a random generator.
+
+    A checkpoint is a model file with a further entry: where `training` stands, as JSON values.
     """
     posterior = model._posterior
     family_values, family_arrays = model.emission_.config()
@@ -70,6 +74,8 @@ def save(model: BaseHMM, path: str | PathLike[str]) -> None:
         "total_sequences": model.total_sequences_,
         "history": model.history_,
     }
+    if training is not None:
+        description["training"] = training
     write_whole(Path(path), _pack(description, arrays))
 
 
@@ -92,11 +98,33 @@ def load(path: str | PathLike[str]) -> BaseHMM:
     >>> same.score([[0, 1]]) == model.score([[0, 1]])
     True
     """
+    return load_checkpoint(path)[0]
+
+
+def load_checkpoint(path: str | PathLike[str]) -> tuple[BaseHMM, dict[str, Any] | None]:
+    """Read a model, and where its training stands if the file is a checkpoint."""
     description, arrays = _unpack(Path(path))
     try:
-        return _rebuild(description, arrays)
+        return _rebuild(description, arrays), description.get("training")
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{path} lacks something a model needs: {error}") from error
+
+
+def describe_parameters(model: BaseHMM) -> dict[str, Any]:
+    """Return the constructor's parameters, without the family, in a form to compare."""
+    values, arrays = _split_parameters(model)
+    values |= {name.removeprefix("parameter."): a.tolist() for name, a in arrays.items()}
+    described: dict[str, Any] = json.loads(json.dumps(values, default=np.generic.item))
+    return described
+
+
+def describe_family(family: Family) -> str:
+    """Return a digest of a resolved family with its alphabet and prior."""
+    values, arrays = family.config()
+    digest = hashlib.sha256(f"{type(family).__name__} {json.dumps(values)}".encode())
+    for name in sorted(arrays):
+        digest.update(name.encode() + np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
@@ -209,6 +237,9 @@ def write_whole(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OSError(error.errno, f"{error.strerror} (while writing {path})") from error
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

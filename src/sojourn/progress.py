@@ -9,6 +9,7 @@ from sojourn.inference import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
 
 class LiveProgress:
@@ -67,7 +68,57 @@ class LiveProgress:
             a_tenth = max(1, self._n_passes // 10)
             if self._quiet and round(progress.passes) % a_tenth == 0:
                 # Without a terminal there is no live view: a plain line now and then.
+                digits = 0 if progress.passes == round(progress.passes) else 2
                 self._console.print(
-                    f"pass {progress.passes:.0f}: {speed}, held-out {progress.score:.4f}",
+                    f"pass {progress.passes:.{digits}f}: {speed}, held-out {progress.score:.4f}",
                     highlight=False,
                 )
+
+
+class ShareProgress:
+    """Show how much of some work on files is done, and the time left; a report for `ingest`.
+
+    Parameters
+    ----------
+    unit : str
+        What is counted.
+    console : rich.console.Console, optional
+        Where to print; standard error by default.
+    """
+
+    def __init__(self, unit: str = "sequences", console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        self._unit = unit
+        self._console = console if console is not None else Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:3.0f}%"),
+            TextColumn("{task.fields[count]}"),
+            TimeRemainingColumn(compact=True),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def __call__(self, what: str, share: float, n_done: int) -> None:
+        """Take in how much of something is done."""
+        if what not in self._tasks:
+            self._tasks[what] = self._bars.add_task(what, total=1.0, count="")
+        count = f"{n_done:,} {self._unit}"
+        self._bars.update(self._tasks[what], completed=share, count=count)

@@ -278,11 +278,14 @@ def as_sequences(
     ----------
     data : Sequences, array, list, PyArrow list array
         With `lengths`: flat steps.  Without: `Sequences`; a PyArrow list array; an array whose
-        rows are sequences of equal length; a list of sequences; or one sequence.
+        rows are sequences of equal length; a list of sequences; or one sequence.  Masked entries
+        become NaN, or -1 in whole numbers of one value a step.
     lengths : (N,) integer array, optional
         Lengths of the sequences in flat `data`, as hmmlearn's.
     step_ndim : {0, 1}
-        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.
+        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.  Where vectors are
+        expected, single numbers are vectors of one: a flat array is one sequence of them, and a
+        list of flat arrays is a list of sequences.
 
     Returns
     -------
@@ -297,6 +300,8 @@ def as_sequences(
     (Sequences(2 sequences, 3 steps, int64 of shape (3,)), 'list')
     """
     sequences, layout = _coerce(data, lengths, step_ndim)
+    if step_ndim == 1 and sequences.values.ndim == 1:
+        sequences = sequences.with_values(sequences.values[:, None])
     if sequences.values.ndim - 1 != step_ndim:
         raise ValueError(
             f"a step must have {step_ndim} dimensions here, "
@@ -310,6 +315,7 @@ def as_sequences(
 
 def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Sequences, Layout]:
     """Take data apart by its type; see `as_sequences`."""
+    data = _fill_masked(data, step_ndim)
     if lengths is not None:
         if isinstance(data, Sequences):
             raise ValueError("Sequences know their lengths: do not pass any")
@@ -323,8 +329,8 @@ def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Seque
     if type(data).__module__.partition(".")[0] == "pyarrow":
         return Sequences.from_arrow(data), "list"
     if isinstance(data, Iterable) and not hasattr(data, "__array__"):
-        data = list(data)
-        if not data or not (_ndim(data[0]) == step_ndim or isinstance(data[0], str)):
+        data = [_fill_masked(item, step_ndim) for item in data]
+        if not data or not (_ndim(data[0]) == 0 or isinstance(data[0], str)):
             return Sequences.from_list(data), "list"
     array = _drop_column(_array(data), step_ndim)
     if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
@@ -339,6 +345,15 @@ def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Seque
 def _drop_column(array: NDArray[Any], step_ndim: int) -> NDArray[Any]:
     """Read hmmlearn's (T, 1) column as the steps of one sequence when a step is a single value."""
     return array[:, 0] if step_ndim == 0 and array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def _fill_masked(data: Any, step_ndim: int) -> Any:
+    """Write missing values where an array is masked; other data as they are."""
+    if not isinstance(data, np.ma.MaskedArray):
+        return data
+    if step_ndim == 0 and data.dtype.kind in "iu":
+        return np.ma.filled(data.astype(np.int64), -1)
+    return np.ma.filled(data.astype(np.float64), np.nan) if np.ma.is_masked(data) else data.data
 
 
 def _array(data: Any) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,27 @@ class Vocabulary:
             The word for everything left out or never seen, symbol 0.
         """
         counts = Counter(word for sequence in sequences for word in sequence)
+        return cls.from_counts(counts, min_count=min_count, max_size=max_size, unknown=unknown)
+
+    @classmethod
+    def from_counts(
+        cls,
+        counts: Mapping[str, int],
+        *,
+        min_count: int = 1,
+        max_size: int | None = None,
+        unknown: str | None = "<unk>",
+    ) -> Vocabulary:
+        """Make a vocabulary from words and how often each occurs, the most frequent first.
+
+        Examples
+        --------
+        >>> Vocabulary.from_counts({"the": 5, "a": 3, "zebra": 1}, min_count=2).words
+        ('<unk>', 'the', 'a')
+        """
         reserved = [] if unknown is None else [unknown]
-        if unknown is not None:
-            counts.pop(unknown, None)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        kept = [word for word, n in ranked if n >= min_count]
+        kept = [word for word, n in ranked if n >= min_count and word != unknown]
         if max_size is not None:
             kept = kept[: max(0, max_size - len(reserved))]
         return cls([*reserved, *kept], unknown)

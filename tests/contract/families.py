@@ -7,23 +7,56 @@ import numpy as np
 
 import sojourn as sj
 
+N_STATES = 3
+
 
 @dataclass(frozen=True)
 class Example:
-    """A resolved family, with natural parameters and data drawn for it."""
+    """A family, and how to draw data for it."""
 
-    family: Any
-    draw_natural: Any  # (rng, n_states) -> (K, S)
-    draw_data: Any  # (rng, n) -> x
-    support: Any  # every x, or None where there are infinitely many
+    given: Any  # the family as a user writes it
+    draw_data: Any  # (rng, n) -> (n, D) values, or (n,) symbols
+    support: Any = None  # every x, where there are finitely many
+    missing: str = "entries"  # what may be missing: "entries", "rows" or "symbols"
+
+    def resolve(self, n_states=N_STATES):
+        values = self.draw_data(np.random.default_rng(99), 200)
+        return self.given.resolve(sj.Sequences(values, [0, len(values)]), n_states)
+
+    def draw_natural(self, family, rng, n_states):
+        """The prior with the statistics of some weighted data: λ as training meets it."""
+        n = int(rng.integers(3, 40))
+        data = sj.Sequences(self.draw_data(rng, n), [0, n])
+        weights = rng.gamma(0.7, 1.0, (n_states, n))
+        return family.prior() + weights @ family.statistics(family.observations(data))
 
 
 def _categorical(concentration):
     return Example(
         sj.Categorical(6, concentration),
-        lambda rng, k: rng.gamma(0.7, 3.0, (k, 6)) + 1e-3,
         lambda rng, n: rng.integers(6, size=n).astype(np.int32),
         np.arange(6, dtype=np.int32),
+        "symbols",
+    )
+
+
+def _mixture(rng, n, d):
+    """Vectors from two clusters, far from zero."""
+    return 7.0 + rng.normal(size=(n, d)) * [0.1, 3.0, 1.0][:d] + 4.0 * rng.integers(2, size=(n, 1))
+
+
+def _walk(rng, n, d):
+    return np.cumsum(rng.normal(size=(n, d)), axis=0) * 0.3 + 5.0
+
+
+def _regression(rng, n):
+    covariates = rng.normal(2.0, 1.5, (n, 2))
+    return np.hstack([covariates @ [[1.0, -1.0], [0.5, 2.0]] + rng.normal(size=(n, 2)), covariates])
+
+
+def _mixed(rng, n):
+    return np.column_stack(
+        [_mixture(rng, n, 2), rng.poisson(4.0, n), rng.integers(3, size=n), rng.gamma(2.0, 1.0, n)]
     )
 
 
@@ -32,5 +65,47 @@ EXAMPLES = {
     "categorical, a concentration a symbol": _categorical(np.linspace(0.1, 2.0, 6)),
     "categorical, a concentration a state and symbol": _categorical(
         np.linspace(0.1, 2.0, 18).reshape(3, 6)
+    ),
+    "Bernoulli": Example(
+        sj.Bernoulli(),
+        lambda rng, n: (rng.random((n, 3)) < [0.1, 0.5, 0.8]).astype(float),
+        np.array(np.meshgrid([0.0, 1.0], [0.0, 1.0], [0.0, 1.0])).reshape(3, -1).T,
+    ),
+    "multinomial": Example(
+        sj.Multinomial(),
+        lambda rng, n: rng.multinomial(rng.integers(0, 9, n), [0.2, 0.3, 0.5]).astype(float),
+        missing="rows",
+    ),
+    "Poisson": Example(sj.Poisson(), lambda rng, n: rng.poisson([0.3, 20.0], (n, 2)).astype(float)),
+    "negative binomial": Example(
+        sj.NegativeBinomial(dispersion=[0.7, 3.0]),
+        lambda rng, n: rng.negative_binomial([0.7, 3.0], [0.4, 0.2], (n, 2)).astype(float),
+    ),
+    "geometric": Example(
+        sj.Geometric(), lambda rng, n: rng.geometric([0.7, 0.1], (n, 2)).astype(float)
+    ),
+    "exponential": Example(sj.Exponential(), lambda rng, n: rng.exponential([0.01, 50.0], (n, 2))),
+    "gamma": Example(
+        sj.Gamma(shape=[0.6, 4.0]), lambda rng, n: rng.gamma([0.6, 4.0], [3.0, 0.1], (n, 2)) + 1e-9
+    ),
+    "Gaussian": Example(sj.Gaussian(), lambda rng, n: _mixture(rng, n, 3), missing="rows"),
+    "Gaussian of one column": Example(
+        sj.Gaussian(), lambda rng, n: _mixture(rng, n, 1), missing="rows"
+    ),
+    "diagonal Gaussian": Example(sj.DiagonalGaussian(), lambda rng, n: _mixture(rng, n, 3)),
+    "spherical Gaussian": Example(sj.SphericalGaussian(), lambda rng, n: _mixture(rng, n, 3)),
+    "log-normal": Example(sj.LogNormal(), lambda rng, n: np.exp(_mixture(rng, n, 2) / 3.0)),
+    "zero-mean Gaussian": Example(
+        sj.ZeroMeanGaussian(),
+        lambda rng, n: rng.normal(size=(n, 2)) * rng.choice([1.0, 5.0], (n, 1)),
+        missing="rows",
+    ),
+    "autoregressive Gaussian": Example(
+        sj.AutoregressiveGaussian(order=2), lambda rng, n: _walk(rng, n, 2), missing="rows"
+    ),
+    "linear Gaussian": Example(sj.LinearGaussian(n_targets=2), _regression, missing="rows"),
+    "product": Example(
+        sj.Product(sj.DiagonalGaussian(2), sj.Poisson(), sj.Categorical(3), sj.Gamma(shape=2.0)),
+        _mixed,
     ),
 }

@@ -106,7 +106,7 @@ def test_a_saved_sampler_predicts_the_same(model, inference, tmp_path):
 def test_parameters_set_after_fit_do_not_change_the_draws():
     found = fitted(sj.HMM, "gibbs")
     before = found.score(blocks())
-    found.set_params(transition_concentration=7.0, n_states=5, dtype="float64")
+    found.set_params(transition_concentration=7.0, n_states=5)
     assert found.score(blocks()) == before
 
 

@@ -1,10 +1,67 @@
 """Emission families: one a file, and the interface in `base`."""
 
+from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.categorical import Categorical
+from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.families.exponential import Exponential
+from sojourn.families.gamma import Gamma
+from sojourn.families.gaussian import Gaussian
+from sojourn.families.geometric import Geometric
+from sojourn.families.linear_gaussian import LinearGaussian
+from sojourn.families.log_normal import LogNormal
+from sojourn.families.multinomial import Multinomial
+from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.poisson import Poisson
+from sojourn.families.product import Product
+from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
 
-__all__ = ["FAMILIES", "Categorical", "DecayedTable", "EmissionRows", "Family", "RowSums"]
+__all__ = [
+    "FAMILIES",
+    "AutoregressiveGaussian",
+    "Bernoulli",
+    "Categorical",
+    "DecayedTable",
+    "DiagonalGaussian",
+    "EmissionRows",
+    "Exponential",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "Geometric",
+    "LinearGaussian",
+    "LogNormal",
+    "Multinomial",
+    "NegativeBinomial",
+    "Poisson",
+    "Product",
+    "RowSums",
+    "SphericalGaussian",
+    "ZeroMeanGaussian",
+]
 
-FAMILIES: dict[str, type[Family]] = {family.__name__: family for family in (Categorical,)}
+FAMILIES: dict[str, type[Family]] = {
+    family.__name__: family
+    for family in (
+        AutoregressiveGaussian,
+        Bernoulli,
+        Categorical,
+        DiagonalGaussian,
+        Exponential,
+        Gamma,
+        Gaussian,
+        Geometric,
+        LinearGaussian,
+        LogNormal,
+        Multinomial,
+        NegativeBinomial,
+        Poisson,
+        Product,
+        SphericalGaussian,
+        ZeroMeanGaussian,
+    )
+}
 """Every family by its name, for model files."""

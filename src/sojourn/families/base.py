@@ -26,6 +26,7 @@ from sklearn.base import BaseEstimator
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
+from sojourn.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +58,18 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     -----
     ``natural`` is λ for every state, shape (K, S).  Training calls `encode`, `emission_rows` and
     `sum_statistics`; they see the statistics as a `DecayedTable`, so that a family with many
-    statistics touches only those of the batch.
+    statistics touches only those of the batch.  ``x`` of the maths functions is what
+    `observations` makes of validated data: the values themselves, or for a family that looks at
+    the past a row of them with their past.
     """
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
+
+    @property
+    def table_dtype(self) -> str | None:
+        """Precision in which the statistics must be kept; None for the model's own."""
+        return None
 
     @property
     @abstractmethod
@@ -76,6 +84,13 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def resolve(self, data: Sequences, n_states: int) -> Family:
         """Return the family with everything filled in that the data can tell."""
+
+    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Family:
+        """Return the family with what a data file tells of its symbols, before `resolve`.
+
+        `resolve` then sees a sample.  Only families of symbols have an alphabet.
+        """
+        return self
 
     @abstractmethod
     def validate(self, data: Sequences) -> Sequences:
@@ -128,14 +143,21 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
     @abstractmethod
-    def encode(self, x: NDArray[Any]) -> Any:
+    def observations(self, data: Sequences) -> NDArray[Any]:
+        """Return x of the maths functions for every step of validated data."""
+
+    @abstractmethod
+    def encode(self, data: Sequences) -> Any:
         """Return what the potentials and the sums of a batch both need of it."""
 
     @abstractmethod
     def emission_rows(
-        self, encoded: Any, table: DecayedTable, *, collapsed: bool, n_threads: int
+        self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
-        """Return the potentials of an encoded batch for the kernel, collapsed or mean-field."""
+        """Return the potentials of an encoded batch for the kernel, collapsed or mean-field.
+
+        `dtype` is the precision that the kernel is to compute in.
+        """
 
     @abstractmethod
     def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
@@ -145,8 +167,8 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw one observation for each state, from the posterior mean parameters."""
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw data for sequences of states, from the posterior mean parameters, shape (T, ...)."""
 
     @property
     @abstractmethod

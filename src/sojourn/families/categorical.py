@@ -15,6 +15,9 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
 
+MISSING = -1
+"""The symbol of a step that was not observed."""
+
 
 class SymbolsPresent(NamedTuple):
     """The symbols of a batch.
@@ -24,11 +27,14 @@ class SymbolsPresent(NamedTuple):
     rows : (U,) integer array or None
         The distinct symbols; None for the whole alphabet.
     places : (T,) integer array
-        The place of each step's symbol among them.
+        The place of each step's symbol among them; one beyond the last for a missing symbol.
+    has_missing : bool
+        Whether there is one.
     """
 
     rows: Integers | None
     places: Integers
+    has_missing: bool
 
 
 class Categorical(Family):
@@ -38,6 +44,8 @@ class Categorical(Family):
 
         \phi_k \sim \mathrm{Dirichlet}(\lambda^\circ), \qquad
         x_t \mid z_t = k \sim \mathrm{Categorical}(\phi_k)
+
+    A symbol −1 is missing: a step that says nothing about its state.
 
     t(x) is the one-hot vector of x and a_g(λ) = Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w), so that the
     collapsed potential (2) is the posterior mean (λ° + E[t_kw]) / (V λ° + E[t_k·]).
@@ -118,6 +126,18 @@ class Categorical(Family):
             vocabulary,
         )
 
+    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Categorical:
+        """Take size and words of the alphabet from a file, where they were not given."""
+        if self.vocabulary is not None:
+            return self
+        if self.n_symbols is None and n_symbols is None and vocabulary is None:
+            raise ValueError(
+                "the data cannot tell how many symbols there are before they are read: give "
+                "n_symbols or a vocabulary"
+            )
+        known = self.n_symbols if self.n_symbols is not None else n_symbols
+        return Categorical(known, self.concentration, vocabulary)
+
     def validate(self, data: Sequences) -> Sequences:
         """Return symbols as int32, strings through the vocabulary."""
         if data.values.dtype.kind in "UTO":
@@ -125,7 +145,7 @@ class Categorical(Family):
                 raise ValueError("the data are strings, but the model knows no vocabulary")
             return self.vocabulary.encode(data)
         whole = _whole_numbers(data)
-        outside = (whole < 0) | (whole >= self.n_statistics)
+        outside = (whole < MISSING) | (whole >= self.n_statistics)
         if outside.any():
             at = int(np.flatnonzero(outside)[0])
             raise ValueError(
@@ -153,8 +173,8 @@ class Categorical(Family):
         return np.zeros(len(x))
 
     def statistics(self, x: NDArray[Any]) -> Floats:
-        """Return one-hot rows."""
-        return np.eye(self.n_statistics)[x]
+        """Return one-hot rows, zeros for a missing symbol."""
+        return np.eye(self.n_statistics)[x] * (np.asarray(x) != MISSING)[:, None]
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
@@ -169,22 +189,39 @@ class Categorical(Family):
 
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""
-        return (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T
+        log = (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T
+        return log * (np.asarray(x) != MISSING)[:, None]
 
     def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return ψ(λ_x) − ψ(Σ_w λ_w)."""
-        return (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
+        log = (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
+        return log * (np.asarray(x) != MISSING)[:, None]
 
-    def encode(self, x: NDArray[Any]) -> SymbolsPresent:
+    def observations(self, data: Sequences) -> NDArray[Any]:
+        """Return the symbols."""
+        return data.values
+
+    def encode(self, data: Sequences) -> SymbolsPresent:
         """Number the symbols present."""
         # A read-only array is another type to numba, and would be compiled for once more.
-        x = x if x.flags.writeable else x.copy()
-        return SymbolsPresent(*symbols.distinct(x, self.n_statistics))
+        x = data.values if data.values.flags.writeable else data.values.copy()
+        missing = x == MISSING
+        if not missing.any():
+            return SymbolsPresent(*symbols.distinct(x, self.n_statistics), False)
+        rows, places = symbols.distinct(np.where(missing, 0, x), self.n_statistics)
+        n_rows = self.n_statistics if rows is None else len(rows)
+        return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)
 
     def emission_rows(
-        self, encoded: SymbolsPresent, table: DecayedTable, *, collapsed: bool, n_threads: int
+        self,
+        encoded: SymbolsPresent,
+        table: DecayedTable,
+        *,
+        collapsed: bool,
+        dtype: Any,
+        n_threads: int,
     ) -> EmissionRows:
-        """Return one row of potentials for each symbol present."""
+        """Return one row of potentials for each symbol present, and of ones for a missing one."""
         rows = encoded.rows
         prior = np.asarray(self.concentration, dtype=np.float64)
         totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
@@ -193,21 +230,26 @@ class Categorical(Family):
         # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
         prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
         potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)
-        return EmissionRows(potentials, None, encoded.places)
+        if encoded.has_missing:
+            ones = np.zeros((1, potentials.shape[1]), potentials.dtype)
+            ones[:, : table.n_states] = 1.0
+            potentials = np.concatenate([potentials, ones])
+        return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
     def sum_statistics(
         self, encoded: SymbolsPresent, responsibilities: Floats, *, n_threads: int
     ) -> RowSums:
         """Return the responsibilities summed by symbol."""
         n_rows = self.n_statistics if encoded.rows is None else len(encoded.rows)
-        sums = symbols.sum_by_row(encoded.places, responsibilities, n_rows, n_threads=n_threads)
-        return RowSums(encoded.rows, sums, self.n_statistics)
+        n_sums = n_rows + encoded.has_missing
+        sums = symbols.sum_by_row(encoded.places, responsibilities, n_sums, n_threads=n_threads)
+        return RowSums(encoded.rows, sums[:n_rows], self.n_statistics)
 
-    def sample(self, natural: Floats, states: Integers, rng: np.random.Generator) -> NDArray[Any]:
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw a symbol for each state, by inversion."""
-        drawn = np.empty(len(states), dtype=np.int32)
-        for k in np.unique(states):
-            steps = np.flatnonzero(states == k)
+        drawn = np.empty(states.n_steps, dtype=np.int32)
+        for k in np.unique(states.values):
+            steps = np.flatnonzero(states.values == k)
             cumulative = np.cumsum(natural[k])
             u = rng.random(len(steps)) * cumulative[-1]
             drawn[steps] = np.searchsorted(cumulative, u, side="right")

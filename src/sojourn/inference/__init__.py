@@ -7,15 +7,17 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
 from sojourn.inference.statistics import Statistics
 from sojourn.inference.step import StepInfo, step
-from sojourn.inference.trainer import Progress, train
+from sojourn.inference.trainer import Checkpoint, Position, Progress, train
 
 __all__ = [
     "COLLAPSED",
     "MEAN_FIELD",
     "METHODS",
+    "Checkpoint",
     "Engine",
     "Method",
     "Objective",
+    "Position",
     "Posterior",
     "Progress",
     "Schedule",

@@ -31,10 +31,13 @@ class Engine:
     kernel : module
         `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
     n_threads : int
+    dtype : str or None
+        Precision of the potentials; None for that of the emission table.
     """
 
     kernel: ModuleType
     n_threads: int
+    dtype: str | None = None
 
 
 class Chunk(NamedTuple):
@@ -51,13 +54,20 @@ class Chunk(NamedTuple):
     encoded: Any
 
 
-def prepare(family: Family, data: Sequences) -> Iterable[Chunk]:
+def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
     """Cut validated data into chunks and encode them: all that can be done ahead of time.
 
-    A single chunk is made at once; several are made one by one as they are used.
+    A single chunk is made at once; several are made one by one as they are used, and so are those
+    of a batch that comes in pieces because it does not fit in memory.
     """
-    chunks = (Chunk(c, family.encode(c.values)) for c in data.chunks(CHUNK_STEPS))
-    return list(chunks) if data.n_steps <= CHUNK_STEPS else chunks
+    pieces = [data] if isinstance(data, Sequences) else data
+    chunks = (
+        Chunk(chunk, family.encode(chunk))
+        for piece in pieces
+        for chunk in piece.chunks(CHUNK_STEPS)
+    )
+    fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS
+    return list(chunks) if fits else chunks
 
 
 def expected_statistics(
@@ -101,7 +111,8 @@ def expected_statistics(
         )
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
-            part.log_base = float(family.log_base_measure(sequences.values).sum())
+            x = family.observations(sequences)
+            part.log_base = float(family.log_base_measure(x).sum())
         if sums is None:
             sums = part
         else:
@@ -133,10 +144,14 @@ def chunk_potentials(
     collapsed: bool,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     """Give every chunk its potentials, and the index of its steps into them."""
-    dtype = posterior.emissions.dtype
+    dtype = np.dtype(engine.dtype or posterior.emissions.dtype)
     start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
     for chunk in chunks:
         rows = family.emission_rows(
-            chunk.encoded, posterior.emissions, collapsed=collapsed, n_threads=engine.n_threads
+            chunk.encoded,
+            posterior.emissions,
+            collapsed=collapsed,
+            dtype=dtype,
+            n_threads=engine.n_threads,
         )
         yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

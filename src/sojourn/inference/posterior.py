@@ -42,8 +42,13 @@ class Posterior:
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
 
-    def exchange(self, old: BatchSums | None, new: BatchSums | None) -> None:
-        """Take the statistics of a part of the data out, and put others in."""
+    def exchange(
+        self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
+    ) -> None:
+        """Take the statistics of a part of the data out, and put others in.
+
+        `counts` says that emission statistics are never negative: then rounding is clipped.
+        """
         for sums, weight in ((old, -1.0), (new, 1.0)):
             if sums is None:
                 continue
@@ -52,7 +57,7 @@ class Posterior:
                 np.maximum(self.counts.transitions + weight * sums.transitions, 0.0),
             )
             self.emissions.blend(sums.emissions, keep=1.0, weight=weight)
-        if old is not None and new is None:
+        if old is not None and counts:
             self.emissions.clip(old.emissions.rows)
 
     def statistics(self) -> Statistics:

@@ -31,7 +31,8 @@ def state_probabilities(
     posterior: Posterior, family: Family, data: Sequences, engine: Engine
 ) -> Floats:
     """Posterior state probabilities of each step, shape (T, K)."""
-    out = np.empty((data.n_steps, posterior.emissions.n_states), posterior.emissions.dtype)
+    dtype = engine.dtype or posterior.emissions.dtype
+    out = np.empty((data.n_steps, posterior.emissions.n_states), dtype)
     at = 0
     for (sequences, _), factors, index in _chunks(posterior, family, data, engine):
         smoothed = engine.kernel.forward_backward(
@@ -78,7 +79,8 @@ def draw(
             now = (matrix[before] <= u[:, None]).sum(axis=1)
         states[offsets[active] + t] = np.minimum(now, last)
     natural = family.prior() + posterior.emissions.dense()
-    return Sequences(family.sample(natural, states, rng), offsets), Sequences(states, offsets)
+    drawn = Sequences(states, offsets)
+    return Sequences(family.sample(natural, drawn, rng), offsets), drawn
 
 
 def _chunks(

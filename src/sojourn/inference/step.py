@@ -72,7 +72,7 @@ def step(
         what is found now takes its place.
     """
     before = None if memory is None else memory.recall()
-    posterior.exchange(before, None)
+    posterior.exchange(before, None, counts=family.statistics_are_counts)
     try:
         sums = expected_statistics(
             posterior,

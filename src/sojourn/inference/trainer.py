@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from sojourn.inference.local import Engine, prepare
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
-from sojourn.inference.step import Memory, step
-from sojourn.sources import MemorySource, RememberingSource
+from sojourn.inference.step import Memory, StepInfo, step
+from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions import Rows
 
 
@@ -47,18 +47,66 @@ class Progress(NamedTuple):
     bound: float | None = None
 
 
+class Position(NamedTuple):
+    """Where training stands: enough to go on from there, with the posterior.
+
+    Attributes
+    ----------
+    n_pass : int
+        Passes that are complete.
+    n_batches : int
+        Minibatches of the current pass that are done.
+    sequences, steps, updates, seconds
+        As in `Progress`.
+    history : tuple of Progress
+        What training returns in the end, so far.
+    """
+
+    n_pass: int = 0
+    n_batches: int = 0
+    sequences: int = 0
+    steps: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    history: tuple[Progress, ...] = ()
+
+    def progress(self, passes: float, score: float | None = None) -> Progress:
+        """Tell people."""
+        return Progress(passes, self.sequences, self.steps, self.updates, self.seconds, score)
+
+    def after(self, info: StepInfo, seconds: float) -> Position:
+        """Take in a step that took some seconds."""
+        return self._replace(
+            n_batches=self.n_batches + 1,
+            sequences=self.sequences + info.n_sequences,
+            steps=self.steps + info.n_steps,
+            updates=self.updates + 1,
+            seconds=self.seconds + seconds,
+        )
+
+
+class Checkpoint(Protocol):
+    """What keeps training safe; see `train`."""
+
+    def __call__(self, position: Position, *, now: bool = False) -> None:
+        """Take note of a position; write it if it is time, or if it must be now."""
+
+
 def train(
     posterior: Posterior,
     family: Family,
     objective: Objective,
     schedule: Schedule,
-    source: MemorySource,
+    source: Minibatches,
     engine: Engine,
     *,
     n_passes: int,
     bound: Bound | None = None,
     evaluate: Callable[[], float] | None = None,
+    evaluate_every: int | None = None,
     callback: Callable[[Progress], None] | None = None,
+    position: Position | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Progress]:
     """Run `n_passes` passes, moving the posterior in place.
 
@@ -68,23 +116,39 @@ def train(
         What to report of each pass.
     evaluate : callable, optional
         Gives the held-out score; called at the end of each pass.
+    evaluate_every : int, optional
+        Updates after which it is called within a pass too.
     callback : callable, optional
         Called with the `Progress` after each update and after each pass.  What it raises ends
         the training and leaves the posterior as it is then.
+    position : Position, optional
+        Where to go on, with the posterior of that moment.
+    checkpoint : callable, optional
+        Called after each update, when posterior and position belong together, and with
+        ``now=True`` at the end and when the callback raises `KeyboardInterrupt`.
 
     Returns
     -------
     list of Progress
-        One entry a pass.
+        One entry a pass, and one for each score within a pass.
     """
-    history = []
+    at = Position() if position is None else position
     memory = source if isinstance(source, RememberingSource) else None
-    sequences = steps = updates = 0
-    seconds = 0.0
-    for n_pass in range(n_passes):
+
+    def tell(progress: Progress) -> None:
+        if callback is None:
+            return
+        try:
+            callback(progress)
+        except KeyboardInterrupt:
+            if checkpoint is not None:
+                checkpoint(at, now=True)
+            raise
+
+    for n_pass in range(at.n_pass, n_passes):
         before = time.perf_counter()
         value = None
-        for n_batch, batch in enumerate(source.batches(n_pass)):
+        for batch in source.batches(n_pass, at.n_batches):
             info = step(
                 posterior,
                 family,
@@ -93,26 +157,31 @@ def train(
                 prepare(family, batch),
                 source.n_sequences,
                 engine,
-                bound=bound if n_batch == 0 or memory is not None else None,
+                bound=bound if at.n_batches == 0 or memory is not None else None,
                 memory=memory,
             )
-            value = info.bound if n_batch == 0 else value
-            sequences += info.n_sequences
-            steps += info.n_steps
-            updates += 1
+            value = info.bound if at.n_batches == 0 else value
             now = time.perf_counter()
-            seconds += now - before
+            at = at.after(info, now - before)
             before = now
-            if callback is not None:
-                passes = sequences / source.n_sequences
-                callback(Progress(passes, sequences, steps, updates, seconds, None))
+            score = None
+            passes = at.sequences / source.n_sequences
+            if evaluate and evaluate_every and at.updates % evaluate_every == 0:
+                score = evaluate()
+                at = at._replace(history=(*at.history, at.progress(passes, score)))
+                before = time.perf_counter()
+            tell(at.progress(passes, score))
+            if checkpoint is not None:
+                checkpoint(at)
         if memory is not None:
             value = _settle(posterior, family, memory, bound, first=n_pass == 0)
         score = None if evaluate is None else evaluate()
-        history.append(Progress(n_pass + 1.0, sequences, steps, updates, seconds, score, value))
-        if callback is not None:
-            callback(history[-1])
-    return history
+        entry = at.progress(n_pass + 1.0, score)._replace(bound=value)
+        at = at._replace(n_pass=n_pass + 1, n_batches=0, history=(*at.history, entry))
+        tell(entry)
+        if checkpoint is not None:
+            checkpoint(at, now=n_pass + 1 == n_passes)
+    return list(at.history)
 
 
 def _settle(

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
@@ -19,6 +20,7 @@ from sojourn.inference import (
     METHODS,
     Engine,
     Method,
+    Position,
     Posterior,
     Progress,
     Schedule,
@@ -27,15 +29,18 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import prepare
+from sojourn.inference.local import CHUNK_STEPS, prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
+from sojourn.models.checkpoints import Checkpoints, checked_position
+from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
 from sojourn.sampling import Chains, Sampler, Samples
-from sojourn.sequences import Layout, Sequences, as_sequences, restore_layout
-from sojourn.sources import MemorySource, RememberingSource
+from sojourn.sequences import Sequences, as_sequences, restore_layout
+from sojourn.sources import Minibatches, RememberingSource
+from sojourn.sources.write import ParquetSink
 from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
@@ -57,6 +62,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     forgetting_rate: float
     delay: float
     init: str | Statistics
+    n_init: int
     device: str
     n_jobs: int | None
     dtype: str
@@ -93,75 +99,186 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         lengths: ArrayLike | None = None,
         *,
         validation: Any = None,
+        validation_every: int | None = None,
         callback: Callable[[Progress], None] | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
     ) -> Self:
         """Learn from sequences, forgetting what was learned before.
 
         Parameters
         ----------
-        X : array, list of arrays, Sequences or PyArrow list array
+        X : array, list of arrays, Sequences, PyArrow list array, path or source
             With `lengths`, the steps of all sequences one after another, as hmmlearn's.  A list
-            of sequences, an array whose rows are sequences of equal length, or one sequence.
+            of sequences, an array whose rows are sequences of equal length, or one sequence.  A
+            file, folder or pattern, or what `sojourn.open` gives: read in minibatches, in memory
+            that does not grow with the data.
         lengths : (N,) integer array, optional
             Length of each sequence in `X`.
         validation : data like X, or a pair (X, lengths), optional
             Held-out sequences, scored after each pass into ``history_``.
+        validation_every : int, optional
+            Score them within a pass too, after so many updates.
         callback : callable, optional
             Called with a `Progress` after each update and each pass.
+        checkpoint : path, optional
+            Folder for checkpoints; the last two are kept.  Ctrl-C writes one and then raises
+            `KeyboardInterrupt`.
+        checkpoint_every : int, optional
+            Updates between two checkpoints; by default there is one a minute, and at the end.
+        resume : bool
+            Go on from the newest checkpoint in the folder, to the same bits as without a stop.
+            With none there, begin.
 
         Returns
         -------
         self
+
+        Notes
+        -----
+        With ``n_init`` above 1 it learns that many times from different initial statistics, and
+        keeps the model with the best score: held-out where there is validation data, otherwise on
+        the training data.
         """
         self._check_parameters()
-        data, _ = as_sequences(X, lengths, step_ndim=self.emission.step_ndim)
-        family = self.emission.resolve(data, self.n_states)
-        data = family.validate(data)
+        if validation_every is not None:
+            check_whole("validation_every", validation_every, 1)
+        checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
+        if checkpoints is not None and not self._resumes:
+            raise ValueError(
+                f"inference={self.inference!r} keeps more than a checkpoint holds, and cannot "
+                "resume"
+            )
+        if self.n_init > 1:
+            if checkpoints is not None:
+                raise ValueError("checkpoints are for a single run: n_init=1")
+            return self._fit_best(X, lengths, validation, validation_every, callback)
+        data = Data(X, lengths, self.emission)
+        family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
         if validation is not None:
-            pair = validation if isinstance(validation, tuple) else (validation, None)
-            held_out, _ = as_sequences(*pair, step_ndim=family.step_ndim)
-            held_out = family.validate(held_out)
-        seed = self._seed()
+            is_pair = isinstance(validation, tuple)
+            X_held_out, its_lengths = validation if is_pair else (validation, None)
+            held_out = Data(X_held_out, its_lengths, family).validated(family)
+        found = checkpoints.newest() if checkpoints is not None and resume else None
+        seed = self._seed() if found is None else self._seed_of(found[1])
         if self.inference in self._samplers:
-            return self._fit_by_sampling(family, data, held_out, seed, callback)
-        posterior = self._initial_posterior(family, data, len(data), data.n_steps, seed)
-        self._begin(family, posterior, len(data))
-        engine = self._engine()
+            return self._fit_by_sampling(family, self._in_memory(data), held_out, seed, callback)
+        identity = {} if checkpoints is None else self._identity(family, data, seed)
+        if found is None:
+            position = Position()
+            posterior = self._initial_posterior(
+                family, sample, data.n_sequences, data.n_steps, seed
+            )
+        else:
+            position = checked_position(*found, identity)
+            posterior = found[0]._posterior
+        self._begin(family, posterior, data.n_sequences)
+        if checkpoints is not None:
+            checkpoints.begin(self, identity)
+        history = self._train(
+            self._minibatches(data, family, seed),
+            position,
+            checkpoints,
+            held_out,
+            validation_every,
+            callback,
+        )
+        self.history_ = [entry._asdict() for entry in history]
+        return self
+
+    def _train(
+        self,
+        minibatches: Minibatches,
+        position: Position,
+        checkpoints: Checkpoints | None,
+        held_out: Data | None,
+        validation_every: int | None,
+        callback: Callable[[Progress], None] | None,
+    ) -> list[Progress]:
+        """Run the training loop from a position on, with everything that looks on."""
 
         def evaluate() -> float:
             assert held_out is not None
-            scores = predict.log_likelihoods(posterior, family, held_out, engine)
-            return float(scores.sum()) / held_out.n_steps
+            return self._score(held_out, per_step=True)
 
         title = f"{type(self).__name__} {self.inference}"
-        with LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live:
+        with (
+            LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
+            checkpoints if checkpoints is not None else nullcontext(),
+        ):
             reporters = [report for report in (callback, live) if report is not None]
 
             def report(progress: Progress) -> None:
                 for reporter in reporters:
                     reporter(progress)
 
-            history = train(
-                posterior,
-                family,
+            return train(
+                self._posterior,
+                self.emission_,
                 self._method.objective,
                 self._schedule(),
-                self._source(data, seed),
-                engine,
+                minibatches,
+                self._engine(),
                 n_passes=self.n_passes,
                 bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
+                evaluate_every=validation_every,
                 callback=report if reporters else None,
+                position=position,
+                checkpoint=checkpoints,
             )
-        self.history_ = [entry._asdict() for entry in history]
+
+    def _fit_best(
+        self,
+        X: Any,
+        lengths: ArrayLike | None,
+        validation: Any,
+        validation_every: int | None,
+        callback: Callable[[Progress], None] | None,
+    ) -> Self:
+        """Fit `n_init` copies from different seeds, and become the best of them."""
+        if isinstance(X, Iterator):
+            X = list(X)  # it is read more than once
+        if isinstance(validation, Iterator):
+            validation = list(validation)
+        seed = self._seed()
+        best, best_score = None, -np.inf
+        for restart in range(self.n_init):
+            # The first restart is what a single fit with this seed would be.
+            own = (
+                seed
+                if restart == 0
+                else int(np.random.default_rng([seed, restart]).integers(2**32))
+            )
+            model = clone(self).set_params(n_init=1, random_state=own)
+            model.fit(
+                X,
+                lengths,
+                validation=validation,
+                validation_every=validation_every,
+                callback=callback,
+            )
+            if validation is None:
+                score = model.score(X, lengths, per_step=True)
+            else:
+                score = model.history_[-1]["score"]
+            if best is None or score > best_score:
+                best, best_score = model, score
+        assert best is not None
+        history = best.history_
+        self._begin(best.emission_, best._posterior, best.total_sequences_)
+        self.history_ = history
+        if "samples_" in vars(best):
+            self.samples_ = best.samples_
         return self
 
     def _fit_by_sampling(
         self,
         family: Family,
         data: Sequences,
-        held_out: Sequences | None,
+        held_out: Data | None,
         seed: int,
         callback: Callable[[Progress], None] | None,
     ) -> Self:
@@ -191,7 +308,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, best, len(data))
         self.samples_ = samples
         if held_out is not None:
-            score = float(self._log_likelihoods(held_out).sum()) / held_out.n_steps
+            score = self._score(held_out, per_step=True)
             history[-1] = history[-1]._replace(score=score)
         self.history_ = [entry._asdict() for entry in history]
         return self
@@ -229,6 +346,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             total_sequences = self.total_sequences_
         check_whole("total_sequences", total_sequences, 1)
         family = self.emission_ if fitted else self.emission
+        if is_source(X):
+            raise TypeError(
+                "partial_fit takes one minibatch in memory; fit takes files and sources"
+            )
         data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
         if total_sequences < len(data):
             raise ValueError(
@@ -274,6 +395,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         seed: int,
     ) -> Posterior:
         transitions = self._make_transitions()
+        dtype = family.table_dtype or self.dtype
         if isinstance(self.init, Statistics):
             expected = (self.n_states, family.n_statistics)
             if self.init.emissions.shape != expected:
@@ -287,11 +409,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts_only = parts if family.statistics_are_counts else parts[:2]
             if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
-            return Posterior.from_statistics(self.init, transitions, self.dtype)
+            return Posterior.from_statistics(self.init, transitions, dtype)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
         counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
         emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
-        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, self.dtype)
+        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -305,44 +427,122 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         per_step : bool
             Divide by the number of time steps.
         """
-        data, _ = self._prepare(X, lengths)
-        total = float(self._log_likelihoods(data).sum())
-        return total / data.n_steps if per_step else total
+        return self._score(self._prepare(X, lengths), per_step=per_step)
 
     def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
-        data, _ = self._prepare(X, lengths)
-        return self._log_likelihoods(data)
+        pieces = self._prepare(X, lengths).pieces(self.emission_)
+        return np.concatenate([self._log_likelihoods(piece) for piece in pieces])
 
-    def predict(self, X: Any, lengths: ArrayLike | None = None) -> Any:
-        """Most probable state path (Viterbi), in the form in which the data came."""
-        return self.decode(X, lengths)[1]
+    def predict(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Most probable state path (Viterbi), in the form in which the data came.
 
-    def decode(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        out : path, optional
+            Parquet file to write the paths to, one list a sequence; needed when X is a file or
+            source.
+        overwrite : bool
+            Whether `out` may exist already.
+
+        Returns
+        -------
+        array, list of arrays, Sequences, or Path
+            States; with `out`, where they are.
+        """
+        return self.decode(X, lengths, out=out, overwrite=overwrite)[1]
+
+    def decode(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> tuple[float, Any]:
         """Most probable state path and its log joint probability, summed over sequences.
+
+        Parameters
+        ----------
+        X, lengths, out, overwrite
+            As for `predict`.
 
         Returns
         -------
         log_probability : float
-        path : array, list of arrays or Sequences
-            States, in the form in which the data came.
+        path : array, list of arrays, Sequences, or Path
+            States, in the form in which the data came; with `out`, where they are.
         """
-        data, layout = self._prepare(X, lengths)
-        scores, path = predict.best_paths(self._posterior, self.emission_, data, self._engine())
-        return float(scores.sum()), restore_layout(path, data, layout)
+        data = self._prepare(X, lengths)
+        target = check_out(out, data)
+        total = 0.0
 
-    def predict_proba(self, X: Any, lengths: ArrayLike | None = None) -> Any:
-        """Posterior probability of each state at each step, in the form in which the data came."""
-        data, layout = self._prepare(X, lengths)
-        if "samples_" in vars(self):
-            probabilities = sampled.state_probabilities(
-                self.samples_, self._posteriors(), self.emission_, data, self._engine()
+        def paths(piece: Sequences) -> Any:
+            nonlocal total
+            scores, path = predict.best_paths(
+                self._posterior, self.emission_, piece, self._engine()
             )
-        else:
-            probabilities = predict.state_probabilities(
-                self._posterior, self.emission_, data, self._engine()
+            total += float(scores.sum())
+            return path
+
+        path = self._results(data, paths, "states", target, overwrite)
+        return total, path
+
+    def predict_proba(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Posterior probability of each state at each step, in the form in which the data came.
+
+        Parameters
+        ----------
+        X, lengths, out, overwrite
+            As for `predict`; in the file a step is a list of K numbers.
+        """
+        data = self._prepare(X, lengths)
+
+        def probabilities(piece: Sequences) -> Any:
+            if "samples_" in vars(self):
+                return sampled.state_probabilities(
+                    self.samples_, self._posteriors(), self.emission_, piece, self._engine()
+                )
+            return predict.state_probabilities(
+                self._posterior, self.emission_, piece, self._engine()
             )
-        return restore_layout(probabilities, data, layout)
+
+        return self._results(data, probabilities, "probabilities", check_out(out, data), overwrite)
+
+    def _results(
+        self,
+        data: Data,
+        compute: Callable[[Sequences], Any],
+        column: str,
+        out: Path | None,
+        overwrite: bool,
+    ) -> Any:
+        """Compute one result a step: back in the form of the data, or piece by piece to a file."""
+        if out is None:
+            assert data.sequences is not None
+            assert data.layout is not None
+            return restore_layout(compute(data.sequences), data.sequences, data.layout)
+        with ParquetSink(out, column, overwrite=overwrite) as sink:
+            for piece in data.pieces(self.emission_):
+                for part in piece.chunks(4 * CHUNK_STEPS):
+                    sink.write(part.with_values(compute(part)))
+        return out
 
     def sample(
         self,
@@ -376,10 +576,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         rng = np.random.default_rng([seed, _INITIAL_DRAW + 1])
         return predict.draw(self._posterior, self.emission_, lengths, rng)
 
-    def _prepare(self, X: Any, lengths: ArrayLike | None) -> tuple[Sequences, Layout]:
+    def _prepare(self, X: Any, lengths: ArrayLike | None) -> Data:
         check_is_fitted(self)
-        data, layout = as_sequences(X, lengths, step_ndim=self.emission_.step_ndim)
-        return self.emission_.validate(data), layout
+        return Data(X, lengths, self.emission_).validated(self.emission_)
+
+    def _score(self, data: Data, *, per_step: bool) -> float:
+        total, n_steps = 0.0, 0
+        for piece in data.pieces(self.emission_):
+            total += float(self._log_likelihoods(piece).sum())
+            n_steps += piece.n_steps
+        return total / n_steps if per_step else total
 
     def _log_likelihoods(self, data: Sequences) -> Floats:
         if "samples_" in vars(self):
@@ -443,6 +649,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Refuse bad parameters before anything happens."""
         check_whole("n_states", self.n_states, 1)
         check_whole("n_passes", self.n_passes, 1)
+        check_whole("n_init", self.n_init, 1)
         if self.batch_size is not None:
             check_whole("batch_size", self.batch_size, 1)
         if not isinstance(self.emission, Family):
@@ -473,33 +680,66 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return METHODS[self.inference]
 
     @property
+    def _resumes(self) -> bool:
+        return self.inference not in self._samplers and not self._method.remembers
+
+    @property
     def _tracks_bound(self) -> bool:
         if self.track_bound is None:
             return not self._method.is_stochastic
         return bool(self.track_bound)
 
-    def _source(self, data: Sequences, seed: int) -> MemorySource:
+    def _minibatches(self, data: Data, family: Family, seed: int) -> Minibatches:
         if not self._method.remembers:
-            return MemorySource(data, None if self._method.whole else self.batch_size, seed)
-        if len(data) < 2:
+            return data.minibatches(family, None if self._method.whole else self.batch_size, seed)
+        if data.n_sequences < 2:
             raise ValueError(
                 f"inference={self.inference!r} takes a sequence out of the statistics before it "
                 "is updated, and needs at least two"
             )
-        return RememberingSource(data, seed)
+        return RememberingSource(self._in_memory(data), seed)
+
+    def _in_memory(self, data: Data) -> Sequences:
+        if data.sequences is None:
+            raise ValueError(
+                f"inference={self.inference!r} keeps something of every sequence, and takes data "
+                "in memory only: sj.open(path).read_all()"
+            )
+        return data.sequences
 
     def _engine(self) -> Engine:
         if self.device not in KERNELS:
             raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs))
+        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)
+
+    def _seed_of(self, training: dict[str, Any]) -> int:
+        """Return the seed of a run to go on with, which a whole number must agree with."""
+        seed = int(training["identity"]["seed"])
+        if isinstance(self.random_state, int | np.integer) and self.random_state != seed:
+            raise ValueError(
+                f"the checkpoint's seed is {seed}, but random_state={self.random_state}"
+            )
+        return seed
+
+    def _identity(self, family: Family, data: Data, seed: int) -> dict[str, Any]:
+        """Return what a resumed run must agree in; threads and further passes are free."""
+        parameters = persist.describe_parameters(self)
+        for name in ("n_passes", "n_jobs", "verbose", "random_state"):
+            parameters.pop(name)
+        return {
+            "seed": seed,
+            "parameters": parameters,
+            "emission": persist.describe_family(family),
+            "data": data.fingerprint(),
+        }
 
 
 def check_whole(name: str, value: Any, least: int) -> None:
@@ -513,6 +753,21 @@ def check_number(name: str, value: Any, least: float, most: float) -> None:
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not (is_number and np.isfinite(value) and least <= value <= most):
         raise ValueError(f"{name}={value!r} is not a finite number between {least} and {most}")
+
+
+def _checkpoints(
+    folder: str | PathLike[str] | None, every: int | None, resume: bool
+) -> Checkpoints | None:
+    if folder is None:
+        if resume or every is not None:
+            raise ValueError("resume and checkpoint_every need a folder: checkpoint=...")
+        return None
+    if every is not None:
+        check_whole("checkpoint_every", every, 1)
+    checkpoints = Checkpoints(folder, every)
+    if not resume:
+        checkpoints.check_empty()
+    return checkpoints
 
 
 def _as_seed(random_state: Any) -> int:

@@ -47,8 +47,8 @@ class HDPHMM(BaseHMM):
         - "beam": beam sampling (Van Gael et al. 2008), whole paths, no truncation.
 
         There is no "em": with the weights of the rows free, the maximum is not bounded.
-    batch_size, n_passes, forgetting_rate, delay, init, device, n_jobs, dtype, track_bound, \
-n_samples, burn_in, thin, n_chains, random_state, verbose
+    batch_size, n_passes, forgetting_rate, delay, init, n_init, device, n_jobs, dtype, \
+track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         As for `HMM`.
     hdp_batch_size : int
         Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
@@ -102,6 +102,7 @@ n_samples, burn_in, thin, n_chains, random_state, verbose
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
         init: str | Statistics = "exponential",
+        n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
@@ -128,6 +129,7 @@ n_samples, burn_in, thin, n_chains, random_state, verbose
         self.normalize_rows = normalize_rows
         self.occupancy = occupancy
         self.init = init
+        self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype

@@ -61,6 +61,9 @@ class HMM(BaseHMM):
         Step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...; rate 0 means 1.
     init : "exponential" or Statistics
         Random initial statistics with the mass of the data, or given ones.
+    n_init : int
+        Restarts from different initial statistics, of which `fit` keeps the best by held-out
+        score, or by training score without validation data.
     device : {"cpu", "reference"}
         The compiled kernels, or plain NumPy in float64 (slow; for checking).
     n_jobs : int or None
@@ -126,6 +129,7 @@ class HMM(BaseHMM):
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         init: str | Statistics = "exponential",
+        n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
@@ -147,6 +151,7 @@ class HMM(BaseHMM):
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.init = init
+        self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype

@@ -1,6 +1,17 @@
-"""Where minibatches come from."""
+"""Where data and minibatches come from."""
 
+from sojourn.sources.base import DataFileError, Minibatches, Source
 from sojourn.sources.memory import MemorySource
+from sojourn.sources.open import open
 from sojourn.sources.remembering import RememberingSource
+from sojourn.sources.shuffle import ShuffledSource
 
-__all__ = ["MemorySource", "RememberingSource"]
+__all__ = [
+    "DataFileError",
+    "MemorySource",
+    "Minibatches",
+    "RememberingSource",
+    "ShuffledSource",
+    "Source",
+    "open",
+]

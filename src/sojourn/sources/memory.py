@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from sojourn.sequences import Sequences
+from sojourn.sources.base import Minibatches
 
 
-class MemorySource:
+class MemorySource(Minibatches):
     """Minibatches without replacement, in a new order each pass.
 
     The order of a pass follows from the seed and the number of the pass alone, so that a run can
-    go on at any pass without a random state to carry along.
+    go on at any place without a random state to carry along.
 
     Parameters
     ----------
@@ -45,11 +46,11 @@ class MemorySource:
         """Steps in a pass."""
         return self.data.n_steps
 
-    def batches(self, n_pass: int) -> Iterator[Sequences]:
-        """Yield the minibatches of pass `n_pass`, counted from 0."""
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
+        """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
         if self.batch_size is None or self.batch_size >= len(self.data):
-            yield self.data
+            yield from [self.data][start:]
             return
         order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
-        for begin in range(0, len(order), self.batch_size):
+        for begin in range(start * self.batch_size, len(order), self.batch_size):
             yield self.data.take(order[begin : begin + self.batch_size])

@@ -37,9 +37,10 @@ class RememberingSource(MemorySource, Generic[T]):
         self._values: list[T | None] = [None] * len(data)
         self._current = 0
 
-    def batches(self, n_pass: int) -> Iterator[Sequences]:
-        """Yield the sequences of pass `n_pass`, counted from 0, one by one."""
-        for n in np.random.default_rng([self.seed, n_pass]).permutation(len(self.data)):
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
+        """Yield the sequences of pass `n_pass`, counted from 0, without the first `start`."""
+        order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        for n in order[start:]:
             self._current = int(n)
             yield self.data[int(n) : int(n) + 1]
 

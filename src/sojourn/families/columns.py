@@ -1,0 +1,137 @@
+"""Families whose columns are independent given the state, each with its own conjugate prior.
+
+A column has p coordinates of λ and of t(x), the counts among them, so that a missing entry leaves
+all of them as they are: it is integrated out.  λ is kept as (K, p, D), flattened.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+from sojourn.families.arrays import namespace
+from sojourn.families.dense import Booleans, DenseFamily, LogPotentials, plain_values
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+_MOST_VALUES = 1024  # distinct values up to which a table of potentials pays
+
+
+class ColumnFamily(DenseFamily):
+    """A family that is a product over columns.
+
+    Subclasses give the maths of entries: x of shape (T, D) or (T, 1), λ as p arrays.
+    """
+
+    @property
+    @abstractmethod
+    def coordinates(self) -> int:
+        """Number p of coordinates a column."""
+
+    @property
+    @abstractmethod
+    def discrete(self) -> bool:
+        """Whether the data are whole numbers from zero on."""
+
+    @abstractmethod
+    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+        """Return the p coordinates of t(x), each of the shape of x or a constant of shape (D,)."""
+
+    @abstractmethod
+    def entry_log_base(self, x: Floats) -> Floats:
+        """Return log h(x) of every entry, shape (T, D)."""
+
+    @abstractmethod
+    def entry_log_normalizer(self, *parts: Floats) -> Floats:
+        """Return a_g of every state and column, shape (K, D)."""
+
+    @abstractmethod
+    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return eq (2) of a column: x (T, 1) and p arrays (K,) give (T, K)."""
+
+    @abstractmethod
+    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return eq (2') of a column, as `entry_log_predictive`."""
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of statistics S = p D."""
+        return self.coordinates * self.features
+
+    def parts(self, natural: Floats) -> tuple[Floats, ...]:
+        """Return the p coordinates of λ, each (K, D)."""
+        shaped = natural.reshape(len(natural), self.coordinates, self.features)
+        return tuple(shaped[:, p] for p in range(self.coordinates))
+
+    def observations(self, data: Sequences) -> Floats:
+        """Return the values in double precision."""
+        return plain_values(data)
+
+    def log_base_measure(self, x: Floats) -> Floats:
+        """Return log h(x): the sum over the entries that are there."""
+        missing, filled = self._fill(x)
+        return np.where(missing, 0.0, self.entry_log_base(filled)).sum(axis=1)
+
+    def statistics(self, x: Floats) -> Floats:
+        """Return t(x), zero in the coordinates of missing entries."""
+        missing, filled = self._fill(x)
+        out = np.empty((len(x), self.coordinates, self.features))
+        for p, part in enumerate(self.entry_statistics(filled)):
+            out[:, p] = part
+        if missing.any():
+            out *= ~missing[:, None, :]
+        return out.reshape(len(x), -1)
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return a_g(λ), the sum over columns."""
+        return self.entry_log_normalizer(*self.parts(natural)).sum(axis=1)
+
+    def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return eq (2) or (2') as a function of x: the sum over columns."""
+        entry = self.entry_log_predictive if collapsed else self.entry_expected
+        return lambda x: self._sum_columns(entry, x, natural)
+
+    def _fill(self, x: Floats) -> tuple[Booleans, Floats]:
+        """Find missing entries, and put a harmless value in their place."""
+        missing = np.isnan(x)
+        return missing, np.where(missing, 1.0, x) if missing.any() else x
+
+    def _sum_columns(self, entry: Callable[..., Floats], x: Floats, natural: Floats) -> Floats:
+        missing, filled = self._fill(x)
+        parts = self.parts(natural)
+        total = np.zeros((len(x), len(natural)))
+        for d in range(self.features):
+            column, own = filled[:, d], tuple(part[:, d] for part in parts)
+            if self.discrete and 0 <= (top := int(column.max())) < min(_MOST_VALUES, len(column)):
+                values = np.maximum(np.arange(top + 1.0), column.min())[:, None]
+                rows = entry(values, d, *own)[column.astype(np.intp)]
+            else:
+                rows = entry(column[:, None], d, *own)
+            if missing[:, d].any():
+                rows = rows * ~missing[:, d, None]
+            total += rows
+        return total
+
+
+def log_rising(a: Floats, x: Floats) -> Floats:
+    """Return log Γ(a + x) − log Γ(a), to full precision where a is large.
+
+    Examples
+    --------
+    >>> log_rising(np.array([3.0, 1e12]), np.array([2.0, 1.0]))
+    array([ 2.48490665, 27.63102112])
+    """
+    xp = namespace(a)
+    plain = xp.gammaln(a + x) - xp.gammaln(a)
+    ratio = x / a
+    # Stirling's series; the terms that would cancel are taken apart.
+    series = (a + x - 0.5) * xp.log1p(ratio) - x + x * xp.log(a) - x / (12.0 * a * (a + x))
+    return xp.where(a > 1e3, series, plain)
+
+
+def log_beta(a: Floats, b: Floats) -> Floats:
+    """Return log B(a, b)."""
+    xp = namespace(a)
+    return xp.gammaln(a) + xp.gammaln(b) - xp.gammaln(a + b)

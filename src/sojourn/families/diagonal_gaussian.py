@@ -1,0 +1,193 @@
+"""Real vectors whose columns are independent given the state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sojourn.families.arrays import namespace
+from sojourn.families.columns import ColumnFamily, log_rising
+from sojourn.families.dense import (
+    as_given,
+    assign_steps,
+    check_columns,
+    check_real,
+    column_moments,
+    column_vector,
+)
+from sojourn.families.scales import check_dof, within_states
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+_LOG_PI = float(np.log(np.pi))
+_LOG_2 = float(np.log(2.0))
+
+
+class DiagonalGaussian(ColumnFamily):
+    r"""Real vectors with a diagonal covariance matrix and normal–inverse-gamma priors.
+
+    .. math::
+
+        \sigma^2_{kd} \sim \mathrm{InvGamma}(\nu^\circ / 2, \Psi^\circ_d / 2), \quad
+        \mu_{kd} \mid \sigma^2_{kd} \sim \mathcal{N}(m^\circ_d, \sigma^2_{kd} / \kappa^\circ), \quad
+        x_{td} \mid z_t = k \sim \mathcal{N}(\mu_{kd}, \sigma^2_{kd})
+
+    With y = x − c for a fixed location c, t(x) = (1, 1, y, y²) for each column; the two ones count
+    for κ and ν.  With Ψ = λ_4 − λ_3² / κ,
+
+    .. math:: a_g = \log\Gamma(\nu/2) - \tfrac{\nu}{2} \log(\Psi/2) - \tfrac12 \log\kappa
+              + \tfrac12 \log 2\pi
+
+    and the collapsed potential (2) is a Student t for each column.  NaN is a missing entry.
+
+    Parameters
+    ----------
+    n_features : int, optional
+        Number of columns D; by default the data's.
+    mean : float or (D,) array, optional
+        m°; by default the data's mean.
+    mean_strength : float
+        κ°: how many steps the prior mean counts for.
+    degrees_of_freedom : float
+        ν°.  With 3, the default, the prior variance has the mean Ψ°.
+    scale : float or (D,) array, optional
+        Ψ°; by default each column's variance divided by K^(2/D).
+    location : float or (D,) array, optional
+        c, as for `Gaussian`.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> X = np.array([0.1, -0.2, 0.3, 9.1, 8.9, np.nan, 9.2, 0.2, 0.0, -0.1])
+    >>> model = sj.HMM(2, sj.DiagonalGaussian(), random_state=0).fit(X, [5, 5])
+    >>> np.sort(model.means_[:, 0]).round()
+    array([0., 9.])
+    """
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        mean: float | ArrayLike | None = None,
+        mean_strength: float = 0.01,
+        degrees_of_freedom: float = 3.0,
+        scale: float | ArrayLike | None = None,
+        location: float | ArrayLike | None = None,
+    ) -> None:
+        self.n_features = n_features
+        self.mean = mean
+        self.mean_strength = mean_strength
+        self.degrees_of_freedom = degrees_of_freedom
+        self.scale = scale
+        self.location = location
+
+    @property
+    def coordinates(self) -> int:
+        """κ, ν, sums and sums of squares."""
+        return 4
+
+    @property
+    def discrete(self) -> bool:
+        """Real numbers are not."""
+        return False
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("means_", "covars_")
+
+    def resolve(self, data: Sequences, n_states: int) -> DiagonalGaussian:
+        """Take columns, location and scale from the data."""
+        n_features = check_columns(data, self.n_features, "DiagonalGaussian")
+        moments = column_moments(check_real(data, n_features).values)
+        scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
+        mean, location = as_given(self.mean, moments.mean), as_given(self.location, moments.mean)
+        return DiagonalGaussian(
+            n_features,
+            column_vector("mean", mean, n_features, positive=False),
+            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
+            check_dof(self.degrees_of_freedom, 0.0),
+            column_vector("scale", scale, n_features),
+            column_vector("location", location, n_features, positive=False),
+        )
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check that the data are finite."""
+        return check_real(data, self.features)
+
+    def prior(self) -> Floats:
+        """Return λ° = (κ°, ν°, κ° m, Ψ° + κ° m²) with m = m° − c."""
+        mean = np.asarray(self.mean) - np.asarray(self.location)
+        ones = np.ones(self.features)
+        strength = self.mean_strength
+        return np.concatenate(
+            [
+                strength * ones,
+                self.degrees_of_freedom * ones,
+                strength * mean,
+                np.asarray(self.scale) + strength * mean**2,
+            ]
+        )
+
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster steps by their values."""
+        return assign_steps(data, lambda x: x, n_states, rng)
+
+    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+        """Return (1, 1, y, y²)."""
+        y = x - np.asarray(self.location)
+        return np.ones(1), np.ones(1), y, y**2
+
+    def entry_log_base(self, x: Floats) -> Floats:
+        """Return −½ log 2π."""
+        return np.full_like(x, -0.5 * (_LOG_2 + _LOG_PI))
+
+    def entry_log_normalizer(self, *parts: Floats) -> Floats:
+        """Return a_g of every column."""
+        kappa, nu, _, _ = parts
+        xp = namespace(kappa)
+        scale = _centred(*parts)[1]
+        body = xp.gammaln(0.5 * nu) - 0.5 * nu * xp.log(0.5 * scale)
+        return body - 0.5 * xp.log(kappa) + 0.5 * (_LOG_2 + _LOG_PI)
+
+    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return the log density of a t with ν degrees of freedom."""
+        kappa, nu, _, _ = parts
+        xp = namespace(kappa)
+        mean, scale = _centred(*parts)
+        stretched = scale * (1.0 + 1.0 / kappa)
+        constant = log_rising(0.5 * nu, 0.5 + xp.zeros_like(nu)) - 0.5 * xp.log(np.pi * stretched)
+        away = x - np.asarray(self.location)[column] - mean
+        return constant - 0.5 * (nu + 1.0) * xp.log1p(away**2 / stretched)
+
+    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return ½ E[log σ⁻²] − ½ E[(x − μ)² / σ²] − ½ log 2π."""
+        kappa, nu, _, _ = parts
+        xp = namespace(kappa)
+        mean, scale = _centred(*parts)
+        log_precision = xp.digamma(0.5 * nu) - xp.log(0.5 * scale)
+        away = x - np.asarray(self.location)[column] - mean
+        constant = 0.5 * (log_precision - 1.0 / kappa - _LOG_2 - _LOG_PI)
+        return constant - 0.5 * away**2 * (nu / scale)
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw vectors with the posterior mean parameters."""
+        means, variances = (part[states.values] for part in self.parameters(natural).values())
+        return means + np.sqrt(variances) * rng.standard_normal(means.shape)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``means_`` and ``covars_`` (variances), shape (K, D) both."""
+        parts = self.parts(natural)
+        mean, scale = _centred(*parts)
+        # Up to ν = 2 the mean does not exist, and the mode stands in.
+        weight = np.where(parts[1] > 2, parts[1] - 2, parts[1] + 2)
+        return {"means_": mean + np.asarray(self.location), "covars_": scale / weight}
+
+
+def _centred(kappa: Floats, nu: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """Return the mean, and Ψ, kept above the rounding error of the sum of squares."""
+    mean = sums / kappa
+    return mean, np.maximum(squares - sums * mean, 1e-15 * squares + 1e-300)

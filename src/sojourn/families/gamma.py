@@ -1,0 +1,147 @@
+"""Positive numbers with a known shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
+
+from sojourn.families.arrays import namespace
+from sojourn.families.columns import ColumnFamily, log_rising
+from sojourn.families.dense import (
+    as_given,
+    assign_steps,
+    check_columns,
+    check_positive,
+    column_moments,
+    column_vector,
+)
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+
+class Gamma(ColumnFamily):
+    r"""Vectors of positive numbers with a known shape c, and a Gamma prior on each column's rate.
+
+    .. math::
+
+        \phi_{kd} \sim \mathrm{Gamma}(a^\circ_d, b^\circ_d), \qquad
+        x_{td} \mid z_t = k \sim \mathrm{Gamma}(c_d, \phi_{kd})
+
+    t(x) = (c, x) for each column, log h(x) = (c − 1) log x − log Γ(c), and
+    a_g(a, b) = log Γ(a) − a log b, so that the collapsed potential (2) is a compound gamma (beta
+    prime) distribution.  NaN is a missing entry.
+
+    Parameters
+    ----------
+    n_features : int, optional
+        Number of columns D; by default the data's.
+    shape : float or (D,) array
+        The shape c of each column: known, not learned.
+    prior_shape, prior_rate : float or (D,) array, optional
+        a° and b°.  By default those of one step at the column's mean m, (c, m), divided by
+        max(1, c).
+
+    Examples
+    --------
+    >>> family = Gamma(n_features=1, shape=1.0, prior_shape=1.0, prior_rate=1.0)
+    >>> np.exp(family.log_predictive(np.array([[1.0]]), np.array([[1.0, 1.0]])))
+    array([[0.25]])
+    """
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        shape: float | ArrayLike = 1.0,
+        prior_shape: float | ArrayLike | None = None,
+        prior_rate: float | ArrayLike | None = None,
+    ) -> None:
+        self.n_features = n_features
+        self.shape = shape
+        self.prior_shape = prior_shape
+        self.prior_rate = prior_rate
+
+    @property
+    def coordinates(self) -> int:
+        """Steps and sums."""
+        return 2
+
+    @property
+    def discrete(self) -> bool:
+        """Real numbers are not."""
+        return False
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("rates_",)
+
+    def resolve(self, data: Sequences, n_states: int) -> Gamma:
+        """Take columns and prior mean from the data."""
+        n_features = check_columns(data, self.n_features, "Gamma")
+        mean = column_moments(check_positive(data, n_features).values).mean
+        mean = np.where(mean > 0, mean, 1.0)
+        c = column_vector("shape", self.shape, n_features)
+        weaker = np.maximum(1.0, c)
+        shape = column_vector("prior_shape", as_given(self.prior_shape, c / weaker), n_features)
+        rate = column_vector("prior_rate", as_given(self.prior_rate, mean / weaker), n_features)
+        return Gamma(n_features, c, shape, rate)
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check that the data are positive."""
+        return check_positive(data, self.features)
+
+    def prior(self) -> Floats:
+        """Return λ° = (a°, b°)."""
+        shape = column_vector("prior_shape", self.prior_shape, self.features)
+        return np.concatenate([shape, column_vector("prior_rate", self.prior_rate, self.features)])
+
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster steps by log x."""
+        return assign_steps(data, np.log, n_states, rng)
+
+    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+        """Return (c, x)."""
+        return self._c, x
+
+    def entry_log_base(self, x: Floats) -> Floats:
+        """Return (c − 1) log x − log Γ(c)."""
+        return (self._c - 1.0) * np.log(x) - gammaln(self._c)
+
+    def entry_log_normalizer(self, *parts: Floats) -> Floats:
+        """Return log Γ(a) − a log b."""
+        a, b = parts
+        return gammaln(a) - a * np.log(b)
+
+    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return the log density of the compound gamma distribution."""
+        a, b = parts
+        xp = namespace(a)
+        c = self._c[column]
+        base = (c - 1.0) * xp.log(x) - gammaln(c)
+        grown = log_rising(a, c + xp.zeros_like(a)) - c * xp.log(b)
+        return base + grown - (a + c) * xp.log1p(x / b)
+
+    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+        """Return c E[log φ] − x E[φ] + log h(x)."""
+        a, b = parts
+        c = self._c[column]
+        base = (c - 1.0) * np.log(x) - gammaln(c)
+        return base + c * (digamma(a) - np.log(b)) - x * (a / b)
+
+    @property
+    def _c(self) -> Floats:
+        return column_vector("shape", self.shape, self.features)
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw numbers at the posterior mean rates."""
+        return rng.gamma(self._c, 1.0 / self.parameters(natural)["rates_"][states.values])
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``rates_``, the mean rates, shape (K, D)."""
+        a, b = self.parts(natural)
+        return {"rates_": a / b}

@@ -1,0 +1,147 @@
+"""Real vectors with a full covariance matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sojourn.families.dense import (
+    Booleans,
+    as_given,
+    assign_steps,
+    check_columns,
+    check_real,
+    column_moments,
+    column_vector,
+    plain_values,
+    present_rows,
+)
+from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
+from sojourn.families.scales import check_dof, scale_matrix, within_states
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+
+class Gaussian(MatrixNormalFamily):
+    r"""Real vectors with a full covariance matrix and a normal–inverse-Wishart prior.
+
+    .. math::
+
+        \Sigma_k \sim \mathcal{W}^{-1}(\nu^\circ, \Psi^\circ), \quad
+        \mu_k \mid \Sigma_k \sim \mathcal{N}(m^\circ, \Sigma_k / \kappa^\circ), \quad
+        x_t \mid z_t = k \sim \mathcal{N}(\mu_k, \Sigma_k)
+
+    With y = x − c for a fixed location c, t(x) = (1, 1, y, y yᵀ); the two ones count for ν and κ.
+    The collapsed potential (2) is a multivariate t.  Only whole steps may be missing (all NaN).
+
+    Parameters
+    ----------
+    n_features : int, optional
+        Number of columns D; by default the data's.
+    mean : float or (D,) array, optional
+        m°; by default the data's mean.
+    mean_strength : float
+        κ°: how many steps the prior mean counts for.
+    degrees_of_freedom : float, optional
+        ν°; by default D + 2, the least for which the prior covariance has a mean, which is Ψ°.
+    scale : float, (D,) or (D, D) array, optional
+        Ψ°, the numbers of its diagonal, or all of it.  By default diagonal with each column's
+        variance divided by K^(2/D): the states share out the space that the data fill.
+    location : float or (D,) array, optional
+        c, subtracted from the data so that sums of squares do not cancel; by default the data's
+        mean.  It changes nothing but rounding, and what ``statistics_`` are sums of.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> import sojourn as sj
+    >>> X = np.concatenate([rng.normal(1, 1, (50, 2)), rng.normal(9, 1, (50, 2))])
+    >>> model = sj.HMM(2, sj.Gaussian(), random_state=0).fit(X, [25] * 4)
+    >>> np.sort(model.means_[:, 0]).round()
+    array([1., 9.])
+    """
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        mean: float | ArrayLike | None = None,
+        mean_strength: float = 0.01,
+        degrees_of_freedom: float | None = None,
+        scale: float | ArrayLike | None = None,
+        location: float | ArrayLike | None = None,
+    ) -> None:
+        self.n_features = n_features
+        self.mean = mean
+        self.mean_strength = mean_strength
+        self.degrees_of_freedom = degrees_of_freedom
+        self.scale = scale
+        self.location = location
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """One regressor, which is one, and D targets."""
+        return 1, self.features
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("means_", "covars_")
+
+    def resolve(self, data: Sequences, n_states: int) -> Gaussian:
+        """Take columns, location and scale from the data."""
+        n_features = check_columns(data, self.n_features, "Gaussian")
+        moments = column_moments(check_real(data, n_features).values)
+        scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
+        return Gaussian(
+            n_features,
+            column_vector("mean", as_given(self.mean, moments.mean), n_features, positive=False),
+            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
+            check_dof(as_given(self.degrees_of_freedom, n_features + 2.0), n_features - 1.0),
+            scale_matrix(scale, n_features),
+            column_vector(
+                "location", as_given(self.location, moments.mean), n_features, positive=False
+            ),
+        )
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check that the data are finite, and rows whole or missing."""
+        return check_real(data, self.features, whole_rows=True)
+
+    def prior(self) -> Floats:
+        """Return λ°."""
+        mean = np.asarray(self.mean) - np.asarray(self.location)
+        strength = np.array([self.mean_strength])
+        assert self.degrees_of_freedom is not None
+        return pack_prior(self.degrees_of_freedom, mean[:, None], strength, np.asarray(self.scale))
+
+    def observations(self, data: Sequences) -> Floats:
+        """Return the values in double precision."""
+        return plain_values(data)
+
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster steps by their values."""
+        return assign_steps(data, lambda x: x, n_states, rng)
+
+    def design(self, x: Floats) -> tuple[Floats, Booleans]:
+        """Return z = (1, x − c)."""
+        x, present = present_rows(x)
+        z = np.ones((len(x), 1 + self.features))
+        np.subtract(x, np.asarray(self.location), out=z[:, 1:])
+        return z, present
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw vectors with the posterior mean parameters."""
+        ones = np.ones((states.n_steps, 1))
+        return self.draw(natural, states.values, ones, rng) + np.asarray(self.location)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``means_``, shape (K, D), and ``covars_``, shape (K, D, D)."""
+        coefficients, covariances = self.means(natural)
+        return {
+            "means_": coefficients[:, :, 0] + np.asarray(self.location),
+            "covars_": covariances,
+        }

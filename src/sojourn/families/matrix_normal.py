@@ -1,0 +1,323 @@
+r"""What the families with a full covariance matrix share: linear regression with a conjugate prior.
+
+A step has regressors φ (R numbers, none for `ZeroMeanGaussian`, a one for `Gaussian`) and a target
+y (D numbers):
+
+    Σ_k ~ inverse-Wishart(ν°, Ψ°),   W_k | Σ_k ~ matrix-normal(M°, Σ_k, P°⁻¹),
+    y_t | z_t = k ~ Normal(W_k φ_t, Σ_k).
+
+With z = (φ, y) the statistics are t = (1, z zᵀ), the upper triangle packed.  λ has the same form:
+ν, and a matrix whose blocks are P, P Mᵀ and Ψ + M P Mᵀ.  Its Cholesky factor L gives everything:
+
+    L = [L_P, 0; ·, L_Ψ],   u = L_P⁻¹ φ,   v = L_Ψ⁻¹ (y − M φ),   (u, v) = L⁻¹ z
+
+    a_g(λ) = ½ ν D log 2 + log Γ_D(ν/2) − ½ ν log|Ψ| − ½ D log|P| + ½ R D log 2π.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import multigammaln
+
+from sojourn.families.arrays import namespace
+from sojourn.families.columns import log_rising
+from sojourn.families.dense import (
+    Booleans,
+    DenseFamily,
+    LogPotentials,
+    sample_sequences,
+    soft_assignments,
+    standardized,
+)
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences
+
+_LOG_PI = float(np.log(np.pi))
+_LOG_2 = float(np.log(2.0))
+
+
+class Factors(NamedTuple):
+    """λ of every state, taken apart.
+
+    Attributes
+    ----------
+    dof : (K,) array
+        ν.
+    lower : (K, R + D, R + D) array
+        L.
+    log_det_precision, log_det_scale : (K,) arrays
+        log|P| and log|Ψ|.
+    """
+
+    dof: Floats
+    lower: Floats
+    log_det_precision: Floats
+    log_det_scale: Floats
+
+
+class MatrixNormalFamily(DenseFamily):
+    """A family that is linear regression in every state.
+
+    Subclasses say what regressors and targets are, and set the prior.
+    """
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, int]:
+        """Number of regressors R and of targets D."""
+
+    @abstractmethod
+    def design(self, x: Floats) -> tuple[Floats, Booleans]:
+        """Return z = (φ, y), shape (T, R + D), and which steps are there."""
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of statistics S: one, and the upper triangle of z zᵀ."""
+        side = sum(self.sizes)
+        return 1 + side * (side + 1) // 2
+
+    def log_base_measure(self, x: Floats) -> Floats:
+        """Return −½ D log 2π."""
+        return -0.5 * self.sizes[1] * (_LOG_2 + _LOG_PI) * self.design(x)[1]
+
+    def statistics(self, x: Floats) -> Floats:
+        """Return (1, z zᵀ), zeros for a missing step."""
+        z, present = self.design(x)
+        side = z.shape[1]
+        out = np.empty((len(z), self.n_statistics))
+        out[:, 0] = 1.0
+        at = 1
+        for i in range(side):
+            np.multiply(z[:, i, None], z[:, i:], out=out[:, at : at + side - i])
+            at += side - i
+        if not present.all():
+            out *= present[:, None]
+        return out
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return a_g(λ)."""
+        n_regressors, n_targets = self.sizes
+        factors = factorize(natural, n_regressors)
+        return (
+            0.5 * factors.dof * n_targets * _LOG_2
+            + multigammaln(0.5 * factors.dof, n_targets)
+            - 0.5 * factors.dof * factors.log_det_scale
+            - 0.5 * n_targets * factors.log_det_precision
+            + 0.5 * n_regressors * n_targets * (_LOG_2 + _LOG_PI)
+        )
+
+    def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the log density of a multivariate t, or the expected log density."""
+        function = predictive if collapsed else expected
+        of_design = function(factorize(natural, self.sizes[0]), *self.sizes)
+
+        def potentials(x: Floats) -> Floats:
+            z, present = self.design(x)
+            rows = of_design(z)
+            return rows if present.all() else rows * present[:, None]
+
+        return potentials
+
+    def draw(
+        self,
+        natural: Floats,
+        states: Integers,
+        regressors: Floats,
+        rng: np.random.Generator,
+    ) -> Floats:
+        """Draw targets for given states and regressors, from the posterior means."""
+        coefficients, covariances = self.means(natural)
+        drawn = rng.standard_normal((len(states), self.sizes[1]))
+        for k in np.unique(states):
+            steps = states == k
+            drawn[steps] = drawn[steps] @ np.linalg.cholesky(covariances[k]).T
+            drawn[steps] += regressors[steps] @ coefficients[k].T
+        return drawn
+
+    def means(self, natural: Floats) -> tuple[Floats, Floats]:
+        """Return the posterior means of W, shape (K, D, R), and of Σ, shape (K, D, D)."""
+        n_regressors, n_targets = self.sizes
+        factors = factorize(natural, n_regressors)
+        scale = factors.lower[:, n_regressors:, n_regressors:]
+        scale = scale @ np.swapaxes(scale, 1, 2)
+        # Below ν = D + 1 the mean does not exist, and the mode stands in.
+        beyond = factors.dof - n_targets - 1
+        weight = np.where(beyond > 0, beyond, factors.dof + n_targets + 1)
+        # W = (P Mᵀ)ᵀ P⁻¹ = (M L_P) L_P⁻¹.
+        corner = factors.lower[:, :n_regressors, :n_regressors]
+        side = factors.lower[:, n_regressors:, :n_regressors]
+        inverse = np.linalg.inv(corner) if n_regressors else corner
+        return side @ inverse, scale / weight[:, None, None]
+
+    def assign_windows(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster short windows of steps, by how they are fitted and not by where they lie.
+
+        A window's coefficients and residual covariance are its coordinates for k-means++.  A few
+        rounds then fit a regression to each cluster and give every window to where it fits.
+        """
+        data = sample_sequences(data, rng)
+        x = self.observations(data)
+        z, _present = self.design(x)
+        window, n_windows = self._windows(data)
+        n_regressors, n_targets = self.sizes
+        sums = np.zeros((n_windows, self.n_statistics))
+        np.add.at(sums, window, self.statistics(x))
+        shape = (n_windows, n_regressors + n_targets)
+        ridge = self.prior()
+        coefficients, covariances = self.means(sums + ridge)
+        spread = np.sqrt(np.maximum((z**2).mean(axis=0), 1e-300))
+        unit = spread[n_regressors:]
+        relative = coefficients * spread[:n_regressors] / unit[:, None]
+        whitened = covariances / (unit[:, None] * unit)
+        upper = np.triu_indices(n_targets, 1)
+        variances = np.diagonal(whitened, axis1=1, axis2=2)
+        deviations = np.sqrt(variances)
+        correlations = whitened / (deviations[:, :, None] * deviations[:, None, :])
+        points = np.concatenate(
+            [relative.reshape(shape[0], -1), np.log(variances), correlations[:, *upper]], axis=1
+        )
+        weights = soft_assignments(standardized(points), n_states, rng)
+        for _ in range(10):
+            natural = ridge + weights.T @ sums
+            scores = np.zeros((n_windows, n_states))
+            np.add.at(scores, window, self.log_predictive(x, natural))
+            scores -= scores.max(axis=1, keepdims=True)
+            weights = np.exp(scores)
+            weights /= weights.sum(axis=1, keepdims=True)
+            weights = 0.95 * weights + 0.05 / n_states
+        return x, weights[window]
+
+    def _windows(self, data: Sequences) -> tuple[Integers, int]:
+        """Number the windows of whole sequences: the window of every step, and how many."""
+        length = max(10, 3 * sum(self.sizes))
+        within = np.arange(data.n_steps) - np.repeat(data.offsets[:-1], data.lengths)
+        counts = -(-data.lengths // length)
+        firsts = np.concatenate([[0], np.cumsum(counts)])
+        return np.repeat(firsts[:-1], data.lengths) + within // length, int(firsts[-1])
+
+
+def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Floats:
+    """Return λ° from ν°, M° (D, R), the diagonal of P° (R,) and Ψ° (D, D)."""
+    corner = np.diag(precision)
+    side = mean * precision
+    joint = np.block([[corner, side.T], [side, scale + side @ mean.T]])
+    return np.concatenate([[dof], joint[np.triu_indices(len(joint))]])
+
+
+def factorize(natural: Floats, n_regressors: int) -> Factors:
+    """Take λ apart by a Cholesky decomposition."""
+    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
+    joint = np.zeros((len(natural), side, side))
+    upper = np.triu_indices(side)
+    joint[:, *upper] = natural[:, 1:]
+    joint[:, upper[1], upper[0]] = natural[:, 1:]
+    lower = stable_cholesky(joint)
+    logs = 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2))
+    return Factors(
+        natural[:, 0], lower, logs[:, :n_regressors].sum(axis=1), logs[:, n_regressors:].sum(axis=1)
+    )
+
+
+def stable_cholesky(matrices: Floats) -> Floats:
+    """Return Cholesky factors; where rounding made a matrix indefinite, of one close by.
+
+    The matrices are scaled to a unit diagonal first, so that columns of very different size are
+    treated alike, and what is added is of the order of the rounding error.
+    """
+    size = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-300))
+    scaled = matrices / (size[:, :, None] * size[:, None, :])
+    try:
+        return np.linalg.cholesky(scaled) * size[:, :, None]
+    except np.linalg.LinAlgError:
+        pass
+    out = np.empty_like(scaled)
+    for k, matrix in enumerate(scaled):
+        added = 0.0
+        while True:
+            try:
+                out[k] = np.linalg.cholesky(matrix + added * np.eye(len(matrix)))
+                break
+            except np.linalg.LinAlgError:
+                if not np.isfinite(matrix).all() or added > 1.0:
+                    raise
+                added = max(10.0 * added, 1e-14)
+    return out * size[:, :, None]
+
+
+def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
+    """Return eq (2): the log density of a t with ν − D + 1 degrees of freedom."""
+    xp = namespace(factors.lower)
+    dof = factors.dof
+    half = 0.5 * n_targets
+    constant = (
+        log_rising(0.5 * (dof - n_targets + 1), half + xp.zeros_like(dof))
+        - half * _LOG_PI
+        - 0.5 * factors.log_det_scale
+    )
+    power = 0.5 * (dof + 1)
+    residual, leverage = _norms(factors, n_regressors)
+
+    def potentials(z: Floats) -> Floats:
+        stretch = 1.0 + leverage(z)
+        rows = residual(z)
+        rows /= stretch
+        xp.log1p(rows, out=rows)
+        rows *= -power
+        rows += constant - half * xp.log(stretch)
+        return rows
+
+    return potentials
+
+
+def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
+    """Return eq (2'): ½ E[log|Σ⁻¹|] − ½ ν |v|² − ½ D |u|² − ½ D log 2π."""
+    xp = namespace(factors.lower)
+    dof = factors.dof
+    log_det = sum(xp.digamma(0.5 * (dof - d)) for d in range(n_targets))
+    constant = 0.5 * (log_det - factors.log_det_scale - n_targets * _LOG_PI)
+    residual, leverage = _norms(factors, n_regressors)
+
+    def potentials(z: Floats) -> Floats:
+        rows = residual(z)
+        rows *= -0.5 * dof
+        rows += constant - 0.5 * n_targets * leverage(z)
+        return rows
+
+    return potentials
+
+
+def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
+    """Return |v|² and |u|² as functions of z, by one matrix product each."""
+    inverse = np.linalg.inv(factors.lower)
+    n_states, side, _ = inverse.shape
+    n_targets = side - n_regressors
+    # Columns of the product are (target, state): a target's squares add to whole rows.
+    to_residual = np.ascontiguousarray(
+        inverse[:, n_regressors:].transpose(2, 1, 0).reshape(side, n_targets * n_states)
+    )
+
+    def residual(z: Floats) -> Floats:
+        squares = z @ to_residual
+        np.square(squares, out=squares)
+        return squares.reshape(len(z), n_targets, n_states).sum(axis=1)
+
+    if n_regressors == 0:
+        return residual, lambda z: np.zeros((1, n_states))
+    corner = inverse[:, :n_regressors, :n_regressors]
+    if n_regressors == 1:  # the regressor is always one
+        return residual, lambda z: (corner[:, 0, 0] ** 2)[None]
+    to_leverage = np.ascontiguousarray(
+        corner.transpose(2, 1, 0).reshape(n_regressors, n_regressors * n_states)
+    )
+
+    def leverage(z: Floats) -> Floats:
+        squares = z[:, :n_regressors] @ to_leverage
+        np.square(squares, out=squares)
+        return squares.reshape(len(z), n_regressors, n_states).sum(axis=1)
+
+    return residual, leverage

@@ -1,0 +1,149 @@
+"""Vectors of counts of one alphabet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
+
+from sojourn.families.columns import log_rising
+from sojourn.families.dense import (
+    DenseFamily,
+    LogPotentials,
+    assign_steps,
+    check_columns,
+    check_counts,
+    column_vector,
+    plain_values,
+    present_rows,
+    refuse_partly_missing,
+)
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+_MOST_VALUES = 1024  # distinct counts up to which a table of potentials pays
+
+
+class Multinomial(DenseFamily):
+    r"""How often each of V symbols occurs at a step, with a Dirichlet prior.
+
+    .. math::
+
+        \phi_k \sim \mathrm{Dirichlet}(\lambda^\circ), \qquad
+        x_t \mid z_t = k \sim \mathrm{Multinomial}(n_t, \phi_k), \quad n_t = \textstyle\sum_w x_{tw}
+
+    The number of trials n may differ from step to step and is not modelled.  t(x) = x and
+    a_g(λ) = Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w), so that the collapsed potential (2) is a
+    Dirichlet-multinomial.  The columns are not independent, so only whole steps may be missing.
+
+    Parameters
+    ----------
+    n_features : int, optional
+        Number of symbols V; by default the number of the data's columns.
+    concentration : float or (V,) array
+        Prior count λ° of every symbol.
+
+    Examples
+    --------
+    >>> family = Multinomial(n_features=2)
+    >>> np.exp(family.log_predictive(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]])))
+    array([[0.33333333]])
+    """
+
+    def __init__(
+        self, n_features: int | None = None, concentration: float | ArrayLike = 0.1
+    ) -> None:
+        self.n_features = n_features
+        self.concentration = concentration
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of symbols V."""
+        return self.features
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("emissionprob_",)
+
+    def resolve(self, data: Sequences, n_states: int) -> Multinomial:
+        """Take the number of columns from the data."""
+        n_features = check_columns(data, self.n_features, "Multinomial")
+        return Multinomial(
+            n_features, column_vector("concentration", self.concentration, n_features)
+        )
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check that the data are counts, and rows whole or missing."""
+        data = check_counts(data, self.features)
+        if data.values.dtype.kind == "f":
+            refuse_partly_missing(np.isnan(data.values), data)
+        return data
+
+    def prior(self) -> Floats:
+        """Return λ°, shape (V,)."""
+        return column_vector("concentration", self.concentration, self.features)
+
+    def observations(self, data: Sequences) -> Floats:
+        """Return the values in double precision."""
+        return plain_values(data)
+
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster steps by the square roots of their shares."""
+        return assign_steps(
+            data,
+            lambda x: np.sqrt(x / np.maximum(x.sum(axis=1, keepdims=True), 1.0)),
+            n_states,
+            rng,
+        )
+
+    def log_base_measure(self, x: Floats) -> Floats:
+        """Return log n! − Σ_w log x_w!."""
+        x, present = present_rows(x)
+        return (gammaln(x.sum(axis=1) + 1.0) - gammaln(x + 1.0).sum(axis=1)) * present
+
+    def statistics(self, x: Floats) -> Floats:
+        """Return the counts."""
+        return present_rows(x)[0]
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
+        return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
+
+    def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the log probability of a Dirichlet-multinomial, or x E[log φ] + log h(x)."""
+        totals = natural.sum(axis=1)
+        if not collapsed:
+            weights = (digamma(natural) - digamma(totals)[:, None]).T
+            return lambda x: self.statistics(x) @ weights + self.log_base_measure(x)[:, None]
+
+        def predictive(x: Floats) -> Floats:
+            counts, _ = present_rows(x)
+            total = _risen(totals, counts.sum(axis=1))
+            np.negative(total, out=total)
+            for w in np.flatnonzero(counts.any(axis=0)):
+                total += _risen(natural[:, w], counts[:, w])
+            return total + self.log_base_measure(x)[:, None]
+
+        return predictive
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw one symbol a step: the number of trials is not part of the model."""
+        chances = self.parameters(natural)["emissionprob_"]
+        return rng.multinomial(1, chances[states.values])
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``emissionprob_``, shape (K, V)."""
+        return {"emissionprob_": natural / natural.sum(axis=1, keepdims=True)}
+
+
+def _risen(a: Floats, counts: Floats) -> Floats:
+    """Return log Γ(a + x) − log Γ(a), shape (T, K), by a table where there are few counts."""
+    top = int(counts.max())
+    if top >= min(_MOST_VALUES, len(counts)):
+        return log_rising(a, counts[:, None])
+    return log_rising(a, np.arange(top + 1.0)[:, None])[counts.astype(np.intp)]

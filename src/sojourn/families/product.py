@@ -1,0 +1,339 @@
+"""Several families side by side, each on columns of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from sojourn.families.base import EmissionRows, Family
+from sojourn.families.categorical import MISSING, Categorical
+from sojourn.families.dense import (
+    assign_steps,
+    potential_rows,
+    weighted_sums,
+)
+from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+
+class Product(Family):
+    r"""Families side by side: each describes its own columns, independent given the state.
+
+    .. math::
+
+        p(x_t \mid z_t = k) = \prod_i p_i(x_t^{(i)} \mid \phi_k^{(i)})
+
+    λ and t(x) are those of the parts one after another, and a_g is the sum of theirs.  Each part
+    treats missing values in its own way; in a column of symbols NaN and −1 are missing.
+
+    Parameters
+    ----------
+    *parts : Family
+        The families, in the order of their columns.
+    columns : sequence of int, optional
+        How many columns each part has.  By default what the parts say (``n_features``; one for
+        `Categorical`).  If a single part does not say, it takes the columns that are left; if
+        several do not, each takes one.
+
+    Notes
+    -----
+    The parts' parameters keep their names where no other part has the same; otherwise they are
+    ``part0_means_``, ``part1_means_`` and so on.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([rng.normal(size=60), rng.poisson(3.0, 60), rng.integers(4, size=60)])
+    >>> family = sj.Product(sj.DiagonalGaussian(), sj.Poisson(), sj.Categorical(4))
+    >>> model = sj.HMM(2, family, random_state=0).fit(X, [30, 30])
+    >>> model.means_.shape, model.lambdas_.shape, model.emissionprob_.shape
+    ((2, 1), (2, 1), (2, 4))
+    """
+
+    def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
+        self.parts = parts
+        self.columns = columns
+
+    # scikit-learn reads parameters off the signature, which has no names for the parts.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parts as part0, part1, ..., and the columns."""
+        named: dict[str, Any] = {f"part{i}": part for i, part in enumerate(self.parts)}
+        if deep:
+            for name, part in list(named.items()):
+                inner = part.get_params(deep=True)
+                named |= {f"{name}__{key}": value for key, value in inner.items()}
+        return named | {"columns": self.columns}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set whole parts, parameters of parts such as ``part0__scale``, or the columns."""
+        parts = list(self.parts)
+        for name, value in params.items():
+            if name == "columns":
+                self.columns = value
+                continue
+            own, _, rest = name.partition("__")
+            if own not in {f"part{i}" for i in range(len(parts))}:
+                raise ValueError(f"Product has no parameter {name!r}")
+            at = int(own.removeprefix("part"))
+            if rest:
+                parts[at].set_params(**{rest: value})
+            else:
+                parts[at] = value
+        self.parts = tuple(parts)
+        return self
+
+    def __sklearn_clone__(self) -> Product:
+        return Product(*(clone(part) for part in self.parts), columns=self.columns)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        inside = [repr(part) for part in self.parts]
+        if self.columns is not None:
+            inside.append(f"columns={list(self.columns)}")
+        return f"Product({', '.join(inside)})"
+
+    @property
+    def step_ndim(self) -> int:
+        """Dimensions of one observation: a vector has one."""
+        return 1
+
+    @property
+    def table_dtype(self) -> str:
+        """Double precision, whatever the model's is."""
+        return "float64"
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of statistics S, of all parts together."""
+        return sum(part.n_statistics for part in self.parts)
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return tuple(name for names in self._names() for name in names.values())
+
+    def resolve(self, data: Sequences, n_states: int) -> Product:
+        """Share out the columns, and let every part take what the data tell."""
+        if not self.parts or not all(isinstance(part, Family) for part in self.parts):
+            raise TypeError(f"Product needs emission families, got {self.parts!r}")
+        if any(isinstance(part, Product) for part in self.parts):
+            raise TypeError("a Product within a Product: put all parts in one")
+        columns = self._share(int(data.values.shape[1]))
+        shared = Product(*self.parts, columns=columns)
+        pairs = zip(self.parts, shared._split(data), strict=True)
+        return Product(*(part.resolve(own, n_states) for part, own in pairs), columns=columns)
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Let every part check its columns."""
+        assert self.columns is not None, "the family has not seen data yet"
+        if data.values.shape[1] != sum(self.columns):
+            raise ValueError(
+                f"the model has {sum(self.columns)} columns, the data have {data.values.shape[1]}"
+            )
+        for part, own in zip(self.parts, self._split(data), strict=True):
+            part.validate(own)
+        return data
+
+    def prior(self) -> Floats:
+        """Return the parts' λ° one after another, shape (S,), or (K, S) where states differ."""
+        priors = [part.prior() for part in self.parts]
+        states = max((prior.shape[:-1] for prior in priors), key=len)
+        return np.concatenate(
+            [np.broadcast_to(prior, (*states, prior.shape[-1])) for prior in priors], axis=-1
+        )
+
+    def initial_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Give statistics of soft assignments from k-means++ on all columns together."""
+        pairs = [data.with_values(data.values[:, c]) for c in self._slices()]
+        rows, weights = assign_steps(
+            data.with_values(np.arange(data.n_steps)[:, None]),
+            lambda steps: self._coordinates(pairs, steps[:, 0].astype(np.intp)),
+            n_states,
+            rng,
+        )
+        chosen = rows[:, 0].astype(np.intp)
+        x = self.observations(data)
+        sums = self._sum([part[chosen] for part in x], weights)
+        return sums.T * (total_steps / len(chosen))
+
+    def observations(self, data: Sequences) -> Any:
+        """Return the parts' observations, one array a part."""
+        return [
+            part.observations(part.validate(own))
+            for part, own in zip(self.parts, self._split(data), strict=True)
+        ]
+
+    def encode(self, data: Sequences) -> Any:
+        """Return the parts' observations."""
+        return self.observations(data)
+
+    def log_base_measure(self, x: Any) -> Floats:
+        """Return the sum over the parts."""
+        return np.sum([p.log_base_measure(own) for p, own in zip(self.parts, x, strict=True)], 0)
+
+    def statistics(self, x: Any) -> Floats:
+        """Return the parts' statistics one after another."""
+        pairs = zip(self.parts, x, strict=True)
+        return np.concatenate([part.statistics(own) for part, own in pairs], axis=1)
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return the sum over the parts."""
+        pairs = zip(self.parts, self._naturals(natural), strict=True)
+        return np.sum([part.log_normalizer(own) for part, own in pairs], axis=0)
+
+    def log_predictive(self, x: Any, natural: Floats) -> Floats:
+        """Return the sum over the parts of eq (2)."""
+        parts = zip(self.parts, x, self._naturals(natural), strict=True)
+        return np.sum([part.log_predictive(own, n) for part, own, n in parts], axis=0)
+
+    def expected_log_likelihood(self, x: Any, natural: Floats) -> Floats:
+        """Return the sum over the parts of eq (2')."""
+        parts = zip(self.parts, x, self._naturals(natural), strict=True)
+        return np.sum([part.expected_log_likelihood(own, n) for part, own, n in parts], axis=0)
+
+    def emission_rows(
+        self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
+    ) -> EmissionRows:
+        """Return one row of potentials for every step."""
+        natural = self.prior() + table.dense()
+        function = self.log_predictive if collapsed else self.expected_log_likelihood
+        steps = np.arange(len(encoded[0]))
+        return potential_rows(
+            lambda chosen: function([own[chosen] for own in encoded], natural),
+            steps,
+            table.n_states,
+            dtype,
+            n_threads,
+        )
+
+    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
+        """Return the weighted sums of the statistics, as one matrix product a block."""
+        return RowSums(None, self._sum(encoded, responsibilities), self.n_statistics)
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw every part's columns."""
+        pairs = zip(self.parts, self._naturals(natural), strict=True)
+        drawn = [part.sample(own, states, rng) for part, own in pairs]
+        return np.concatenate([d.reshape(states.n_steps, -1) for d in drawn], axis=1)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return the parts' parameters, under names of their own where they clash."""
+        parts = zip(self.parts, self._naturals(natural), self._names(), strict=True)
+        return {
+            names[key]: value
+            for part, own, names in parts
+            for key, value in part.parameters(own).items()
+        }
+
+    def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what `from_config` needs."""
+        assert self.columns is not None, "the family has not seen data yet"
+        values: dict[str, Any] = {"columns": list(self.columns), "parts": []}
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, part in enumerate(self.parts):
+            own_values, own_arrays = part.config()
+            values["parts"].append({"name": type(part).__name__, "values": own_values})
+            arrays |= {f"part{i}.{name}": array for name, array in own_arrays.items()}
+        return values, arrays
+
+    @classmethod
+    def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Product:
+        """Rebuild the family from `config`."""
+        from sojourn.families import FAMILIES  # the registry holds this class too
+
+        parts = []
+        for i, part in enumerate(values["parts"]):
+            prefix = f"part{i}."
+            own = {
+                name.removeprefix(prefix): array
+                for name, array in arrays.items()
+                if name.startswith(prefix)
+            }
+            parts.append(FAMILIES[part["name"]].from_config(part["values"], own))
+        return cls(*parts, columns=values["columns"])
+
+    def _share(self, n_columns: int) -> list[int]:
+        """Say how many columns each part takes."""
+        if self.columns is not None:
+            columns = [int(n) for n in self.columns]
+        else:
+            known = [_own_columns(part) for part in self.parts]
+            unknown = known.count(None)
+            left = n_columns - sum(n for n in known if n is not None)
+            columns = [(left if unknown == 1 else 1) if n is None else n for n in known]
+        if len(columns) != len(self.parts) or sum(columns) != n_columns or min(columns) < 1:
+            raise ValueError(
+                f"the data have {n_columns} columns, the parts of the Product take {columns}: "
+                "say how many each has with columns=[...]"
+            )
+        return columns
+
+    def _slices(self) -> list[slice]:
+        assert self.columns is not None, "the family has not seen data yet"
+        ends = np.cumsum(self.columns)
+        return [slice(int(e - n), int(e)) for e, n in zip(ends, self.columns, strict=True)]
+
+    def _split(self, data: Sequences) -> list[Sequences]:
+        """Give every part its columns; symbols come as one column of whole numbers."""
+        out = []
+        for part, columns in zip(self.parts, self._slices(), strict=True):
+            values = data.values[:, columns]
+            if part.step_ndim == 0:
+                values = values[:, 0]
+                if values.dtype.kind == "f":
+                    values = np.where(np.isnan(values), MISSING, values)
+            out.append(data.with_values(values))
+        return out
+
+    def _naturals(self, natural: Floats) -> list[Floats]:
+        ends = np.cumsum([part.n_statistics for part in self.parts])
+        return np.split(natural, ends[:-1], axis=1)
+
+    def _sum(self, x: Any, weights: Floats) -> Floats:
+        """Return Σ_t weights[t, k] t(x_t), (S, K), block by block."""
+        return weighted_sums(
+            lambda chosen: self.statistics([own[chosen] for own in x]),
+            np.arange(len(weights)),
+            weights,
+        )
+
+    def _coordinates(self, pairs: list[Sequences], chosen: NDArray[np.intp]) -> Floats:
+        """Return coordinates for clusters: symbols one by one, numbers on a compressed scale."""
+        out = []
+        for part, own in zip(self.parts, pairs, strict=True):
+            values = np.asarray(own.values[chosen], dtype=np.float64)
+            if isinstance(part, Categorical):
+                shown = min(part.n_statistics, 50)
+                out.append((values == np.arange(shown)).astype(np.float64))
+            else:
+                size = np.nanmedian(np.abs(values), axis=0)
+                middle = np.nanmedian(values, axis=0)
+                size = np.nanmedian(np.abs(values - middle), axis=0)
+                scaled = (values - middle) / np.where(size > 0, size, 1.0)
+                out.append(np.sign(scaled) * np.log1p(np.abs(scaled)))
+        return np.concatenate(out, axis=1)
+
+    def _names(self) -> list[dict[str, str]]:
+        """Map every part's parameter names to the Product's."""
+        counts = Counter(name for part in self.parts for name in part.parameter_names)
+        return [
+            {
+                name: name if counts[name] == 1 else f"part{i}_{name}"
+                for name in part.parameter_names
+            }
+            for i, part in enumerate(self.parts)
+        ]
+
+
+def _own_columns(part: Family) -> int | None:
+    """Return how many columns a part says that it has."""
+    return 1 if part.step_ndim == 0 else part.n_features

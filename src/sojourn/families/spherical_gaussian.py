@@ -1,0 +1,213 @@
+"""Real vectors with one variance for all columns of a state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma, gammaln
+
+from sojourn.families.columns import log_rising
+from sojourn.families.dense import (
+    DenseFamily,
+    LogPotentials,
+    as_given,
+    assign_steps,
+    check_columns,
+    check_real,
+    column_moments,
+    column_vector,
+    plain_values,
+)
+from sojourn.families.scales import check_dof, within_states
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+_LOG_PI = float(np.log(np.pi))
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+class SphericalGaussian(DenseFamily):
+    r"""Real vectors with one variance a state, and a normal–inverse-gamma prior.
+
+    .. math::
+
+        \sigma^2_k \sim \mathrm{InvGamma}(\nu^\circ / 2, \Psi^\circ / 2), \quad
+        \mu_k \mid \sigma^2_k \sim \mathcal{N}(m^\circ, \sigma^2_k I / \kappa^\circ), \quad
+        x_t \mid z_t = k \sim \mathcal{N}(\mu_k, \sigma^2_k I)
+
+    With y = x − c for a fixed location c, t(x) = (1 for each column, D, y, yᵀy): the ones count for
+    κ, a column each, and D, the number of entries, for ν.  With Ψ = λ_4 − Σ_d λ_{3d}² / κ_d,
+
+    .. math:: a_g = \log\Gamma(\nu/2) - \tfrac{\nu}{2} \log(\Psi/2)
+              - \tfrac12 \textstyle\sum_d \log\kappa_d + \tfrac{D}{2} \log 2\pi
+
+    and the collapsed potential (2) is a multivariate t.  NaN is a missing entry: given the state's
+    parameters the columns are independent.
+
+    Parameters
+    ----------
+    n_features : int, optional
+        Number of columns D; by default the data's.
+    mean : float or (D,) array, optional
+        m°; by default the data's mean.
+    mean_strength : float
+        κ°: how many steps the prior mean counts for.
+    degrees_of_freedom : float, optional
+        ν°; by default D + 2.
+    scale : float, optional
+        Ψ°; by default D times the columns' mean variance divided by K^(2/D).
+    location : float or (D,) array, optional
+        c, as for `Gaussian`.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (50, 2)), rng.normal(9, 2, (50, 2))])
+    >>> model = sj.HMM(2, sj.SphericalGaussian(), random_state=0).fit(X, [25] * 4)
+    >>> model.covars_.shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        mean: float | ArrayLike | None = None,
+        mean_strength: float = 0.01,
+        degrees_of_freedom: float | None = None,
+        scale: float | None = None,
+        location: float | ArrayLike | None = None,
+    ) -> None:
+        self.n_features = n_features
+        self.mean = mean
+        self.mean_strength = mean_strength
+        self.degrees_of_freedom = degrees_of_freedom
+        self.scale = scale
+        self.location = location
+
+    @property
+    def n_statistics(self) -> int:
+        """Number of statistics S."""
+        return 2 * self.features + 2
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+        return ("means_", "covars_")
+
+    def resolve(self, data: Sequences, n_states: int) -> SphericalGaussian:
+        """Take columns, location and scale from the data."""
+        n_features = check_columns(data, self.n_features, "SphericalGaussian")
+        moments = column_moments(check_real(data, n_features).values)
+        variance = within_states(moments.variance, n_states, n_features)
+        mean, location = as_given(self.mean, moments.mean), as_given(self.location, moments.mean)
+        return SphericalGaussian(
+            n_features,
+            column_vector("mean", mean, n_features, positive=False),
+            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
+            check_dof(as_given(self.degrees_of_freedom, n_features + 2.0), 0.0),
+            float(column_vector("scale", as_given(self.scale, variance.sum()), 1)[0]),
+            column_vector("location", location, n_features, positive=False),
+        )
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check that the data are finite."""
+        return check_real(data, self.features)
+
+    def prior(self) -> Floats:
+        """Return λ° = (κ° for each column, ν°, κ° m, Ψ° + κ° mᵀm) with m = m° − c."""
+        mean = np.asarray(self.mean) - np.asarray(self.location)
+        strength, scale = self.mean_strength, self.scale
+        assert scale is not None
+        assert self.degrees_of_freedom is not None
+        return np.concatenate(
+            [
+                np.full(self.features, strength),
+                [self.degrees_of_freedom],
+                strength * mean,
+                [scale + strength * mean @ mean],
+            ]
+        )
+
+    def observations(self, data: Sequences) -> Floats:
+        """Return the values in double precision."""
+        return plain_values(data)
+
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Cluster steps by their values."""
+        return assign_steps(data, lambda x: x, n_states, rng)
+
+    def log_base_measure(self, x: Floats) -> Floats:
+        """Return −½ log 2π for each entry that is there."""
+        return -0.5 * _LOG_2PI * (~np.isnan(x)).sum(axis=1)
+
+    def statistics(self, x: Floats) -> Floats:
+        """Return t(x), without the missing entries."""
+        present = ~np.isnan(x)
+        y = np.where(present, x - np.asarray(self.location), 0.0)
+        total, squares = present.sum(axis=1)[:, None], (y**2).sum(axis=1)[:, None]
+        return np.concatenate([present, total, y, squares], axis=1)
+
+    def log_normalizer(self, natural: Floats) -> Floats:
+        """Return a_g(λ)."""
+        kappa, nu, _, scale = self._parts(natural)
+        body = gammaln(0.5 * nu) - 0.5 * nu * np.log(0.5 * scale)
+        return body - 0.5 * np.log(kappa).sum(axis=1) + 0.5 * self.features * _LOG_2PI
+
+    def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the log density of a multivariate t, or the expected log density."""
+        kappa, nu, mean, scale = self._parts(natural)
+        location = np.asarray(self.location)
+
+        def distances(x: Floats, weights: Floats) -> Floats:
+            """Return Σ_d weights_kd (y_d − mean_kd)² over the entries that are there."""
+            total = np.zeros((len(x), len(natural)))
+            for d in range(self.features):
+                away = np.nan_to_num((x[:, d] - location[d])[:, None] - mean[:, d])
+                total += weights[:, d] * np.square(away, out=away)
+            return total
+
+        def predictive(x: Floats) -> Floats:
+            present = ~np.isnan(x)
+            rows = distances(x, kappa / (kappa + 1.0))
+            rows /= scale
+            np.log1p(rows, out=rows)
+            entries = present.sum(axis=1)[:, None]
+            rows *= -0.5 * (nu + entries)
+            rows += log_rising(0.5 * nu, 0.5 * entries) - 0.5 * entries * (_LOG_PI + np.log(scale))
+            return rows - 0.5 * present @ np.log1p(1.0 / kappa).T
+
+        def expected(x: Floats) -> Floats:
+            present = ~np.isnan(x)
+            rows = distances(x, np.ones_like(kappa))
+            rows *= -0.5 * nu / scale
+            log_precision = digamma(0.5 * nu) - np.log(0.5 * scale)
+            rows += 0.5 * present.sum(axis=1)[:, None] * (log_precision - _LOG_2PI)
+            return rows - 0.5 * present @ (1.0 / kappa).T
+
+        return predictive if collapsed else expected
+
+    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
+        """Draw vectors with the posterior mean parameters."""
+        means, variances = (part[states.values] for part in self.parameters(natural).values())
+        return means + np.sqrt(variances)[:, None] * rng.standard_normal(means.shape)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``means_``, shape (K, D), and ``covars_`` (variances), shape (K,)."""
+        _, nu, mean, scale = self._parts(natural)
+        # Up to ν = 2 the mean does not exist, and the mode stands in.
+        weight = np.where(nu > 2, nu - 2, nu + 2)
+        return {"means_": mean + np.asarray(self.location), "covars_": scale / weight}
+
+    def _parts(self, natural: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return κ (K, D), ν (K,), the means (K, D), and Ψ (K,)."""
+        n = self.features
+        kappa, nu = natural[:, :n], natural[:, n]
+        sums, squares = natural[:, n + 1 : 2 * n + 1], natural[:, 2 * n + 1]
+        mean = sums / kappa
+        scale = squares - (sums * mean).sum(axis=1)
+        return kappa, nu, mean, np.maximum(scale, 1e-15 * squares + 1e-300)

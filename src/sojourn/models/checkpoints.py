@@ -1,0 +1,158 @@
+"""Checkpoints of training in a folder: the last two, each a whole model file."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from os import PathLike
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from sojourn import persist
+from sojourn.inference import Position, Progress
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+_KEPT = 2
+_EVERY_SECONDS = 60.0
+_PATTERN = "checkpoint-*.sojourn"
+
+
+class Checkpoints:
+    """Write checkpoints while training runs, and find the one to go on from.
+
+    Called by the training loop after each update.  As a context manager it holds back Ctrl-C
+    until the posterior is in order, writes a checkpoint, and only then raises
+    `KeyboardInterrupt`; a second Ctrl-C is not held back.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    every : int or None
+        Updates between two checkpoints; None for one a minute.
+    """
+
+    def __init__(self, folder: str | PathLike[str], every: int | None = None) -> None:
+        self.folder = Path(folder)
+        self.every = every
+        self._model: BaseHMM | None = None
+        self._identity: dict[str, Any] = {}
+        self._written = time.monotonic()
+        self._interrupted = False
+        self._old_handler: Any = None
+
+    # ---- going on -------------------------------------------------------------------------
+
+    def files(self) -> list[Path]:
+        """Return the checkpoints in the folder, the newest first."""
+        return sorted(self.folder.glob(_PATTERN), reverse=True)
+
+    def newest(self) -> tuple[BaseHMM, dict[str, Any]] | None:
+        """Return model and position of the newest sound checkpoint, or None without any.
+
+        A damaged one is named in a warning, and the one before is used.
+        """
+        files = self.files()
+        for path in files:
+            try:
+                model, training = persist.load_checkpoint(path)
+            except persist.ModelFileError as error:
+                warnings.warn(
+                    f"the checkpoint {path} is damaged and passed over: {error}", stacklevel=3
+                )
+                continue
+            if training is None:
+                raise persist.ModelFileError(f"{path} is a model, not a checkpoint of training")
+            return model, training
+        if files:
+            raise persist.ModelFileError(f"no checkpoint in {self.folder} is sound")
+        return None
+
+    def check_empty(self) -> None:
+        """Refuse a folder with the checkpoints of another run."""
+        if self.files():
+            raise FileExistsError(
+                f"{self.folder} holds checkpoints already: resume=True goes on from them; for a "
+                "new run take another folder or delete them"
+            )
+
+    # ---- writing --------------------------------------------------------------------------
+
+    def begin(self, model: BaseHMM, identity: dict[str, Any]) -> None:
+        """Take the model whose posterior will move, and what a resumed run must agree in."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
+            leftover.unlink()  # of a run that was killed while it wrote
+        self._model, self._identity = model, identity
+
+    def __call__(self, position: Position, *, now: bool = False) -> None:
+        """Write a checkpoint if it is time, if it must be now, or if Ctrl-C was pressed."""
+        if now or self._interrupted or self._is_due(position):
+            self.write(position)
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt(f"stopped; the checkpoint is in {self.folder}")
+
+    def _is_due(self, position: Position) -> bool:
+        if self.every is None:
+            return time.monotonic() - self._written >= _EVERY_SECONDS
+        return position.updates % self.every == 0
+
+    def write(self, position: Position) -> None:
+        """Write a checkpoint, whole or not at all, then delete all but the last two."""
+        assert self._model is not None
+        self._model.history_ = [entry._asdict() for entry in position.history]
+        place = position._replace(history=())._asdict()
+        path = self.folder / f"checkpoint-{position.n_pass:05d}-{position.updates:012d}.sojourn"
+        training = {"identity": self._identity, "position": place}
+        persist.save(self._model, path, training=training)
+        for old in self.files()[_KEPT:]:
+            old.unlink(missing_ok=True)
+        self._written = time.monotonic()
+
+    # ---- Ctrl-C ---------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._old_handler = signal.signal(signal.SIGINT, self._on_interrupt)
+        return self
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._old_handler is not None:
+            signal.signal(signal.SIGINT, self._old_handler)
+            self._old_handler = None
+
+
+def checked_position(
+    model: BaseHMM, training: dict[str, Any], identity: dict[str, Any]
+) -> Position:
+    """Return where a checkpoint stands, or refuse to go on with other data or parameters."""
+    stored = training["identity"]
+    for name, value in identity["parameters"].items():
+        then = stored["parameters"].get(name)
+        if then != value:
+            raise ValueError(
+                f"cannot go on from the checkpoint: {name} was {then!r}, now it is {value!r}"
+            )
+    for name in ("emission", "data"):
+        if stored[name] != identity[name]:
+            raise ValueError(
+                f"cannot go on from the checkpoint: the {name} is not the same as then"
+            )
+    history = tuple(Progress(**entry) for entry in model.history_)
+    return Position(**{**training["position"], "history": history})

@@ -1,0 +1,149 @@
+"""Data as the estimators take it: in memory, or from files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sojourn.families import Family
+from sojourn.inference.local import CHUNK_STEPS
+from sojourn.sequences import Layout, Sequences, as_sequences
+from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSource, Source
+from sojourn.sources import open as open_source
+from sojourn.sources.ahead import read_ahead
+from sojourn.sources.base import joined, reading
+from sojourn.sources.shuffle import Validate, validated
+
+_FILE_MARKS = set("./\\*?[")
+
+
+class Data:
+    """Sequences in memory or a source of them, in the form that a family takes.
+
+    Parameters
+    ----------
+    X, lengths
+        What a user passed.
+    family : Family
+    """
+
+    def __init__(self, X: Any, lengths: ArrayLike | None, family: Family) -> None:
+        self.source: Source | None = None
+        self.sequences: Sequences | None = None
+        self.layout: Layout | None = None
+        if is_source(X):
+            if lengths is not None:
+                raise ValueError("a file knows its lengths: do not pass any")
+            self.source = open_source(X)
+        else:
+            self.sequences, self.layout = as_sequences(X, lengths, step_ndim=family.step_ndim)
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in all."""
+        return len(self.sequences) if self.sequences is not None else self._source.n_sequences
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in all."""
+        return self.sequences.n_steps if self.sequences is not None else self._source.n_steps
+
+    @property
+    def _source(self) -> Source:
+        assert self.source is not None
+        return self.source
+
+    def resolve(self, family: Family, n_states: int) -> tuple[Family, Sequences]:
+        """Fill in what the data tell of a family; with a sample of the data for initial values."""
+        if self.sequences is not None:
+            family = family.resolve(self.sequences, n_states)
+            self.sequences = family.validate(self.sequences)
+            return family, self.sequences
+        blocks = self._source.sample()
+        with reading(blocks[0].place):
+            _check_steps(blocks[0].sequences, family)
+        summary = self._source.summary
+        family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
+        self._check_vocabulary(family)
+        family = family.resolve(joined([block.sequences for block in blocks]), n_states)
+        return family, joined(list(validated(blocks, _taker(family))))
+
+    def validated(self, family: Family) -> Data:
+        """Check what is in memory at once; what is in files is checked as it is read."""
+        if self.sequences is not None:
+            self.sequences = family.validate(self.sequences)
+        else:
+            self._check_vocabulary(family)
+        return self
+
+    def minibatches(self, family: Family, batch_size: int | None, seed: int) -> Minibatches:
+        """Return what the training loop takes."""
+        if self.sequences is not None:
+            return MemorySource(self.sequences, batch_size, seed)
+        return ShuffledSource(self._source, batch_size, seed, validate=_taker(family))
+
+    def pieces(self, family: Family) -> Iterator[Sequences]:
+        """Yield the data in its own order, in pieces that fit in memory."""
+        if self.sequences is not None:
+            return iter([self.sequences])
+        pieces = validated(self._source.blocks(), _taker(family))
+        return (c for piece in read_ahead(pieces) for c in piece.chunks(4 * CHUNK_STEPS))
+
+    def fingerprint(self) -> str:
+        """Return a digest by which a resumed run knows its data."""
+        if self.sequences is None:
+            return self._source.fingerprint()
+        digest = hashlib.blake2b(self.sequences.offsets.tobytes(), digest_size=32)
+        digest.update(np.ascontiguousarray(self.sequences.values).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def _check_vocabulary(self, family: Family) -> None:
+        """Refuse a file whose symbols stand for other words than the model's."""
+        theirs, ours = self._source.vocabulary, getattr(family, "vocabulary", None)
+        if theirs is not None and ours is not None and theirs != ours:
+            raise DataFileError(
+                f"{self._source.name} has another vocabulary than the model: ingest it with the "
+                "vocabulary of the training data"
+            )
+
+
+def is_source(X: Any) -> bool:
+    """Whether data is a source or a path: a string is one if it names a file, or looks like it."""
+    if isinstance(X, Source | PathLike):
+        return True
+    if not isinstance(X, str):
+        return False
+    return os.path.exists(X) or bool(_FILE_MARKS & set(X))
+
+
+def check_out(out: str | PathLike[str] | None, data: Data) -> Path | None:
+    """Say where results go: to a file for a source, back to the caller for data in memory."""
+    if data.source is not None and out is None:
+        raise ValueError(
+            "results for a file may be larger than memory: say where they go with "
+            'out="states.parquet", or pass sj.open(path).read_all() to have them in memory'
+        )
+    return None if out is None else Path(out)
+
+
+def _taker(family: Family) -> Validate:
+    def take(sequences: Sequences) -> Sequences:
+        _check_steps(sequences, family)
+        return family.validate(sequences)
+
+    return take
+
+
+def _check_steps(sequences: Sequences, family: Family) -> None:
+    shape = sequences.values.shape[1:]
+    if len(shape) != family.step_ndim:
+        raise ValueError(
+            f"a step must have {family.step_ndim} dimensions here, but has the shape {shape}"
+        )

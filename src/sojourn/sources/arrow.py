@@ -1,0 +1,379 @@
+"""Parquet, Arrow and Feather files: a list column, or long format with a sequence id."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.sequences import Sequences
+from sojourn.sources.base import (
+    PIECE_SEQUENCES,
+    PIECE_STEPS,
+    Block,
+    DataFileError,
+    Reader,
+    Source,
+    Summary,
+    reading,
+    scan,
+)
+from sojourn.vocabulary import Vocabulary
+
+METADATA = b"sojourn"
+WORDS = b"sojourn.words"
+"""Keys of a file's metadata: what `ingest` wrote of the data, and its vocabulary."""
+
+Batches = Iterator[tuple[Any, str]]
+
+
+class _Table(ABC):
+    """A file of record batches in blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with reading(str(path)):
+            self._look()
+
+    schema: Any
+    n_blocks: int
+    entries: Mapping[bytes, bytes] = {}
+    """The file's own metadata."""
+
+    @abstractmethod
+    def _look(self) -> None:
+        """Find schema and number of blocks."""
+
+    @abstractmethod
+    def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        """Return a function that gives the record batches of a block, with their place."""
+
+
+class _Parquet(_Table):
+    def _look(self) -> None:
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(self.path)
+        self.schema, self.metadata = file.schema_arrow, file.metadata
+        self.n_blocks = file.num_row_groups
+        self.entries = file.metadata.metadata or {}
+        file.close()
+
+    def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        import pyarrow.parquet as pq
+
+        with reading(str(self.path)):
+            file = pq.ParquetFile(self.path, metadata=self.metadata)
+
+        def read(block: int) -> Batches:
+            place = f"{self.path}, row group {block}"
+            with reading(place):
+                if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
+                    # One call without threads: the quickest for small row groups.
+                    table = file.read_row_group(block, columns=names, use_threads=False)
+                    yield from ((batch, place) for batch in table.combine_chunks().to_batches())
+                    return
+                batches = file.iter_batches(
+                    self._rows_a_piece(block), row_groups=[block], columns=names, use_threads=False
+                )
+                for batch in batches:
+                    yield batch, place
+
+        return read
+
+    def _rows_a_piece(self, block: int) -> int:
+        group = self.metadata.row_group(block)
+        n_steps = max(group.column(c).num_values for c in range(group.num_columns))
+        per_row = max(1, n_steps // max(1, group.num_rows))
+        return max(1, min(PIECE_SEQUENCES, PIECE_STEPS // per_row))
+
+    def leaf(self, name: str) -> int | None:
+        """Number of the only Parquet column under a list column."""
+        schema = self.metadata.schema
+        paths = [schema.column(c).path for c in range(len(schema))]
+        leaves = [c for c, path in enumerate(paths) if path.partition(".")[0] == name]
+        return leaves[0] if len(leaves) == 1 else None
+
+
+class _ArrowFile(_Table):
+    def _look(self) -> None:
+        import pyarrow as pa
+
+        with pa.memory_map(str(self.path)) as file:
+            reader = pa.ipc.open_file(file)
+            self.schema, self.n_blocks = reader.schema, reader.num_record_batches
+
+    def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        import pyarrow as pa
+
+        with reading(str(self.path)):
+            # Read, not mapped: pages of a map count as memory of the process.
+            reader = pa.ipc.open_file(pa.OSFile(str(self.path), "rb"))
+
+        def read(block: int) -> Batches:
+            place = f"{self.path}, record batch {block}"
+            with reading(place):
+                batch = reader.get_batch(block).select(names)
+            yield from ((part, place) for part in _sliced(batch))
+
+        return read
+
+
+class _ArrowStream(_Table):
+    n_blocks = 1
+
+    def _look(self) -> None:
+        import pyarrow as pa
+
+        with pa.OSFile(str(self.path), "rb") as file:
+            self.schema = pa.ipc.open_stream(file).schema
+
+    def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        import pyarrow as pa
+
+        def read(block: int) -> Batches:
+            with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
+                stream = pa.ipc.open_stream(file)
+                n_read = 0
+                while True:
+                    place = f"{self.path}, record batch {n_read}"
+                    with reading(place):
+                        try:
+                            batch = stream.read_next_batch().select(names)
+                        except StopIteration:
+                            return
+                    yield from ((part, place) for part in _sliced(batch))
+                    n_read += 1
+
+        return read
+
+
+def _sliced(batch: Any) -> Iterator[Any]:
+    """Cut a large record batch, without copying."""
+    for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
+        yield batch.slice(begin, PIECE_SEQUENCES)
+
+
+TABLES = {"parquet": _Parquet, "arrow": _ArrowFile, "arrow stream": _ArrowStream}
+
+
+class ArrowSource(Source):
+    """Columns of a Parquet, Arrow or Feather file.
+
+    Parameters
+    ----------
+    path : Path
+    kind : {"parquet", "arrow", "arrow stream"}
+    column : str or list of str, optional
+        Column that holds the steps.  By default the only list column, or in long format the only
+        column beside the sequence id.  A list of columns makes vectors.
+    sequence : str, optional
+        Long format: one row a step, and this column says which sequence it belongs to.  Rows of a
+        sequence stand together.  Such a file is read in its own order.
+    lower : bool
+        Turn words into lower case.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str = "parquet",
+        *,
+        column: str | Sequence[str] | None = None,
+        sequence: str | None = None,
+        lower: bool = False,
+    ) -> None:
+        super().__init__([path])
+        self.path = path
+        self.sequence = sequence
+        self.lower = lower
+        self._table = TABLES[kind](path)  # type: ignore[abstract]
+        self.columns, self.is_vector = self._pick(column)
+
+    @property
+    def n_blocks(self) -> int:
+        """Row groups or record batches; one in long format."""
+        return self._table.n_blocks if self.sequence is None else 1
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that `ingest` wrote into the file."""
+        return self._words
+
+    @cached_property
+    def _words(self) -> Vocabulary | None:
+        metadata = self._table.entries
+        if WORDS not in metadata:
+            return None
+        with reading(f"{self.path}, metadata"):
+            described = json.loads(metadata[METADATA])
+            return Vocabulary(json.loads(metadata[WORDS]), described["unknown"])
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Sizes and symbols: from the metadata of a Parquet file where they are there."""
+        return self._from_metadata() or scan(self)
+
+    def _from_metadata(self) -> Summary | None:
+        import pyarrow as pa
+
+        table = self._table
+        if self.sequence is not None or not isinstance(table, _Parquet):
+            return None
+        leaf = table.leaf(self.columns[0])
+        kind = table.schema.field(self.columns[0]).type.value_type
+        if leaf is None or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            return None
+        groups = [table.metadata.row_group(g).column(leaf) for g in range(table.n_blocks)]
+        if not groups:
+            return None
+        # An empty or missing list counts as one value here; reading it is an error anyway.
+        n_steps = sum(group.num_values for group in groups)
+        if self.vocabulary is not None:
+            return Summary(table.metadata.num_rows, n_steps, len(self.vocabulary), self.vocabulary)
+        n_symbols = None
+        if pa.types.is_integer(kind) and not self.is_vector:
+            bounds = [group.statistics for group in groups]
+            if not all(bound is not None and bound.has_min_max for bound in bounds):
+                return None
+            n_symbols = max(int(bound.max) for bound in bounds) + 1
+        return Summary(table.metadata.num_rows, n_steps, n_symbols, None)
+
+    def opened(self) -> Reader:
+        """Open the file."""
+        names = self.columns if self.sequence is None else [self.sequence, *self.columns]
+        read = self._table.opened(names)
+
+        def lists(block: int) -> Iterator[Block]:
+            for batch, place in read(block):
+                if batch.num_rows:
+                    with reading(place):
+                        sequences = self._from_lists(batch)
+                    yield Block(sequences, place)
+
+        def steps(block: int) -> Iterator[Block]:
+            batches = (part for b in range(self._table.n_blocks) for part in read(b))
+            return self._from_steps(batches)
+
+        return lists if self.sequence is None else steps
+
+    def _from_lists(self, batch: Any) -> Sequences:
+        parts = [_list_sequences(batch.column(c)) for c in range(batch.num_columns)]
+        if not self.is_vector:
+            return self._lowered(parts[0])
+        for name, part in zip(self.columns, parts, strict=True):
+            if not np.array_equal(part.offsets, parts[0].offsets):
+                raise ValueError(f"column {name!r} has other lengths than {self.columns[0]!r}")
+        return parts[0].with_values(np.stack([part.values for part in parts], axis=1))
+
+    def _from_steps(self, batches: Batches) -> Iterator[Block]:
+        """Cut rows where the sequence id changes; the last sequence may go on in the next."""
+        waiting: list[NDArray[Any]] = []
+        last: Any = None
+        place = str(self.path)
+        for batch, where in batches:
+            if batch.num_rows == 0:
+                continue
+            with reading(where):
+                ids, values = self._steps(batch)
+                cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                _check_together(ids[np.append(0, cuts)])
+            if waiting and ids[0] != last:
+                cuts = np.concatenate([[0], cuts])
+            last = ids[-1]
+            if len(cuts) == 0:
+                waiting.append(values)
+                continue
+            done = np.concatenate([*waiting, values[: cuts[-1]]])
+            begin = sum(map(len, waiting))
+            yield Block(self._lowered(Sequences(done, np.append(0, cuts + begin))), place)
+            waiting, place = [values[cuts[-1] :]], where
+        if waiting:
+            values = np.concatenate(waiting)
+            yield Block(self._lowered(Sequences(values, [0, len(values)])), place)
+
+    def _steps(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        for name in batch.schema.names:
+            if batch.column(name).null_count:
+                raise ValueError(f"column {name!r} has missing values")
+        ids = batch.column(0).to_numpy(zero_copy_only=False)
+        arrays = [
+            batch.column(c).to_numpy(zero_copy_only=False) for c in range(1, batch.num_columns)
+        ]
+        return ids, np.stack(arrays, axis=1) if self.is_vector else arrays[0]
+
+    def _lowered(self, sequences: Sequences) -> Sequences:
+        if not self.lower or sequences.values.dtype.kind not in "UTO":
+            return sequences
+        values = np.empty(len(sequences.values), object)
+        values[:] = [word.lower() for word in sequences.values]
+        return sequences.with_values(values)
+
+    def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
+        """Find the columns that hold the steps, and whether they make vectors."""
+        names = self._table.schema.names
+        asked = [column] if isinstance(column, str) else list(column or [])
+        for name in [*asked, *([self.sequence] if self.sequence else [])]:
+            if name not in names:
+                raise DataFileError(
+                    f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
+                )
+        if not asked:
+            asked = [name for name in names if self._may_be_steps(name)]
+            if len(asked) != 1:
+                wanted = "list column" if self.sequence is None else "column beside the sequence id"
+                raise DataFileError(
+                    f"{self.path} has {len(asked)} columns that could hold the steps "
+                    f"({', '.join(asked) or 'of ' + ', '.join(names)}), and column= says not "
+                    f"which: a {wanted} is needed, or sequence= for long format"
+                )
+        for name in asked:
+            if not self._may_be_steps(name):
+                kind = self._table.schema.field(name).type
+                raise DataFileError(
+                    f"{self.path}, column {name!r}: {kind} is not a list, and without sequence= "
+                    "a row is a whole sequence"
+                    if self.sequence is None
+                    else f"{self.path}, column {name!r}: {kind} is no step of a sequence"
+                )
+        return asked, column is not None and not isinstance(column, str)
+
+    def _may_be_steps(self, name: str) -> bool:
+        import pyarrow as pa
+
+        kind = self._table.schema.field(name).type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if self.sequence is None:
+            return is_list
+        return name != self.sequence and not pa.types.is_nested(kind)
+
+
+def _check_together(runs: NDArray[Any]) -> None:
+    """Refuse ids that come again later: rows in the order of time, say, with ids in turns."""
+    found, counts = np.unique(runs, return_counts=True)
+    if (counts > 1).any():
+        again = found[counts.argmax()]
+        raise ValueError(f"the rows of sequence {again!r} do not stand together: sort by sequence")
+
+
+def _list_sequences(array: Any) -> Sequences:
+    """Make sequences of a list array; lists of lists of one size become vectors."""
+    import pyarrow as pa
+
+    if not pa.types.is_fixed_size_list(array.type.value_type):
+        return Sequences.from_arrow(array)
+    if array.null_count:
+        raise ValueError("a sequence is null")
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    vectors = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+    flat = vectors.flatten()
+    if vectors.null_count or flat.null_count:
+        raise ValueError("a step is null")
+    steps = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+    return Sequences(steps, offsets - offsets[0])

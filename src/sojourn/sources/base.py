@@ -1,0 +1,303 @@
+"""What a source of data is, and what the training loop takes from it.
+
+A `Source` is data that is read in blocks, in any order, as often as one likes.  `Minibatches` is
+what the training loop sees: a size, and the minibatches of a pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sojourn.sequences import Sequences
+from sojourn.vocabulary import Vocabulary
+
+PIECE_SEQUENCES = 8192
+PIECE_STEPS = 2**19
+"""About how much is read at a time: what is in memory does not grow with the data."""
+
+MAX_WORDS = 4_000_000  # different words that are counted at a time
+
+_EDGE = 2**16  # bytes at either end of a file that go into its fingerprint
+
+
+class DataFileError(ValueError):
+    """A data file that cannot be used; the message names the file and the place in it."""
+
+
+class Block(NamedTuple):
+    """Some sequences, and where they stand.
+
+    Attributes
+    ----------
+    sequences : Sequences
+    place : str
+        For error messages, such as ``corpus.parquet, row group 3``.
+    done : float
+        Share that has been read with it: of its block by a reader, of all from `Source.blocks`.
+    """
+
+    sequences: Sequences
+    place: str
+    done: float = 1.0
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in the block."""
+        return self.sequences.n_steps
+
+
+class Summary(NamedTuple):
+    """What a source holds in all.
+
+    Attributes
+    ----------
+    n_sequences, n_steps : int
+    n_symbols : int or None
+        One more than the largest symbol, or the number of words; None for other numbers.
+    vocabulary : Vocabulary or None
+        All words, the most frequent first, or those that the file's symbols stand for.
+    """
+
+    n_sequences: int
+    n_steps: int
+    n_symbols: int | None
+    vocabulary: Vocabulary | None
+
+
+Reader = Callable[[int], Iterator[Block]]
+
+
+class Minibatches(ABC):
+    """What the training loop takes: minibatches, in an order that follows from the pass alone."""
+
+    @property
+    @abstractmethod
+    def n_sequences(self) -> int:
+        """Sequences in a pass."""
+
+    @abstractmethod
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
+        """Yield the minibatches of pass `n_pass` (from 0), without the first `start`.
+
+        A minibatch too large for memory comes as pieces to be read one by one.
+        """
+
+
+class Source(ABC):
+    """Data in files, or from elsewhere, that is read in blocks.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        The files that the data is in, whose change is an error.
+    """
+
+    def __init__(self, paths: Sequence[Path] = ()) -> None:
+        self.paths = tuple(paths)
+        self._stamps = [_stamp(path) for path in self.paths]
+
+    @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Parts that can be read in any order."""
+
+    @abstractmethod
+    def opened(self) -> Reader:
+        """Open the data, and return a function that reads a block, piece by piece."""
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages."""
+        return str(self.paths[0]) if self.paths else type(self).__name__
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in all."""
+        return self.summary.n_sequences
+
+    @property
+    def n_steps(self) -> int:
+        """Steps in all."""
+        return self.summary.n_steps
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Sizes, and symbols or words; where nothing else tells, from a pass over the data."""
+        return scan(self)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that the symbols of the file stand for, where the file tells."""
+        return None
+
+    def blocks(self, order: Iterable[int] | None = None) -> Iterator[Block]:
+        """Yield the data block by block, in the given order or in its own."""
+        self.check_unchanged()
+        read = self.opened()
+        for n_done, block in enumerate(range(self.n_blocks) if order is None else order):
+            self.check_unchanged()
+            for piece in read(int(block)):
+                yield _checked(piece)._replace(done=(n_done + piece.done) / self.n_blocks)
+        self.check_unchanged()
+
+    def __iter__(self) -> Iterator[Sequences]:
+        return (block.sequences for block in self.blocks())
+
+    def sample(self) -> list[Block]:
+        """Return some blocks, picked at random but always the same, for initial values."""
+        order = np.random.default_rng(0).permutation(self.n_blocks)
+        taken: list[Block] = []
+        n_sequences = n_steps = 0
+        for block in self.blocks(order):
+            if len(block.sequences) == 0:
+                continue
+            taken.append(block)
+            n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + block.n_steps
+            if n_sequences >= PIECE_SEQUENCES or n_steps >= PIECE_STEPS:
+                break
+        if not taken:
+            raise DataFileError(f"{self.name}: there is no data: not one sequence")
+        return taken
+
+    def read_all(self) -> Sequences:
+        """Return the whole of the data, for when it fits in memory."""
+        pieces = list(self)
+        if not pieces:
+            raise DataFileError(f"{self.name}: there is no data: not one sequence")
+        return joined(pieces)
+
+    def check_unchanged(self) -> None:
+        """Refuse files that are not what they were when the source was opened."""
+        for path, stamp in zip(self.paths, self._stamps, strict=True):
+            if not path.exists():
+                raise DataFileError(f"{path} is gone since it was opened")
+            if _stamp(path) != stamp:
+                raise DataFileError(f"{path} has changed since it was opened")
+
+    def fingerprint(self) -> str:
+        """Return a digest of sizes and of both ends of every file: the same for a copy."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                digest.update(size.to_bytes(8, "little") + file.read(_EDGE))
+                file.seek(max(0, size - _EDGE))
+                digest.update(file.read(_EDGE))
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def joined(pieces: Sequence[Sequences]) -> Sequences:
+    """Put sequences one after another into one container.
+
+    Examples
+    --------
+    >>> joined([Sequences.from_list([[3, 1]]), Sequences.from_list([[4], [1]])]).lengths
+    array([2, 1, 1])
+    """
+    if len(pieces) == 1:
+        return pieces[0]
+    begins = np.cumsum([0, *(piece.n_steps for piece in pieces)])
+    offsets = [piece.offsets[1:] + begin for piece, begin in zip(pieces, begins, strict=False)]
+    values = np.concatenate([piece.values for piece in pieces])
+    return Sequences(values, np.concatenate([[0], *offsets]))
+
+
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Name the place in whatever goes wrong while data is read there."""
+    try:
+        yield
+    except DataFileError:
+        raise
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+        text = str(error) or type(error).__name__
+        raise DataFileError(f"{place}: {text}") from error
+
+
+class WordCounter:
+    """Counts of words, in memory that is bounded.
+
+    Beyond `MAX_WORDS` different words the rarest are forgotten, at first those seen once.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.forgotten = 0
+        """No forgotten word had been seen more often than this when it was dropped."""
+
+    def update(self, words: list[str]) -> None:
+        """Count some more words."""
+        self.counts.update(words)
+        while len(self.counts) > MAX_WORDS:
+            self.forgotten += 1
+            self.counts = Counter({w: n for w, n in self.counts.items() if n > self.forgotten})
+
+
+def scan(
+    source: Source,
+    *,
+    report: Callable[[Block], None] | None = None,
+    **vocabulary_options: Any,
+) -> Summary:
+    """Count sequences, steps and symbols or words in a pass over a source.
+
+    Parameters
+    ----------
+    report : callable, optional
+        Called with each block.
+    vocabulary_options
+        As for `Vocabulary.from_counts`.
+    """
+    n_sequences = n_steps = 0
+    largest = -1
+    words = WordCounter()
+    kind = ""
+    for block in source.blocks():
+        values = block.sequences.values
+        now = "words" if values.dtype.kind in "UTO" else values.dtype.kind.replace("u", "i")
+        if kind and now != kind and "words" in (now, kind):
+            raise DataFileError(f"{block.place}: {_describe(now)} after {_describe(kind)}")
+        kind = now
+        n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + len(values)
+        if kind == "words":
+            words.update(values.tolist())
+        elif kind == "i":
+            largest = max(largest, int(values.max()))
+        if report is not None:
+            report(block)
+    if n_sequences == 0:
+        raise DataFileError(f"{source.name}: there is no data: not one sequence")
+    if kind == "words":
+        vocabulary = Vocabulary.from_counts(words.counts, **vocabulary_options)
+        return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
+    return Summary(n_sequences, n_steps, largest + 1 if kind == "i" else None, None)
+
+
+def _describe(kind: str) -> str:
+    return "words" if kind == "words" else "numbers"
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _checked(block: Block) -> Block:
+    if len(block.sequences):
+        with reading(block.place):
+            block.sequences.check()
+    return block

@@ -1,0 +1,104 @@
+"""Many files as one source."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sojourn.sources.base import Block, DataFileError, Reader, Source, Summary, scan
+from sojourn.vocabulary import Vocabulary
+
+_OPEN_FILES = 16
+
+
+class ManySource(Source):
+    """The sequences of several sources, one after another; their blocks mix when shuffled.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        All with the same kind of steps, and with one vocabulary where files bring their own.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        super().__init__([path for source in sources for path in source.paths])
+        self.sources = list(sources)
+        self._begins = np.cumsum([0, *(source.n_blocks for source in sources)])
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages."""
+        return f"{self.sources[0].name} and {len(self.sources) - 1} more files"
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of all sources together."""
+        return int(self._begins[-1])
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that the symbols of the files stand for."""
+        vocabulary = self.sources[0].vocabulary
+        for source in self.sources:
+            if source.vocabulary != vocabulary:
+                raise DataFileError(
+                    f"{source.name} has another vocabulary than {self.sources[0].name}: "
+                    "ingest the texts together"
+                )
+        return vocabulary
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Sizes and symbols; words are counted over all files together."""
+        if any(_has_words(source) for source in self.sources):
+            return scan(self)
+        vocabulary = self.vocabulary
+        parts = [source.summary for source in self.sources]
+        counts = [part.n_symbols for part in parts if part.n_symbols is not None]
+        return Summary(
+            sum(part.n_sequences for part in parts),
+            sum(part.n_steps for part in parts),
+            max(counts) if len(counts) == len(parts) else None,
+            vocabulary,
+        )
+
+    def opened(self) -> Reader:
+        """Open the sources as they are needed, a few at a time."""
+        readers: OrderedDict[int, Reader] = OrderedDict()
+        kind: tuple[Any, ...] | None = None
+        first = ""
+
+        def read(block: int) -> Iterator[Block]:
+            nonlocal kind, first
+            which = int(np.searchsorted(self._begins, block, side="right")) - 1
+            if which not in readers:
+                readers[which] = self.sources[which].opened()
+            readers.move_to_end(which)
+            if len(readers) > _OPEN_FILES:
+                readers.popitem(last=False)
+            for piece in readers[which](block - int(self._begins[which])):
+                values = piece.sequences.values
+                now = (values.dtype.kind in "UTO", values.shape[1:])
+                if kind is None:
+                    kind, first = now, piece.place
+                if now != kind:
+                    raise DataFileError(
+                        f"{piece.place}: {_describe(now)}, but {_describe(kind)} in {first}"
+                    )
+                yield piece
+
+        return read
+
+
+def _has_words(source: Source) -> bool:
+    piece = next(iter(source), None)
+    return piece is not None and piece.values.dtype.kind in "UTO"
+
+
+def _describe(kind: tuple[bool, tuple[int, ...]]) -> str:
+    is_words, shape = kind
+    return "words" if is_words else f"numbers of shape {shape}" if shape else "numbers"

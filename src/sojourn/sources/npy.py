@@ -1,0 +1,83 @@
+"""NumPy files, mapped into memory, with a file of offsets beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.sequences import Sequences
+from sojourn.sources.base import (
+    PIECE_SEQUENCES,
+    PIECE_STEPS,
+    Block,
+    DataFileError,
+    Reader,
+    Source,
+    reading,
+)
+
+
+class NpySource(Source):
+    """Steps of all sequences in one ``.npy`` file, and offsets in another.
+
+    Parameters
+    ----------
+    path : Path
+        Array of shape (T,) or (T, D).
+    offsets : Path, optional
+        Array of N + 1 whole numbers: sequence n is ``values[offsets[n]:offsets[n + 1]]``.  By
+        default ``x.offsets.npy`` beside ``x.npy``.
+    """
+
+    def __init__(self, path: Path, offsets: Path | None = None) -> None:
+        if offsets is None:
+            offsets = path.with_suffix(".offsets.npy")
+            if not offsets.exists():
+                raise DataFileError(
+                    f"{path} has no offsets beside it: {offsets.name} with the N + 1 places where "
+                    "sequences begin and end, or another file given as offsets="
+                )
+        super().__init__([path, offsets])
+        values = _mapped(path)
+        self.offsets = _mapped(offsets)
+        if self.offsets.ndim != 1 or self.offsets.dtype.kind not in "iu" or not len(self.offsets):
+            raise DataFileError(f"{offsets}: offsets must be a 1-D array of whole numbers")
+        if values.ndim == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(values):
+            raise DataFileError(
+                f"{offsets}: the offsets run from {self.offsets[0]} to {self.offsets[-1]}, but "
+                f"{path} has an array of shape {values.shape}: they must run from 0 to its length"
+            )
+        per_sequence = max(1, len(values) // max(1, len(self.offsets) - 1))
+        self._size = max(1, min(PIECE_SEQUENCES // 4, PIECE_STEPS // per_sequence))
+
+    @property
+    def n_blocks(self) -> int:
+        """Runs of sequences."""
+        return -(-(len(self.offsets) - 1) // self._size)
+
+    def opened(self) -> Reader:
+        """Map the file."""
+        values = _mapped(self.paths[0])
+
+        def read(block: int) -> Iterator[Block]:
+            begin = block * self._size
+            place = f"{self.paths[0]}, from sequence {begin}"
+            offsets = np.array(self.offsets[begin : begin + self._size + 1], np.int64)
+            if (np.diff(offsets) < 0).any():
+                raise DataFileError(f"{self.paths[1]}, from sequence {begin}: offsets decrease")
+            with reading(place):
+                # A copy: pages of the map must not pile up in memory.
+                steps = np.array(values[offsets[0] : offsets[-1]])
+                sequences = Sequences(steps, offsets - offsets[0])
+            yield Block(sequences, place)
+
+        return read
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    with reading(str(path)):
+        return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -1,0 +1,160 @@
+"""Open data, whatever form it has."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from sojourn.sources.arrow import ArrowSource
+from sojourn.sources.base import DataFileError, Source
+from sojourn.sources.iterable import IterableSource
+from sojourn.sources.many import ManySource
+from sojourn.sources.npy import NpySource
+from sojourn.sources.text import TextSource
+
+# What files of each kind begin with.
+_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow stream",
+    b"\x93NUMPY": "npy",
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+_REFUSED = {
+    b"FEA1": "an old Feather file (version 1): write it anew as Feather 2 or Parquet",
+    b"PK\x03\x04": "a zip archive: unpack it",
+    b"BZh": "a bzip2 file: unpack it, or use gzip or zstd",
+    b"\xfd7zXZ": "an xz file: unpack it, or use gzip or zstd",
+    b"\x89HDF": "an HDF5 file: write it as Parquet",
+}
+
+
+def open(
+    path: Any,
+    *,
+    column: str | Sequence[str] | None = None,
+    sequence: str | None = None,
+    pattern: str | None = None,
+    lower: bool = False,
+    offsets: str | PathLike[str] | None = None,
+    total_sequences: int | None = None,
+) -> Source:
+    r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
+
+    What a file is shows in its first bytes: Parquet, Arrow or Feather, NumPy's ``.npy``, or text,
+    plain or compressed with gzip or zstd.
+
+    Parameters
+    ----------
+    path : str, Path or iterable
+        A file, a folder, a pattern such as ``"data/*.parquet"``; or an iterable of sequences,
+        which is read once.
+    column : str or list of str, optional
+        Columnar files: the column that holds the steps; several make vectors.  By default the
+        only list column.
+    sequence : str, optional
+        Columnar files in long format, one row a step: the column with the sequence's id.
+    pattern : str, optional
+        Text: a regular expression whose matches are the words; by default what whitespace
+        separates.
+    lower : bool
+        Turn words into lower case.
+    offsets : path, optional
+        ``.npy``: the file with the offsets; by default ``x.offsets.npy`` beside ``x.npy``.
+    total_sequences : int, optional
+        How many sequences an iterable will give; needed there.
+
+    Returns
+    -------
+    Source
+        With ``n_sequences`` and ``n_steps``; iterating over it gives `Sequences`, piece by piece.
+
+    Raises
+    ------
+    DataFileError
+        A `ValueError` that names the file and the place in it.
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "text.txt"
+    ...     _ = path.write_text("the cat sleeps\na dog barks\n")
+    ...     data = sj.open(path)
+    ...     (data.n_sequences, data.n_steps)
+    (2, 6)
+    """
+    if isinstance(path, Source):
+        return path
+    options = {
+        "column": column, "sequence": sequence, "pattern": pattern,
+        "lower": lower or None, "offsets": offsets,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(path, str | PathLike):
+        if total_sequences is not None:
+            raise TypeError("total_sequences is for iterables: files are counted")
+        return _open_paths(path, given)
+    if not isinstance(path, Iterable):
+        raise TypeError(f"expected a path or an iterable of sequences, got {path!r}")
+    if given:
+        raise TypeError(f"{', '.join(given)}: for files, not for an iterable")
+    if total_sequences is None:
+        raise TypeError(
+            "an iterable needs total_sequences, the number of sequences that it will give"
+        )
+    return IterableSource(path, total_sequences)
+
+
+def _open_paths(path: str | PathLike[str], options: dict[str, Any]) -> Source:
+    name = os.fspath(path)
+    here = Path(name)
+    if here.is_dir():
+        files = sorted(file for file in here.iterdir() if _is_data(file))
+        if not files:
+            raise DataFileError(f"the folder {here} holds no data files")
+    elif here.exists():
+        files = [here]
+    else:
+        files = sorted(Path(found) for found in glob.glob(name, recursive=True))
+        files = [file for file in files if _is_data(file)]
+        if not files:
+            raise FileNotFoundError(f"there is no file, folder or pattern {name!r}")
+    sources = [_open_file(file, options) for file in files]
+    return sources[0] if len(sources) == 1 else ManySource(sources)
+
+
+def _is_data(file: Path) -> bool:
+    """Leave out folders, hidden files, marks like _SUCCESS, and the offsets of .npy files."""
+    return file.is_file() and file.name[0] not in "._" and not file.name.endswith(".offsets.npy")
+
+
+def _open_file(path: Path, options: dict[str, Any]) -> Source:
+    with path.open("rb") as file:
+        head = file.read(8)
+    if not head:
+        raise DataFileError(f"{path} is empty: 0 bytes")
+    for magic, problem in _REFUSED.items():
+        if head.startswith(magic):
+            raise DataFileError(f"{path} is {problem}")
+    kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "text")
+    if kind == "npy":
+        _refuse(path, options, {"offsets"}, "a NumPy file")
+        offsets = options.get("offsets")
+        return NpySource(path, None if offsets is None else Path(offsets))
+    if kind in ("parquet", "arrow", "arrow stream"):
+        _refuse(path, options, {"column", "sequence", "lower"}, "a columnar file")
+        return ArrowSource(path, kind, **options)
+    _refuse(path, options, {"pattern", "lower"}, "read as text")
+    return TextSource(path, None if kind == "text" else kind, **options)
+
+
+def _refuse(path: Path, options: dict[str, Any], known: set[str], what: str) -> None:
+    odd = sorted(set(options) - known)
+    if odd:
+        raise DataFileError(f"{path} is {what}, for which {', '.join(odd)} means nothing")

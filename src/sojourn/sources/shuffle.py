@@ -1,0 +1,145 @@
+"""Minibatches in random order from data that does not fit in memory.
+
+Blocks are read in random order into a buffer.  When the buffer is full its sequences are put in
+random order, half of them leave it in minibatches, and further blocks take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from sojourn.sequences import Sequences
+from sojourn.sources.ahead import read_ahead
+from sojourn.sources.base import Block, Minibatches, Source, joined, reading
+
+BUFFER_SEQUENCES = 2**17
+BUFFER_BYTES = 2**26
+"""The buffer holds so many sequences or so many bytes, whichever is reached first."""
+
+Validate = Callable[[Sequences], Sequences]
+
+
+class ShuffledSource(Minibatches):
+    r"""Minibatches of a source, in a new random order each pass.
+
+    The order follows from the seed, the number of the pass and the source alone.
+
+    Parameters
+    ----------
+    source : Source
+    batch_size : int or None
+        Sequences a minibatch; None for all of them in one, which then comes in pieces.
+    seed : int
+    validate : callable, optional
+        Turns sequences as they are read into those that the model takes.
+    buffer_sequences : int, optional
+        Size of the shuffle buffer; by default `BUFFER_SEQUENCES`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, sojourn as sj
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "text.txt"
+    ...     _ = path.write_text("a b\nc\nd e f\n")
+    ...     batches = ShuffledSource(sj.open(path), batch_size=2, seed=0).batches(0)
+    ...     [len(batch) for batch in batches]
+    [2, 1]
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int | None,
+        seed: int,
+        *,
+        validate: Validate | None = None,
+        buffer_sequences: int | None = None,
+    ) -> None:
+        self.source = source
+        self.batch_size = batch_size
+        self.seed = seed
+        self.validate = validate
+        self.buffer_sequences = buffer_sequences or BUFFER_SEQUENCES
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in a pass."""
+        return self.source.n_sequences
+
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
+        """Yield the minibatches of pass `n_pass`, without the first `start`.
+
+        Those left out are read and shuffled like the others, so that the rest are the same.
+        """
+        if self.batch_size is None or self.batch_size >= self.n_sequences:
+            if start == 0:
+                yield read_ahead(validated(self.source.blocks(), self.validate))
+            return
+        yield from read_ahead(self._shuffled(n_pass, start, self.batch_size))
+
+    def _shuffled(self, n_pass: int, start: int, batch_size: int) -> Iterator[Sequences]:
+        rng = np.random.default_rng([self.seed, n_pass])
+        order = rng.permutation(self.source.n_blocks)
+        buffer = _Buffer(max(self.buffer_sequences, 2 * batch_size), batch_size)
+        n_done = 0
+        for piece in validated(self.source.blocks(order), self.validate):
+            buffer.add(piece)
+            if not buffer.is_full:
+                continue
+            n_out = max(1, len(buffer) // 2 // batch_size)
+            yield from buffer.drawn(rng, n_out, skip=start - n_done)
+            n_done += n_out
+        n_out = -(-len(buffer) // batch_size)
+        yield from buffer.drawn(rng, n_out, skip=start - n_done)
+
+
+class _Buffer:
+    """Sequences that wait to be drawn."""
+
+    def __init__(self, max_sequences: int, batch_size: int) -> None:
+        self.max_sequences = max_sequences
+        self.batch_size = batch_size
+        self._pieces: list[Sequences] = []
+        self._n_sequences = 0
+        self._n_bytes = 0
+
+    def __len__(self) -> int:
+        return self._n_sequences
+
+    @property
+    def is_full(self) -> bool:
+        too_many = len(self) >= self.max_sequences or self._n_bytes >= BUFFER_BYTES
+        return too_many and len(self) > self.batch_size
+
+    def add(self, piece: Sequences) -> None:
+        self._pieces.append(piece)
+        self._n_sequences += len(piece)
+        self._n_bytes += piece.values.nbytes + piece.offsets.nbytes
+
+    def drawn(self, rng: np.random.Generator, n_batches: int, skip: int) -> Iterator[Sequences]:
+        """Take minibatches out at random; the first `skip` of them are not yielded."""
+        if not self._pieces:
+            return
+        pool = joined(self._pieces)
+        order = rng.permutation(len(pool))
+        n_out = min(n_batches * self.batch_size, len(pool))
+        for begin in range(max(0, skip) * self.batch_size, n_out, self.batch_size):
+            yield pool.take(order[begin : min(begin + self.batch_size, n_out)])
+        self._pieces, self._n_sequences, self._n_bytes = [], 0, 0
+        if n_out < len(pool):
+            self.add(pool.take(order[n_out:]))
+
+
+def validated(blocks: Iterable[Block], validate: Validate | None) -> Iterator[Sequences]:
+    """Yield what `validate` makes of each block, and name the block where it fails."""
+    for sequences, place, _ in blocks:
+        if len(sequences) == 0:
+            continue
+        if validate is None:
+            yield sequences
+            continue
+        with reading(place):
+            valid = validate(sequences)
+        yield valid

@@ -1,0 +1,127 @@
+"""Text files: one sequence a line; plain, gzip or zstd."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sojourn.sequences import Sequences
+from sojourn.sources.base import Block, DataFileError, Reader, Source, reading
+
+BLOCK_BYTES = 2**18
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextSource(Source):
+    """Lines of a UTF-8 text file as sequences of words; lines without a word are left out.
+
+    Parameters
+    ----------
+    path : Path
+    compression : {"gzip", "zstd"} or None
+        A compressed file can only be read from its beginning: it is one block.
+    pattern : str, optional
+        Regular expression whose matches are the words; by default what whitespace separates.
+    lower : bool
+        Turn words into lower case.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        compression: str | None = None,
+        *,
+        pattern: str | None = None,
+        lower: bool = False,
+    ) -> None:
+        super().__init__([path])
+        self.path = path
+        self.compression = compression
+        self.lower = lower
+        self._find = None if pattern is None else re.compile(pattern).findall
+        if pattern is not None and re.compile(pattern).groups > 1:
+            raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+
+    @property
+    def n_blocks(self) -> int:
+        """Runs of lines of about `BLOCK_BYTES`; one where the file is compressed."""
+        if self.compression is not None:
+            return 1
+        return max(1, -(-self.path.stat().st_size // BLOCK_BYTES))
+
+    def opened(self) -> Reader:
+        """Open the file."""
+        return self._read_plain if self.compression is None else self._read_stream
+
+    def _read_plain(self, block: int) -> Iterator[Block]:
+        """Read the lines that begin in a block, wherever they end."""
+        with reading(str(self.path)), self.path.open("rb") as file:
+            begin, end = block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES
+            if begin:
+                file.seek(begin - 1)
+                begin += len(file.readline()) - 1
+            raw = file.read(end - begin) if begin < end else b""
+            if raw and not raw.endswith(b"\n"):
+                raw += file.readline()
+        if raw:
+            yield from self._split(raw, begin, None)
+
+    def _read_stream(self, block: int) -> Iterator[Block]:
+        """Read a compressed file from its beginning."""
+        import pyarrow as pa
+
+        rest, at, line = b"", 0, 1
+        with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
+            size = file.size()
+            stream = pa.CompressedInputStream(file, self.compression)
+            while True:
+                with reading(f"{self.path}, after byte {at + len(rest)} of the text"):
+                    raw = stream.read(BLOCK_BYTES)
+                whole, newline, rest = (rest + raw).rpartition(b"\n") if raw else (rest, b"", b"")
+                done = file.tell() / size
+                yield from self._split(whole + newline, at, line, done)
+                at, line = at + len(whole) + len(newline), line + whole.count(b"\n") + len(newline)
+                if not raw:
+                    return
+
+    def _split(
+        self, raw: bytes, begin: int, line: int | None, done: float = 1.0
+    ) -> Iterator[Block]:
+        """Cut whole lines into words; `line` is the number of the first, where that is known."""
+        text_bytes = raw.removeprefix(_BOM) if begin == 0 else raw
+        try:
+            text = text_bytes.decode()
+        except UnicodeDecodeError as error:
+            raise self._undecodable(text_bytes, error, begin, len(raw), line) from None
+        if self.lower:
+            text = text.lower()
+        split = str.split if self._find is None else self._find
+        lines = [words for words in map(split, text.split("\n")) if words]
+        if not lines:
+            return
+        offsets = np.zeros(len(lines) + 1, np.int64)
+        np.cumsum([len(words) for words in lines], out=offsets[1:])
+        values: Any = np.empty(offsets[-1], object)
+        values[:] = list(chain.from_iterable(lines))
+        where = f"from byte {begin}" if line is None else f"from line {line}"
+        yield Block(Sequences(values, offsets), f"{self.path}, {where}", done)
+
+    def _undecodable(
+        self, text: bytes, error: UnicodeDecodeError, begin: int, length: int, line: int | None
+    ) -> DataFileError:
+        at = begin + length - len(text) + error.start
+        before = text[: error.start].count(b"\n")
+        if line is None:
+            line = 1
+            with self.path.open("rb") as file:
+                for start in range(0, begin, BLOCK_BYTES):
+                    line += file.read(min(BLOCK_BYTES, begin - start)).count(b"\n")
+        bad = text[error.start : error.start + 1].hex()
+        return DataFileError(
+            f"{self.path}, line {line + before}, byte {at}: 0x{bad} is not UTF-8 ({error.reason})"
+        )

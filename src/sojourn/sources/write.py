@@ -1,0 +1,181 @@
+"""Sequences to a Parquet file, piece by piece, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.sequences import Sequences
+from sojourn.sources.base import joined
+
+GROUP_SEQUENCES = 1024
+GROUP_STEPS = 2**16
+"""A row group has at most so many sequences or steps: small, because they are what is shuffled."""
+
+
+class ParquetSink:
+    """Write sequences to one list column of a Parquet file.
+
+    The file gets its name when it is complete: after an error there is nothing under it.
+
+    Parameters
+    ----------
+    path : Path
+    column : str
+        Name of the column.
+    metadata : dict of bytes, optional
+        Goes into the file's metadata.
+    overwrite : bool
+        Whether a file of that name may be replaced.
+
+    Examples
+    --------
+    >>> import sojourn as sj, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x.parquet"
+    ...     with ParquetSink(path, "symbols") as sink:
+    ...         sink.write(Sequences.from_list([[3, 1, 4], [1]]))
+    ...     sj.open(path).n_sequences
+    2
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        column: str,
+        *,
+        metadata: dict[bytes, bytes] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        check_target(path, overwrite)
+        self.path = path
+        self.column = column
+        self.metadata = metadata or {}
+        self._waiting: list[Sequences] = []
+        self._n_waiting = 0
+        self._writer: Any = None
+        self._part: Path | None = None
+
+    def __enter__(self) -> Self:
+        handle, name = tempfile.mkstemp(
+            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
+        )
+        os.close(handle)
+        self._part = Path(name)
+        return self
+
+    def write(self, sequences: Sequences) -> None:
+        """Take some sequences."""
+        self._waiting.append(sequences)
+        self._n_waiting += len(sequences)
+        steps = sum(piece.n_steps for piece in self._waiting)
+        if self._n_waiting >= 8 * GROUP_SEQUENCES or steps >= 8 * GROUP_STEPS:
+            self._flush(last=False)
+
+    def _flush(self, last: bool) -> None:
+        if not self._waiting:
+            return
+        groups = list(_groups(joined(self._waiting)))
+        kept = [] if last or len(groups) == 1 else [groups.pop()]
+        for group in groups:
+            self._write_group(group)
+        self._waiting, self._n_waiting = kept, sum(map(len, kept))
+
+    def _write_group(self, group: Sequences) -> None:
+        import pyarrow as pa
+
+        offsets = pa.array(group.offsets.astype(np.int32))
+        lists = pa.ListArray.from_arrays(offsets, _arrow_steps(group.values))
+        table = pa.table({self.column: lists})
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        try:
+            self._writer.write_table(table)
+        except OSError as error:
+            raise _named(error, self.path) from error
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow.parquet as pq
+
+        # No dictionaries: symbols are written and read quicker without.
+        writer = pq.ParquetWriter(self._part, schema, compression="zstd", use_dictionary=False)
+        if self.metadata:
+            writer.add_key_value_metadata(self.metadata)
+        return writer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._part is not None
+        try:
+            if error is None:
+                self._finish()
+        finally:
+            if self._writer is not None and self._writer.is_open:
+                _close_quietly(self._writer)
+            self._part.unlink(missing_ok=True)
+
+    def _finish(self) -> None:
+        assert self._part is not None
+        self._flush(last=True)
+        if self._writer is None:
+            raise ValueError(f"{self.path}: there is no data to write")
+        try:
+            self._writer.close()
+            with self._part.open("rb") as file:
+                os.fsync(file.fileno())
+            os.chmod(self._part, 0o666 & ~_umask())
+            os.replace(self._part, self.path)
+        except OSError as error:
+            raise _named(error, self.path) from error
+
+
+def check_target(path: Path, overwrite: bool) -> None:
+    """Refuse to write where a file is already, or where no folder is."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}")
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists already")
+
+
+def _groups(sequences: Sequences) -> Iterator[Sequences]:
+    for chunk in sequences.chunks(GROUP_STEPS):
+        for begin in range(0, len(chunk), GROUP_SEQUENCES):
+            yield chunk[begin : begin + GROUP_SEQUENCES]
+
+
+def _arrow_steps(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def _named(error: OSError, path: Path) -> OSError:
+    return OSError(error.errno, f"{error} (while writing {path})")
+
+
+def _close_quietly(writer: Any) -> None:
+    try:
+        writer.close()
+    except OSError:
+        return  # the error that brought us here says more
+
+
+def _umask() -> int:
+    """Read the process's file mode mask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
