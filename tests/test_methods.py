@@ -353,6 +353,17 @@ def test_cvb0_keeps_the_mass_of_the_data_and_ends_where_updates_change_nothing(m
     assert bounds[-1] == pytest.approx(bounds[-2], rel=1e-6)
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_cvb0_learns_from_every_family(name):
+    rng = np.random.default_rng(0)
+    data = [EXAMPLES[name].draw_data(rng, n) for n in rng.integers(1, 12, 25)]
+    fitted = sj.HMM(
+        3, EXAMPLES[name].given, inference="cvb0", n_passes=10, dtype="float64", random_state=0
+    ).fit(data)
+    assert fitted.statistics_.start.sum() == pytest.approx(25)
+    assert np.isfinite([entry["bound"] for entry in fitted.history_]).all()
+
+
 @pytest.mark.parametrize("inference", ["cvb0", "gibbs"])
 def test_what_keeps_more_than_a_checkpoint_holds_refuses_one(inference, tmp_path):
     model = sj.HMM(2, sj.Categorical(3), inference=inference)

@@ -45,7 +45,11 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     natural = prior + posterior.emissions.dense().astype("float64")
     emissions = family.log_normalizer(natural).sum()
     emissions -= family.log_normalizer(prior + 0.0 * natural).sum()
-    local = copies * (sums.entropy + sums.log_base)
+    # The batch stands for as many steps as the posterior has: blended, that is not N/M exactly, and
+    # terms of unequal mass would not cancel.
+    start, transitions = posterior.counts
+    share = float(start.sum() + transitions.sum()) / sums.n_steps
+    local = share * (sums.entropy + sums.log_base)
     return local + float(emissions) + posterior.transitions.collapsed_bound(posterior.counts)
 
 

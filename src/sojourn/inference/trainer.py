@@ -204,6 +204,7 @@ def _settle(
         return None
     whole = replace(
         remembered[0],
+        n_steps=sum(sums.n_steps for sums in remembered),
         entropy=sum(sums.entropy for sums in remembered),
         log_base=sum(sums.log_base for sums in remembered),
     )
