@@ -39,7 +39,7 @@ def test_scale_and_place_of_the_data_do_not_change_the_states(name, inference, d
     changes = {"place": x + 1e6, "size": x * 1e6, "both": x * 1e6 + 1e6, "small": x * 1e-6}
     if name != "SphericalGaussian":  # one variance for all columns: their relative size matters
         changes["a column's size"] = x * [1e6, 1.0, 1.0]
-        changes["a column's place"] = [*x, 0.0, 1000000.0, 0.0]
+        changes["a column's place"] = x + np.array([0.0, 1e6, 0.0])
     for what, changed in changes.items():
         got = decoded(REAL[name], changed, inference=inference, dtype=dtype)
         np.testing.assert_array_equal(got, expected, err_msg=what)

@@ -20,14 +20,19 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
-from sojourn.families.scales import check_dof, within_states
-from sojourn.kernels.densities import sum_products
+from sojourn.families.scales import (
+    MOST_COLUMNS,
+    check_dof,
+    column_sums,
+    column_weights,
+    with_one,
+    within_states,
+)
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 _LOG_PI = float(np.log(np.pi))
 _LOG_2 = float(np.log(2.0))
-_MOST_COLUMNS = 64  # columns up to which the compiled form is small
 
 
 class DiagonalGaussian(ColumnFamily):
@@ -185,17 +190,12 @@ class DiagonalGaussian(ColumnFamily):
         n_states, n = nu.shape
         # A product of t densities is one power if the columns have seen the same number of steps.
         same = np.ptp(nu, axis=1) <= 1e-12 * nu[:, 0]
-        if n > _MOST_COLUMNS or (collapsed and not same.all()):
+        if n > MOST_COLUMNS or (collapsed and not same.all()):
             return plain
         mean, scale = _centred(*parts)
         location = np.asarray(self.location)
         squared = 1.0 / (scale * (1.0 + 1.0 / kappa)) if collapsed else nu / scale
-        columns = np.arange(n)
-        weights = np.zeros((1 + n, n, n_states))
-        weights[0] = -(mean * np.sqrt(squared)).T
-        weights[1 + columns, columns] = np.sqrt(squared).T
-        ends = np.ones(n) if collapsed else columns == n - 1
-        spans = np.column_stack([1 + columns, 2 + columns, ends]).astype(np.int64)
+        weights, spans = column_weights(mean, squared, one_group=not collapsed)
         # At the mean itself only the constants are left.
         entry = self.entry_log_predictive if collapsed else self.entry_expected
         constants = np.zeros(n_states)
@@ -205,7 +205,7 @@ class DiagonalGaussian(ColumnFamily):
         powers = 0.5 * (nu[:, 0] + 1.0) if collapsed else np.full(n_states, 0.5)
 
         def design(x: Floats) -> tuple[Floats, Booleans] | None:
-            z = self._with_one(x)
+            z = with_one(x, location)
             return None if z is None else (z, np.ones(len(x), dtype=bool))
 
         ones = np.ones(n_states)
@@ -213,22 +213,11 @@ class DiagonalGaussian(ColumnFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = self._with_one(x)
+        z = with_one(x, self.location)
         if z is None:
             return None
-        columns = np.arange(1, 1 + self.features)
-        none = np.zeros_like(columns)
-        pairs = np.concatenate(
-            [[[0, 0]], np.column_stack([none, columns]), np.column_stack([columns, columns])]
-        )
-        sums = sum_products(z, pairs, weights, n_threads=n_threads)
-        return np.concatenate([np.repeat(sums[:1], 2 * self.features, axis=0), sums[1:]])
-
-    def _with_one(self, x: Floats) -> Floats | None:
-        """Return (1, x − c), or None where an entry is missing."""
-        z = np.ones((len(x), 1 + self.features))
-        np.subtract(x, np.asarray(self.location), out=z[:, 1:])
-        return None if np.isnan(z.sum()) else z
+        counts, sums, squares = column_sums(z, weights, n_threads)
+        return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""
