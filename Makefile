@@ -35,6 +35,7 @@ types: $(READY)  ## check types
 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu
+	$(BIN)/python -m benchmarks.families
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences
 	$(BIN)/python -m benchmarks.scale $(if $(SIZE),--size $(SIZE))
