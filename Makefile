@@ -3,10 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types bench bench-scale compare references clean
+.PHONY: help setup demo test lint format types bench bench-scale bench-families compare references clean
 
 help:  ## list the commands
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY)  ## make the virtual environment
 
@@ -35,9 +35,13 @@ types: $(READY)  ## check types
 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu
+	$(BIN)/python -m benchmarks.families
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences
 	$(BIN)/python -m benchmarks.scale $(if $(SIZE),--size $(SIZE))
+
+bench-families: $(READY)  ## measure Gaussian emissions against hmmlearn
+	$(BIN)/python -m benchmarks.families
 
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)

@@ -37,8 +37,8 @@ class AutoregressiveGaussian(MatrixNormalFamily):
 
     The first observation of a sequence has no past: it is taken as given, a step without evidence
     about its state.  Where the steps after it reach back beyond it, it stands for what was before.
-    Only whole steps may be missing (all NaN); in the past of later steps the last observation
-    before a missing one stands for it.
+    Only whole steps may be missing (all NaN).  The L steps after a missing one do not know their
+    past, and are steps without evidence too.
 
     Parameters
     ----------
@@ -152,22 +152,17 @@ class AutoregressiveGaussian(MatrixNormalFamily):
     def observations(self, data: Sequences) -> Floats:
         """Return every step beside its past, shape (T, D + L D): x_t, x_{t−1}, ..., x_{t−L}."""
         values = plain_values(data)
-        steps = np.arange(data.n_steps)
-        begins = np.repeat(data.offsets[:-1], data.lengths)
+        n, steps = self.features, np.arange(data.n_steps)
         present = ~np.isnan(values[:, 0])
-        # The last observation up to each step, or the first one there is in the sequence.
-        last = np.maximum.accumulate(np.where(present, steps, -1))
         first = np.minimum.reduceat(np.where(present, steps, data.n_steps), data.offsets[:-1])
-        source = np.where(last >= begins, last, np.repeat(first, data.lengths))
-        none = source >= np.repeat(data.offsets[1:], data.lengths)  # nothing was observed at all
-        source[none] = 0
-        known = np.where(none[:, None], np.asarray(self.location), values[source])
-        out = np.empty((len(values), (1 + self.order) * self.features))
-        out[:, : self.features] = values
+        firsts = np.minimum(np.repeat(first, data.lengths), data.n_steps - 1)
+        out = np.empty((len(values), (1 + self.order) * n))
+        out[:, :n] = values
         for lag in range(1, self.order + 1):
-            columns = slice(lag * self.features, (lag + 1) * self.features)
-            out[:, columns] = known[np.maximum(steps - lag, begins)]
-        out[first[first < data.n_steps], : self.features] = np.nan
+            out[:, lag * n : (lag + 1) * n] = values[np.maximum(steps - lag, firsts)]
+        # Without its past a step says nothing; nor does the first, which has none.
+        out[np.isnan(out).any(axis=1), :n] = np.nan
+        out[firsts, :n] = np.nan
         return out
 
     def assign(

@@ -91,7 +91,13 @@ class ColumnFamily(DenseFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return eq (2) or (2') as a function of x: the sum over columns."""
         entry = self.entry_log_predictive if collapsed else self.entry_expected
-        return lambda x: self._sum_columns(entry, x, natural)
+        return self.compiled(
+            lambda x: self._sum_columns(entry, x, natural), natural, collapsed=collapsed
+        )
+
+    def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the potentials with a compiled form of them beside, or, as here, as they are."""
+        return plain
 
     def _fill(self, x: Floats) -> tuple[Booleans, Floats]:
         """Find missing entries, and put a harmless value in their place."""

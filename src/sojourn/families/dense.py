@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -17,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.densities import student_rows
 from sojourn.kernels.interface import Floats, padded_states
 from sojourn.sequences import Sequences, position
 
-BLOCK_STEPS = 2048
-"""Steps that are worked on at a time, so that they stay in the cache."""
+BLOCK_STEPS = 512
+"""Steps that are worked on at a time: they stay in the cache, and BLAS on one thread."""
 
 _SAMPLE_STEPS = 10_000  # steps that the start looks at
 _SOFTNESS = 0.1  # share of a step's weight that the start spreads over all states
@@ -31,6 +33,56 @@ Booleans = NDArray[np.bool_]
 
 LogPotentials = Callable[[Any], Floats]
 """Observations x of T steps to their log potentials, shape (T, K)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPotentials:
+    """Log potentials in NumPy, and what the compiled kernel needs for the same.
+
+    Attributes
+    ----------
+    plain : LogPotentials
+        The closed form, which says what is computed.
+    design : callable
+        x to the kernel's z and which steps are there, or None where only `plain` will do.
+    weights, spans, factors, powers, constants, collapsed
+        Arguments of `kernels.densities.student_rows`.
+    """
+
+    plain: LogPotentials
+    design: Callable[[Floats], tuple[Floats, Booleans] | None]
+    weights: Floats
+    spans: NDArray[np.int64]
+    factors: Floats
+    powers: Floats
+    constants: Floats
+    collapsed: bool
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the log potentials, by the closed form."""
+        return self.plain(x)
+
+    def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
+        """Return rows for the kernel, or None where only `plain` will do."""
+        designed = self.design(x)
+        if designed is None:
+            return None
+        z, present = designed
+        table, log_scale = student_rows(
+            z,
+            self.weights,
+            self.spans,
+            self.factors,
+            self.powers,
+            self.constants,
+            dtype,
+            collapsed=self.collapsed,
+            n_threads=n_threads,
+        )
+        if not present.all():
+            table[~present, : len(self.powers)] = 1.0
+            log_scale[~present] = 0.0
+        return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
 
 
 class DenseFamily(Family):
@@ -82,6 +134,10 @@ class DenseFamily(Family):
         function = self.potentials(self.prior() + table.dense(), collapsed=collapsed)
         return potential_rows(function, encoded, table.n_states, dtype, n_threads)
 
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return ``statistics(x).T @ weights`` by a compiled kernel, or None where none is."""
+        return None
+
     def log_predictive(self, x: Floats, natural: Floats) -> Floats:
         """Return the collapsed log potentials of eq (2) in closed form, shape (T, K)."""
         return self.potentials(natural, collapsed=True)(x)
@@ -92,7 +148,9 @@ class DenseFamily(Family):
 
     def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
         """Return the weighted sums of the statistics, as one matrix product a block."""
-        sums = weighted_sums(self.statistics, encoded, responsibilities)
+        sums = self.compiled_sums(encoded, responsibilities, n_threads)
+        if sums is None:
+            sums = weighted_sums(self.statistics, encoded, responsibilities, n_threads)
         return RowSums(None, sums, self.n_statistics)
 
     def initial_statistics(
@@ -134,6 +192,10 @@ def potential_rows(
 
     Blocks do not depend on the number of threads, so the result does not either.
     """
+    if isinstance(log_potentials, CompiledPotentials):
+        compiled = log_potentials.rows(x, dtype, n_threads)
+        if compiled is not None:
+            return compiled
     table = np.zeros((len(x), padded_states(n_states)), dtype)
     log_scale = np.empty(len(x))
 
@@ -149,17 +211,21 @@ def potential_rows(
     return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
 
 
-def weighted_sums(statistics: Callable[[Any], Floats], x: NDArray[Any], weights: Floats) -> Floats:
+def weighted_sums(
+    statistics: Callable[[Any], Floats], x: NDArray[Any], weights: Floats, n_threads: int = 1
+) -> Floats:
     """Return ``statistics(x).T @ weights``, (S, K), without building all of ``statistics(x)``."""
-    total: Floats | None = None
-    for begin in range(0, len(x), BLOCK_STEPS):
+    parts: dict[int, Floats] = {}
+
+    def add(begin: int) -> None:
         steps = slice(begin, begin + BLOCK_STEPS)
-        part = statistics(x[steps]).T @ weights[steps].astype(np.float64)
-        if total is None:
-            total = part
-        else:
-            total += part
-    assert total is not None, "there is at least one step"
+        parts[begin] = statistics(x[steps]).T @ weights[steps].astype(np.float64)
+
+    run_blocks(add, len(x), n_threads)
+    # In the order of the steps, whichever thread was first.
+    total = parts[0]
+    for begin in range(BLOCK_STEPS, len(x), BLOCK_STEPS):
+        total += parts[begin]
     return total
 
 

@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.dense import (
+    Booleans,
+    CompiledPotentials,
+    LogPotentials,
     as_given,
     assign_steps,
     check_columns,
@@ -17,7 +20,14 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
-from sojourn.families.scales import check_dof, within_states
+from sojourn.families.scales import (
+    MOST_COLUMNS,
+    check_dof,
+    column_sums,
+    column_weights,
+    with_one,
+    within_states,
+)
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -172,6 +182,42 @@ class DiagonalGaussian(ColumnFamily):
         away = x - np.asarray(self.location)[column] - mean
         constant = 0.5 * (log_precision - 1.0 / kappa - _LOG_2 - _LOG_PI)
         return constant - 0.5 * away**2 * (nu / scale)
+
+    def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return a compiled form for data without missing entries."""
+        parts = self.parts(natural)
+        kappa, nu, _, _ = parts
+        n_states, n = nu.shape
+        # A product of t densities is one power if the columns have seen the same number of steps.
+        same = np.ptp(nu, axis=1) <= 1e-12 * nu[:, 0]
+        if n > MOST_COLUMNS or (collapsed and not same.all()):
+            return plain
+        mean, scale = _centred(*parts)
+        location = np.asarray(self.location)
+        squared = 1.0 / (scale * (1.0 + 1.0 / kappa)) if collapsed else nu / scale
+        weights, spans = column_weights(mean, squared, one_group=not collapsed)
+        # At the mean itself only the constants are left.
+        entry = self.entry_log_predictive if collapsed else self.entry_expected
+        constants = np.zeros(n_states)
+        for d in range(n):
+            own = tuple(part[:, d] for part in parts)
+            constants += np.diagonal(entry(mean[:, d, None] + location[d], d, *own))
+        powers = 0.5 * (nu[:, 0] + 1.0) if collapsed else np.full(n_states, 0.5)
+
+        def design(x: Floats) -> tuple[Floats, Booleans] | None:
+            z = with_one(x, location)
+            return None if z is None else (z, np.ones(len(x), dtype=bool))
+
+        ones = np.ones(n_states)
+        return CompiledPotentials(plain, design, weights, spans, ones, powers, constants, collapsed)
+
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of data without missing entries."""
+        z = with_one(x, self.location)
+        if z is None:
+            return None
+        counts, sums, squares = column_sums(z, weights, n_threads)
+        return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

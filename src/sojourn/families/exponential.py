@@ -38,7 +38,7 @@ class Exponential(ColumnFamily):
     n_features : int, optional
         Number of columns D; by default the data's.
     prior_shape, prior_rate : float or (D,) array, optional
-        a° and b°.  By default those of one step at the column's mean m: (1, m).
+        a° and b°.  By default those of a tenth of a step at the column's mean m.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class Exponential(ColumnFamily):
         n_features = check_columns(data, self.n_features, "Exponential")
         mean = column_moments(check_positive(data, n_features, zero=True).values).mean
         mean = np.where(mean > 0, mean, 1.0)
-        shape = column_vector("prior_shape", as_given(self.prior_shape, 1.0), n_features)
+        shape = column_vector("prior_shape", as_given(self.prior_shape, 0.1), n_features)
         rate = column_vector("prior_rate", as_given(self.prior_rate, mean * shape), n_features)
         return Exponential(n_features, shape, rate)
 

@@ -41,8 +41,7 @@ class Gamma(ColumnFamily):
     shape : float or (D,) array
         The shape c of each column: known, not learned.
     prior_shape, prior_rate : float or (D,) array, optional
-        a° and b°.  By default those of one step at the column's mean m, (c, m), divided by
-        max(1, c).
+        a° and b°.  By default those of a tenth of a step at the column's mean m.
 
     Examples
     --------
@@ -84,9 +83,8 @@ class Gamma(ColumnFamily):
         mean = column_moments(check_positive(data, n_features).values).mean
         mean = np.where(mean > 0, mean, 1.0)
         c = column_vector("shape", self.shape, n_features)
-        weaker = np.maximum(1.0, c)
-        shape = column_vector("prior_shape", as_given(self.prior_shape, c / weaker), n_features)
-        rate = column_vector("prior_rate", as_given(self.prior_rate, mean / weaker), n_features)
+        shape = column_vector("prior_shape", as_given(self.prior_shape, 0.1 * c), n_features)
+        rate = column_vector("prior_rate", as_given(self.prior_rate, 0.1 * mean), n_features)
         return Gamma(n_features, c, shape, rate)
 
     def validate(self, data: Sequences) -> Sequences:

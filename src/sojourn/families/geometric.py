@@ -38,8 +38,7 @@ class Geometric(ColumnFamily):
     n_features : int, optional
         Number of columns D; by default the data's.
     alpha, beta : float or (D,) array, optional
-        Parameters of the Beta prior; by default those of one step at the column's mean m,
-        (1, m − 1).
+        Parameters of the Beta prior; by default those of a tenth of a step at the column's mean.
 
     Examples
     --------
@@ -77,8 +76,8 @@ class Geometric(ColumnFamily):
         """Take columns and prior mean from the data."""
         n_features = check_columns(data, self.n_features, "Geometric")
         mean = column_moments(check_counts(data, n_features, least=1).values).mean
-        alpha = column_vector("alpha", as_given(self.alpha, 1.0), n_features)
-        failures = np.maximum(mean - 1.0, 0.01)
+        alpha = column_vector("alpha", as_given(self.alpha, 0.1), n_features)
+        failures = 0.1 * np.maximum(mean - 1.0, 0.1)
         beta = column_vector("beta", as_given(self.beta, failures), n_features)
         return Geometric(n_features, alpha, beta)
 

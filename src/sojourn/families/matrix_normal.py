@@ -17,6 +17,7 @@ With z = (φ, y) the statistics are t = (1, z zᵀ), the upper triangle packed. 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +27,14 @@ from sojourn.families.arrays import namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     Booleans,
+    CompiledPotentials,
     DenseFamily,
     LogPotentials,
     sample_sequences,
     soft_assignments,
     standardized,
 )
+from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
@@ -97,6 +100,17 @@ class MatrixNormalFamily(DenseFamily):
             out *= present[:, None]
         return out
 
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of (1, z zᵀ)."""
+        z, present = self.design(x)
+        if not present.all():
+            z, weights = z[present], weights[present]
+            if len(z) == 0:
+                return None
+        pairs = np.column_stack(np.triu_indices(z.shape[1]))
+        sums = sum_products(z, pairs, weights, n_threads=n_threads)
+        return np.concatenate([weights.sum(axis=0, dtype=np.float64)[None], sums])
+
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
         n_regressors, n_targets = self.sizes
@@ -111,15 +125,17 @@ class MatrixNormalFamily(DenseFamily):
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log density of a multivariate t, or the expected log density."""
-        function = predictive if collapsed else expected
-        of_design = function(factorize(natural, self.sizes[0]), *self.sizes)
+        factors = factorize(natural, self.sizes[0])
+        of_design = (predictive if collapsed else expected)(factors, *self.sizes)
 
-        def potentials(x: Floats) -> Floats:
+        def plain(x: Floats) -> Floats:
             z, present = self.design(x)
             rows = of_design(z)
             return rows if present.all() else rows * present[:, None]
 
-        return potentials
+        if self.sizes[0] > 1:  # the leverage of a step is its own
+            return plain
+        return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
 
     def draw(
         self,
@@ -249,16 +265,58 @@ def stable_cholesky(matrices: Floats) -> Floats:
     return out * size[:, :, None]
 
 
+def compiled(
+    factors: Factors,
+    n_regressors: int,
+    n_targets: int,
+    plain: LogPotentials,
+    design: Callable[[Floats], tuple[Floats, Booleans]],
+    *,
+    collapsed: bool,
+) -> CompiledPotentials:
+    """Return the same potentials for the compiled kernel, where the only regressor is one."""
+    inverse = np.linalg.inv(factors.lower)
+    weights = np.zeros((1 + n_targets, n_targets, len(inverse)))
+    weights[1 - n_regressors :] = inverse[:, n_regressors:].transpose(2, 1, 0)
+    spans = np.array([(1, 2 + e, e == n_targets - 1) for e in range(n_targets)], dtype=np.int64)
+    dof = factors.dof
+    leverage = inverse[:, 0, 0] ** 2 if n_regressors else np.zeros(len(inverse))
+    if collapsed:
+        inner, powers = 1.0 / (1.0 + leverage), 0.5 * (dof + 1)
+        constants = _student_constant(factors, n_targets) - 0.5 * n_targets * np.log1p(leverage)
+    else:
+        inner, powers = np.ones(len(inverse)), 0.5 * dof
+        constants = _expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
+
+    def with_one(x: Floats) -> tuple[Floats, Booleans]:
+        z, present = design(x)
+        if n_regressors == 0:
+            z = np.concatenate([np.ones((len(z), 1)), z], axis=1)
+        return z, present
+
+    return CompiledPotentials(plain, with_one, weights, spans, inner, powers, constants, collapsed)
+
+
+def _student_constant(factors: Factors, n_targets: int) -> Floats:
+    """Return the constant of a t density with ν − D + 1 degrees of freedom and shape Ψ."""
+    half, dof = 0.5 * n_targets, factors.dof
+    risen = log_rising(0.5 * (dof - n_targets + 1), half + namespace(dof).zeros_like(dof))
+    return risen - half * _LOG_PI - 0.5 * factors.log_det_scale
+
+
+def _expected_constant(factors: Factors, n_targets: int) -> Floats:
+    """Return ½ E[log|Σ⁻¹|] − ½ D log 2π."""
+    xp = namespace(factors.dof)
+    log_det = sum(xp.digamma(0.5 * (factors.dof - d)) for d in range(n_targets))
+    return 0.5 * (log_det - factors.log_det_scale - n_targets * _LOG_PI)
+
+
 def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
     """Return eq (2): the log density of a t with ν − D + 1 degrees of freedom."""
     xp = namespace(factors.lower)
     dof = factors.dof
     half = 0.5 * n_targets
-    constant = (
-        log_rising(0.5 * (dof - n_targets + 1), half + xp.zeros_like(dof))
-        - half * _LOG_PI
-        - 0.5 * factors.log_det_scale
-    )
+    constant = _student_constant(factors, n_targets)
     power = 0.5 * (dof + 1)
     residual, leverage = _norms(factors, n_regressors)
 
@@ -276,10 +334,8 @@ def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotent
 
 def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
     """Return eq (2'): ½ E[log|Σ⁻¹|] − ½ ν |v|² − ½ D |u|² − ½ D log 2π."""
-    xp = namespace(factors.lower)
     dof = factors.dof
-    log_det = sum(xp.digamma(0.5 * (dof - d)) for d in range(n_targets))
-    constant = 0.5 * (log_det - factors.log_det_scale - n_targets * _LOG_PI)
+    constant = _expected_constant(factors, n_targets)
     residual, leverage = _norms(factors, n_regressors)
 
     def potentials(z: Floats) -> Floats:

@@ -42,8 +42,7 @@ class NegativeBinomial(ColumnFamily):
     dispersion : float or (D,) array
         The number r of each column: known, not learned.
     alpha, beta : float or (D,) array, optional
-        Parameters of the Beta prior.  By default those of one step at the column's mean m,
-        (r, m), made weaker where both are above one: divided by max(1, min(r, m)).
+        Parameters of the Beta prior.  By default those of a tenth of a step at the column's mean.
 
     Examples
     --------
@@ -84,9 +83,8 @@ class NegativeBinomial(ColumnFamily):
         n_features = check_columns(data, self.n_features, "NegativeBinomial")
         mean = np.maximum(column_moments(check_counts(data, n_features).values).mean, 1e-3)
         r = column_vector("dispersion", self.dispersion, n_features)
-        weaker = np.maximum(1.0, np.minimum(r, mean))
-        alpha = column_vector("alpha", as_given(self.alpha, r / weaker), n_features)
-        beta = column_vector("beta", as_given(self.beta, mean / weaker), n_features)
+        alpha = column_vector("alpha", as_given(self.alpha, 0.1 * r), n_features)
+        beta = column_vector("beta", as_given(self.beta, 0.1 * mean), n_features)
         return NegativeBinomial(n_features, r, alpha, beta)
 
     def validate(self, data: Sequences) -> Sequences:

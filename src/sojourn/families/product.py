@@ -217,7 +217,7 @@ class Product(Family):
 
     def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
         """Return the weighted sums of the statistics, as one matrix product a block."""
-        return RowSums(None, self._sum(encoded, responsibilities), self.n_statistics)
+        return RowSums(None, self._sum(encoded, responsibilities, n_threads), self.n_statistics)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw every part's columns."""
@@ -298,12 +298,13 @@ class Product(Family):
         ends = np.cumsum([part.n_statistics for part in self.parts])
         return np.split(natural, ends[:-1], axis=1)
 
-    def _sum(self, x: Any, weights: Floats) -> Floats:
+    def _sum(self, x: Any, weights: Floats, n_threads: int = 1) -> Floats:
         """Return Σ_t weights[t, k] t(x_t), (S, K), block by block."""
         return weighted_sums(
             lambda chosen: self.statistics([own[chosen] for own in x]),
             np.arange(len(weights)),
             weights,
+            n_threads,
         )
 
     def _coordinates(self, pairs: list[Sequences], chosen: NDArray[np.intp]) -> Floats:

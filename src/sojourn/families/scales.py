@@ -1,12 +1,17 @@
-"""Prior scales of the families of real numbers."""
+"""What the families of real numbers share: prior scales, and columns for the compiled kernel."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats
+
+MOST_COLUMNS = 64
+"""Columns up to which the compiled form of independent columns is small."""
 
 
 def within_states(variance: Floats, n_states: int, n_features: int) -> Floats:
@@ -46,3 +51,37 @@ def check_dof(value: Any, least: float) -> float:
     if not (np.isfinite(value) and value > least):
         raise ValueError(f"degrees_of_freedom must be above {least}, got {value!r}")
     return float(value)
+
+
+def column_weights(
+    mean: Floats, squared: Floats, *, one_group: bool
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Return weights and spans of `student_rows` for ``squared * (y - mean) ** 2``, (K, D) both."""
+    n_states, n = mean.shape
+    columns = np.arange(n)
+    weights = np.zeros((1 + n, n, n_states))
+    weights[0] = -(mean * np.sqrt(squared)).T
+    weights[1 + columns, columns] = np.sqrt(squared).T
+    ends = columns == n - 1 if one_group else np.ones(n)
+    return weights, np.column_stack([1 + columns, 2 + columns, ends]).astype(np.int64)
+
+
+def with_one(x: Floats, location: Any) -> Floats | None:
+    """Return (1, x − c), or None where an entry is missing."""
+    z = np.ones((len(x), 1 + x.shape[1]))
+    np.subtract(x, np.asarray(location), out=z[:, 1:])
+    return None if np.isnan(z.sum()) else z
+
+
+def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats, Floats]:
+    """Return the weighted sums of 1 (1, K), of every column and of its square (D, K)."""
+    columns = np.arange(1, z.shape[1])
+    pairs = np.concatenate(
+        [
+            [[0, 0]],
+            np.column_stack([np.zeros_like(columns), columns]),
+            np.column_stack([columns, columns]),
+        ]
+    )
+    sums = sum_products(z, pairs, weights, n_threads=n_threads)
+    return sums[:1], sums[1 : 1 + len(columns)], sums[1 + len(columns) :]

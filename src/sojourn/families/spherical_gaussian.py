@@ -10,6 +10,8 @@ from scipy.special import digamma, gammaln
 
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
+    Booleans,
+    CompiledPotentials,
     DenseFamily,
     LogPotentials,
     as_given,
@@ -20,7 +22,14 @@ from sojourn.families.dense import (
     column_vector,
     plain_values,
 )
-from sojourn.families.scales import check_dof, within_states
+from sojourn.families.scales import (
+    MOST_COLUMNS,
+    check_dof,
+    column_sums,
+    column_weights,
+    with_one,
+    within_states,
+)
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -189,7 +198,37 @@ class SphericalGaussian(DenseFamily):
             rows += 0.5 * present.sum(axis=1)[:, None] * (log_precision - _LOG_2PI)
             return rows - 0.5 * present @ (1.0 / kappa).T
 
-        return predictive if collapsed else expected
+        n = self.features
+        plain = predictive if collapsed else expected
+        if n > MOST_COLUMNS:
+            return plain
+        entries = np.full(len(natural), 0.5 * n)
+        if collapsed:
+            squared, powers = kappa / (kappa + 1.0) / scale[:, None], 0.5 * (nu + n)
+            constants = log_rising(0.5 * nu, entries) - entries * (_LOG_PI + np.log(scale))
+            constants -= 0.5 * np.log1p(1.0 / kappa).sum(axis=1)
+        else:
+            squared, powers = np.repeat((nu / scale)[:, None], n, axis=1), np.full(len(nu), 0.5)
+            constants = entries * (digamma(0.5 * nu) - np.log(0.5 * scale) - _LOG_2PI)
+            constants -= 0.5 * (1.0 / kappa).sum(axis=1)
+        weights, spans = column_weights(mean, squared, one_group=True)
+
+        def design(x: Floats) -> tuple[Floats, Booleans] | None:
+            z = with_one(x, location)
+            return None if z is None else (z, np.ones(len(x), dtype=bool))
+
+        ones = np.ones(len(natural))
+        return CompiledPotentials(plain, design, weights, spans, ones, powers, constants, collapsed)
+
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of data without missing entries."""
+        z = with_one(x, self.location)
+        if z is None:
+            return None
+        counts, sums, squares = column_sums(z, weights, n_threads)
+        n = self.features
+        total = squares.sum(axis=0, keepdims=True)
+        return np.concatenate([np.repeat(counts, n, axis=0), n * counts, sums, total])
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
-from sojourn.families import Family
+from sojourn.families import Categorical, Family
 from sojourn.inference import (
     METHODS,
     Engine,
@@ -658,6 +658,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
+            )
+        if self.inference == "em" and not isinstance(self.emission, Categorical):
+            raise ValueError(
+                "inference='em' takes Categorical emissions: of other families the potentials (2) "
+                "are predictive densities, not densities at the best parameters; "
+                f"use 'vb' or 'scvi' for {type(self.emission).__name__}"
             )
         check_number("forgetting_rate", self.forgetting_rate, 0.0, 1.0)
         check_number("delay", self.delay, 0.0, np.inf)

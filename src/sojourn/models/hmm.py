@@ -46,7 +46,8 @@ class HMM(BaseHMM):
         - "vb": variational Bayes (Beal 2003): SVI with all data in one batch and step size one;
         - "em": Baum-Welch for the maximum of the posterior under Dirichlet(a + 1), with a the
           concentrations: prior counts are added to expected counts, as hmmlearn does with priors
-          of a + 1.  Concentrations near zero (1e-300) give maximum likelihood;
+          of a + 1.  Concentrations near zero (1e-300) give maximum likelihood.  For
+          `Categorical` emissions;
         - "gibbs": draws of the states one by one, parameters integrated out;
         - "blocked-gibbs": draws of parameters and of whole paths in turn.
     transition_concentration : float, (K,) array or (K, K) array
