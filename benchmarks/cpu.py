@@ -176,9 +176,10 @@ def end_to_end(repeats: int) -> dict[str, float]:
     prepared = []
     for batch in batches:
         rows = model.emission_.emission_rows(
-            model.emission_.encode(batch.values),
+            model.emission_.encode(batch),
             posterior.emissions,
             collapsed=True,
+            dtype=np.float32,
             n_threads=ENGINE.n_threads,
         )
         start, matrix = (part.astype(np.float32) for part in posterior.counts)

@@ -17,8 +17,8 @@ import sojourn as sj
 from benchmarks.results import machine, write_result
 from sojourn.inference import step
 from sojourn.inference.local import prepare
+from sojourn.inference.method import METHODS
 from sojourn.inference.schedule import Schedule
-from sojourn.models.base import OBJECTIVES
 
 HERE = Path(__file__).parent
 N_STATES, N_FEATURES, N_SEQUENCES, LENGTH = 20, 10, 400, 100
@@ -41,8 +41,13 @@ def our_iteration(family: Any, inference: str, X: np.ndarray, lengths: list[int]
     """Return an update from all the data in one batch: potentials, forward-backward, blend."""
     model = sj.HMM(N_STATES, family, inference=inference, batch_size=None, random_state=0)
     model.set_params(n_passes=2).fit(X, lengths)
-    data, _ = model._prepare(X, lengths)
-    arguments = (model._posterior, model.emission_, OBJECTIVES[inference], Schedule(0.0, 1.0))
+    data = model.emission_.validate(sj.Sequences.from_lengths(X, lengths))
+    arguments = (
+        model._posterior,
+        model.emission_,
+        METHODS[inference].objective,
+        Schedule(0.0, 1.0),
+    )
 
     def run() -> None:
         chunks = prepare(model.emission_, data)
