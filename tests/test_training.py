@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from sojourn.families import DecayedTable, RowSums
-from sojourn.inference import COLLAPSED, MEAN_FIELD, Engine, Posterior, Schedule, local, step
+from sojourn.inference import (
+    COLLAPSED,
+    MEAN_FIELD,
+    Engine,
+    Posterior,
+    Schedule,
+    local,
+    step,
+    trainer,
+)
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import cpu, reference
 from sojourn.sources import MemorySource
@@ -306,3 +315,30 @@ def test_fit_is_the_steps_of_every_pass_in_its_own_order():
             )
     assert posterior.counts.transitions.tobytes() == model.statistics_.transitions.tobytes()
     assert posterior.n_updates == model.n_updates_ == 15
+
+
+def test_minibatches_made_ahead_change_nothing(monkeypatch):
+    data = ragged(10, 60, n_symbols=200)
+    options = {"batch_size": 7, "n_passes": 3, "random_state": 2, "n_jobs": 2}
+    plain = sj.HMM(4, sj.Categorical(200), **options).fit(data)
+    monkeypatch.setattr(trainer, "_WORTH_A_THREAD", 1)
+    ahead = sj.HMM(4, sj.Categorical(200), **options).fit(data)
+    for name in ("start", "transitions", "emissions"):
+        a, b = (getattr(model.statistics_, name) for model in (plain, ahead))
+        assert a.tobytes() == b.tobytes()
+    assert ahead.n_updates_ == plain.n_updates_ == 27
+
+
+def test_what_goes_wrong_ahead_is_raised_in_its_place():
+    def batches():
+        yield ragged(11, 5)
+        yield ragged(12, 5)
+        raise OSError("the disk is gone")
+
+    prepared = trainer._Batches(sj.Categorical(9), batches())
+    seen = 0
+    with pytest.raises(OSError, match="the disk is gone"):
+        for _ in prepared:
+            seen += 1
+            prepared.start_next(10**6)
+    assert seen == 2

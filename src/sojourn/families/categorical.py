@@ -205,9 +205,9 @@ class Categorical(Family):
         """Number the symbols present."""
         # A read-only array is another type to numba, and would be compiled for once more.
         x = data.values if data.values.flags.writeable else data.values.copy()
-        missing = x == MISSING
-        if not missing.any():
+        if x.min() >= 0:
             return SymbolsPresent(*symbols.distinct(x, self.n_statistics), False)
+        missing = x == MISSING
         rows, places = symbols.distinct(np.where(missing, 0, x), self.n_statistics)
         n_rows = self.n_statistics if rows is None else len(rows)
         return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -33,11 +33,14 @@ class Engine:
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
+    meanwhile : callable, optional
+        Called with the number of steps when a kernel is done and most threads have nothing to do.
     """
 
     kernel: ModuleType
     n_threads: int
     dtype: str | None = None
+    meanwhile: Callable[[int], None] | None = None
 
 
 class Chunk(NamedTuple):
@@ -94,6 +97,8 @@ def expected_statistics(
         smoothed = engine.kernel.forward_backward(
             factors, index, sequences.offsets, absences=absences, n_threads=engine.n_threads
         )
+        if engine.meanwhile is not None:
+            engine.meanwhile(sequences.n_steps)
         if not np.isfinite(smoothed.log_normalizers).all():
             bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
             raise FloatingPointError(

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
-from sojourn.inference.local import Engine, prepare
+from sojourn.inference.local import Chunk, Engine, prepare
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
 from sojourn.inference.step import Memory, StepInfo, step
+from sojourn.kernels.threads import Background
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions import Rows
+
+_WORTH_A_THREAD = 2**13  # steps of a minibatch from which another thread pays for its start
 
 
 class Progress(NamedTuple):
@@ -148,13 +152,16 @@ def train(
     for n_pass in range(at.n_pass, n_passes):
         before = time.perf_counter()
         value = None
-        for batch in source.batches(n_pass, at.n_batches):
+        batches = _Batches(family, source.batches(n_pass, at.n_batches))
+        if memory is None and engine.n_threads > 1:
+            engine = replace(engine, meanwhile=batches.start_next)
+        for chunks in batches:
             info = step(
                 posterior,
                 family,
                 objective,
                 schedule,
-                prepare(family, batch),
+                chunks,
                 source.n_sequences,
                 engine,
                 bound=bound if at.n_batches == 0 or memory is not None else None,
@@ -182,6 +189,40 @@ def train(
         if checkpoint is not None:
             checkpoint(at, now=n_pass + 1 == n_passes)
     return list(at.history)
+
+
+class _Batches:
+    """The minibatches of a pass, prepared; the next one while the last is summed up, if asked for.
+
+    The kernel uses every thread, the sums after it one: that is the time to gather and encode.
+    """
+
+    def __init__(self, family: Family, batches: Iterator[Any]) -> None:
+        self._family = family
+        self._batches = batches
+        self._next: Background | None = None
+
+    def _make(self) -> Iterable[Chunk] | None:
+        batch = next(self._batches, None)
+        return None if batch is None else prepare(self._family, batch)
+
+    def start_next(self, n_steps: int) -> None:
+        """Begin with the next minibatch in the background, where this one was large enough."""
+        if self._next is None and n_steps >= _WORTH_A_THREAD:
+            self._next = Background(self._make)
+
+    def __iter__(self) -> Iterator[Iterable[Chunk]]:
+        try:
+            while True:
+                coming, self._next = self._next, None
+                chunks = self._make() if coming is None else coming.result()
+                if chunks is None:
+                    return
+                yield chunks
+        finally:
+            if self._next is not None:
+                with suppress(Exception):  # training has ended for a reason of its own
+                    self._next.result()
 
 
 def _settle(

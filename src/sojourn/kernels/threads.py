@@ -98,6 +98,29 @@ def resolve_jobs(n_jobs: int | None) -> int:
     return n_jobs if n_jobs > 0 else max(1, available_cores() + 1 + n_jobs)
 
 
+class Background:
+    """A call that runs in a thread of its own until its result is asked for.
+
+    Examples
+    --------
+    >>> Background(lambda: 6 * 7).result()
+    42
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._value: Any = None
+        self._worker = _idle_worker()
+        self._worker.give(self._run, function)
+
+    def _run(self, function: Callable[[], Any]) -> None:
+        self._value = function()
+
+    def result(self) -> Any:
+        """Wait for the call, and return its value or raise what it raised; to be called once."""
+        self._worker.wait()
+        return self._value
+
+
 @intrinsic
 def take_unit(typing_context, counter):
     """Return ``counter[0]`` and add one to it, atomically."""
