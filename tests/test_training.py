@@ -336,9 +336,9 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         raise OSError("the disk is gone")
 
     prepared = trainer._Batches(sj.Categorical(9), batches())
-    seen = 0
+    iterator = iter(prepared)
+    for _ in range(2):
+        assert next(iterator)
+        prepared.start_next(10**6)
     with pytest.raises(OSError, match="the disk is gone"):
-        for _ in prepared:
-            seen += 1
-            prepared.start_next(10**6)
-    assert seen == 2
+        next(iterator)
