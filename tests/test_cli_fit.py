@@ -160,6 +160,16 @@ def test_the_family_can_be_named():
     assert "--family gauss is not one of auto, autoregressive-gaussian, bernoulli" in said
 
 
+def test_warnings_of_the_fit_are_notes(tmp_path):
+    (tmp_path / "corpus.txt").write_text(TEXT * 40)
+    said = run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200)
+    assert "note: after 1 updates 29% of the posterior is still the random start" in said
+    done = json.loads(
+        run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200, "--force", "--json")
+    )
+    assert len(done["warnings"]) == 1
+
+
 def test_samples_are_lines_of_words_or_rows_of_numbers(tmp_path):
     (tmp_path / "corpus.txt").write_text(TEXT * 40)
     run("fit", "corpus.txt", "--states", 3)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sojourn.advice import FitWarning
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
         ZeroMeanGaussian,
     )
     from sojourn.inference import Progress, Statistics
+    from sojourn.interop import from_hmmlearn
+    from sojourn.model_selection import PerStep, SequenceKFold, select_n_states
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
     from sojourn.sequences import Sequences
@@ -57,16 +60,21 @@ _FAMILIES = [
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
     "DataFileError": "sojourn.sources",
+    "FitWarning": "sojourn.advice",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
+    "PerStep": "sojourn.model_selection",
     "Progress": "sojourn.inference",
+    "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
+    "from_hmmlearn": "sojourn.interop",
     "load": "sojourn.persist",
     "open": "sojourn.sources",
+    "select_n_states": "sojourn.model_selection",
 }
 
 __all__ = [
@@ -78,6 +86,7 @@ __all__ = [
     "DataFileError",
     "DiagonalGaussian",
     "Exponential",
+    "FitWarning",
     "Gamma",
     "Gaussian",
     "Geometric",
@@ -86,17 +95,21 @@ __all__ = [
     "ModelFileError",
     "Multinomial",
     "NegativeBinomial",
+    "PerStep",
     "Poisson",
     "Product",
     "Progress",
+    "SequenceKFold",
     "Sequences",
     "Source",
     "SphericalGaussian",
     "Statistics",
     "Vocabulary",
     "ZeroMeanGaussian",
+    "from_hmmlearn",
     "load",
     "open",
+    "select_n_states",
 ]
 
 

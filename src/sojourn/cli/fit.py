@@ -126,7 +126,8 @@ def fit(
         )
         say(_about_training(model))
         with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_used_) as live:
-            model.fit(
+            notes = _fit_noting_warnings(
+                model,
                 parts.train,
                 validation=parts.held_out,
                 callback=live if live.is_live else None,  # quiet when piped
@@ -136,9 +137,11 @@ def fit(
         model.provenance_ = _provenance(data, opened, parts, choice)
         model.save(target)
     if as_json:
-        print_json(_result(model, target, parts))
+        print_json(_result(model, target, parts) | {"warnings": notes})
     else:
         _show(screen, model, target, data)
+        for note in notes:
+            screen.print(f"[yellow]note:[/] {_plain(note)}", soft_wrap=True)
 
 
 # ---- the data -----------------------------------------------------------------------------------
@@ -308,6 +311,22 @@ def _make(kind: Kind, n_states: int, choice: Choice, plan: Plan) -> BaseHMM:
         n_passes=plan.n_passes,
         forgetting_rate=plan.forgetting_rate,
     )
+
+
+def _fit_noting_warnings(model: BaseHMM, train: Any, **options: Any) -> list[str]:
+    """Fit, and return the warnings of it; others go their own way."""
+    import warnings
+
+    from sojourn.advice import FitWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FitWarning)
+        model.fit(train, **options)
+    ours = [str(entry.message) for entry in caught if entry.category is FitWarning]
+    for entry in caught:
+        if entry.category is not FitWarning:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    return ours
 
 
 # ---- what people and machines read --------------------------------------------------------------

@@ -363,7 +363,10 @@ def check_columns(data: Sequences, n_features: int | None, name: str) -> int:
     """Return the number of columns, or say that it is not what was asked for."""
     columns = int(data.values.shape[1])
     if columns == 0:
-        raise ValueError("the data have no columns")
+        raise ValueError(
+            f"the data have no columns: 0 feature(s) (shape={data.values.shape}) while a minimum "
+            "of 1 is required."
+        )
     if n_features is not None and n_features != columns:
         raise ValueError(f"{name} has n_features={n_features}, but the data have {columns} columns")
     return columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -15,7 +16,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
-from sojourn.families import Categorical, Family
+from sojourn.advice import FitWarning
+from sojourn.families import Categorical, Family, Product
 from sojourn.inference import (
     METHODS,
     Engine,
@@ -35,6 +37,7 @@ from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
+from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
@@ -157,6 +160,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError("checkpoints are for a single run: n_init=1")
             return self._fit_best(X, lengths, validation, validation_every, callback)
         data = Data(X, lengths, self.emission)
+        warn_of_whole_numbers(self.emission, data)
         family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
         if validation is not None:
@@ -188,6 +192,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             callback,
         )
         self.history_ = [entry._asdict() for entry in history]
+        warn_of_fit(self)
         return self
 
     def _train(
@@ -255,13 +260,15 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 else int(np.random.default_rng([seed, restart]).integers(2**32))
             )
             model = clone(self).set_params(n_init=1, random_state=own)
-            model.fit(
-                X,
-                lengths,
-                validation=validation,
-                validation_every=validation_every,
-                callback=callback,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
+                model.fit(
+                    X,
+                    lengths,
+                    validation=validation,
+                    validation_every=validation_every,
+                    callback=callback,
+                )
             if validation is None:
                 score = model.score(X, lengths, per_step=True)
             else:
@@ -274,6 +281,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ = history
         if "samples_" in vars(best):
             self.samples_ = best.samples_
+        else:
+            warn_of_fit(self)
         return self
 
     def _fit_by_sampling(
@@ -652,6 +661,41 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_posterior" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # missing values are integrated out
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the data, for families of vectors."""
+        check_is_fitted(self)
+        family = self.emission_
+        columns = family.columns if isinstance(family, Product) else None
+        n = getattr(family, "n_features", None) if columns is None else sum(columns)
+        if n is None:
+            raise AttributeError(f"{type(family).__name__} has one value a step, no columns")
+        return int(n)
+
+    def to_hmmlearn(self) -> Any:
+        """Return a model of hmmlearn with the posterior means; see `sojourn.from_hmmlearn`."""
+        from sojourn.interop import to_hmmlearn
+
+        check_is_fitted(self)
+        return to_hmmlearn(self)
+
+    def aic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Akaike's criterion on data; the lower the better.  For finite models only."""
+        from sojourn.model_selection import aic
+
+        return aic(self, X, lengths)
+
+    def bic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Schwarz's criterion on data; the lower the better.  For finite models only."""
+        from sojourn.model_selection import bic
+
+        return bic(self, X, lengths)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file, whole or not at all; `sojourn.load` reads it."""
