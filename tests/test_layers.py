@@ -39,6 +39,7 @@ ALLOWED["models"] = set(ALLOWED)
 ALLOWED["interop"] = set(ALLOWED)
 ALLOWED["model_selection"] = set(ALLOWED) - {"interop"}
 ALLOWED["report"] = set(ALLOWED)
+ALLOWED["plot"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late

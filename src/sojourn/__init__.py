@@ -114,6 +114,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":  # a module, which importing it puts here
+        return import_module("sojourn.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'sojourn' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
