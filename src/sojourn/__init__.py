@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sojourn.model_selection import PerStep, SequenceKFold, select_n_states
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
+    from sojourn.report.page import write_report
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
@@ -75,6 +76,7 @@ _HOMES = {
     "load": "sojourn.persist",
     "open": "sojourn.sources",
     "select_n_states": "sojourn.model_selection",
+    "write_report": "sojourn.report.page",
 }
 
 __all__ = [
@@ -110,6 +112,7 @@ __all__ = [
     "load",
     "open",
     "select_n_states",
+    "write_report",
 ]
 
 

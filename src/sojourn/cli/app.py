@@ -13,6 +13,7 @@ from sojourn.cli.fit import fit
 from sojourn.cli.generate import generate
 from sojourn.cli.ingest import ingest
 from sojourn.cli.inspect import inspect
+from sojourn.cli.report import report
 from sojourn.cli.sample import sample
 from sojourn.cli.score import score
 
@@ -33,6 +34,7 @@ app.command(rich_help_panel=USE)(score)
 app.command(rich_help_panel=USE)(decode)
 app.command(rich_help_panel=USE)(sample)
 app.command(rich_help_panel=USE)(inspect)
+app.command(rich_help_panel=USE)(report)
 app.command(rich_help_panel=DATA)(ingest)
 app.command(rich_help_panel=DATA)(generate)
 

@@ -408,5 +408,5 @@ def _show(screen: Console, model: BaseHMM, target: Path, data: str) -> None:
     screen.print(state_table(model, 10))
     name, file = _plain(quote(str(target))), _plain(quote(data))
     screen.print(f"\nsaved: [bold]{name}[/]\nnext:", soft_wrap=True)
-    for command in (f"score {name} {file}", f"decode {name} {file}", f"inspect {name}"):
+    for command in (f"report {name} --data {file}", f"decode {name} {file}", f"inspect {name}"):
         screen.print(f"  sojourn {command}", soft_wrap=True)
