@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import kernels, persist
@@ -677,6 +678,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if n is None:
             raise AttributeError(f"{type(family).__name__} has one value a step, no columns")
         return int(n)
+
+    def _repr_html_(self) -> str:
+        """Show a fitted model in a notebook by its states, an unfitted one by its parameters."""
+        if not self.__sklearn_is_fitted__():
+            return str(estimator_html_repr(self))
+        from sojourn.report.notebook import notebook_card
+
+        return str(notebook_card(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def to_hmmlearn(self) -> Any:
         """Return a model of hmmlearn with the posterior means; see `sojourn.from_hmmlearn`."""

@@ -186,7 +186,7 @@ def _example(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> Exa
     """Take the sequence with the most states, cut where it is long."""
     variety = [len(set(path[:_SHOWN_STEPS].tolist())) for path in paths[:200]]
     best = int(np.argmax(variety))
-    columns = column_names(model)
+    columns = column_names(model) or ["value"]
     return Example(
         np.asarray(sequences[best][:_SHOWN_STEPS], dtype=np.float64),
         paths[best][:_SHOWN_STEPS],

@@ -101,15 +101,18 @@ def symbol_names(family: Categorical) -> list[str]:
 
 
 def column_names(model: BaseHMM) -> list[str]:
-    """Return the names of the columns: those of the data file where they are known."""
+    """Return the names of the columns: those of the data file where they are known.
+
+    A single column without a name needs none.
+    """
     known = model.provenance_.get("columns")
     n = getattr(model.emission_, "n_features", None)
     if isinstance(model.emission_, Product):
         assert model.emission_.columns is not None
         n = sum(model.emission_.columns)
-    if n is None:
-        return []
-    return list(known) if known and len(known) == n else [f"x{d}" for d in range(n)]
+    if n is not None and known and len(known) == n:
+        return list(known)
+    return [] if n in (None, 1) else [f"x{d}" for d in range(n)]
 
 
 def _describe(family: Family, natural: Floats, names: list[str], n_symbols: int) -> list[str]:
@@ -159,6 +162,6 @@ def _variances(covars: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def _named(names: list[str], values: list[str]) -> str:
-    if len(values) == 1 and names in ([], ["x0"]):
+    if not names:
         return values[0]
     return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
