@@ -61,6 +61,20 @@ def screenshot(driver, path):
     path.write_bytes(base64.b64decode(picture["data"]))
 
 
+def point_at(driver, selector):
+    """Scroll an element into view, let the page settle, and move the pointer onto it."""
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+
+    element = driver.find_element(By.CSS_SELECTOR, selector)
+    driver.execute_async_script(
+        "const [element, done] = arguments; element.scrollIntoView({block: 'center'});"
+        "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))",
+        element,
+    )
+    ActionChains(driver).move_to_element(element).perform()
+
+
 def problems(driver):
     """Return what the console says: errors of scripts, refused resources."""
     return [f"{entry['level']}: {entry['message']}" for entry in driver.get_log("browser")]

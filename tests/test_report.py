@@ -13,7 +13,7 @@ from sojourn.report.gather import gather
 from sojourn.report.layout import strong_transitions
 from sojourn.report.markup import escape, json_script, tag
 from sojourn.report.states import describe_states, summarize
-from tests.browser import browser, look, needs_browser, problems, screenshot
+from tests.browser import browser, look, needs_browser, point_at, problems, screenshot
 
 EVIL = [
     "<script>document.title='hacked'</script>",
@@ -117,16 +117,11 @@ def test_a_hostile_corpus_is_shown_and_never_run(words, tmp_path):
         )
         assert find("return document.querySelectorAll('.contexts tr').length") > 0
         # Pointing at a cell tells what it is; pointing at a state picks its transitions.
-        from selenium.webdriver import ActionChains
-        from selenium.webdriver.common.by import By
-
-        cell = driver.find_element(By.CSS_SELECTOR, ".cell")
-        ActionChains(driver).move_to_element(cell).perform()
-        tip = driver.find_element(By.ID, "tip")
-        assert tip.is_displayed()
-        assert re.fullmatch(r"from (.*) to (.*): \d+(\.\d+)?%", tip.text, re.DOTALL)
-        node = driver.find_element(By.CSS_SELECTOR, ".node .disc")
-        ActionChains(driver).move_to_element(node).perform()
+        point_at(driver, ".cell")
+        assert find("return !document.getElementById('tip').hidden")
+        tip = find("return document.getElementById('tip').textContent")
+        assert re.fullmatch(r"from (.*) to (.*): \d+(\.\d+)?%", tip, re.DOTALL)
+        point_at(driver, ".node .disc")
         assert find("return document.querySelector('.graph').classList.contains('picked')")
         assert find("return document.querySelectorAll('.edge.on').length") > 0
         assert problems(driver) == []
@@ -185,9 +180,9 @@ def test_observed_stays_are_those_of_the_decoded_paths(numbers):
 @pytest.mark.parametrize(
     ("family", "expected"),
     [
-        (sj.DiagonalGaussian(), r"x0 -?[\d.e+-]+ ± [\d.e+-]+, x1 "),
-        (sj.Gaussian(), r"x0 -?[\d.e+-]+ ± [\d.e+-]+, x1 "),
-        (sj.SphericalGaussian(), r"x0 -?[\d.e+-]+ ± [\d.e+-]+, x1 "),
+        (sj.DiagonalGaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
+        (sj.Gaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
+        (sj.SphericalGaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
         (sj.ZeroMeanGaussian(), r"x0 ± [\d.e+-]+, x1 ± "),
         (sj.AutoregressiveGaussian(), r"x0 noise [\d.e+-]+, x1 noise "),
         (sj.LinearGaussian(n_targets=1), r"noise [\d.e+-]+|x0 noise [\d.e+-]+"),

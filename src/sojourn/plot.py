@@ -98,7 +98,9 @@ def states(model: BaseHMM, n_states: int = 12, n_symbols: int = 6, ax: Axes | No
         )  # fmt: skip
     ax.set_yticks(place, [f"state {entry.state}" for entry in shown])
     ax.invert_yaxis()
-    ax.set_xlim(0, 220.0 * max(entry.share for entry in shown))
+    most = 100.0 * max(entry.share for entry in shown)
+    ax.set_xlim(0, 2.2 * most)
+    ax.set_xticks([tick for tick in ax.get_xticks() if 0 <= tick <= most])
     ax.set_xlabel("% of the steps")
     return _tidy(ax)
 
@@ -204,7 +206,7 @@ def dwell_times(
             ys, values = zip(*seen, strict=True)
             ax.scatter(values, ys, marker="|", s=120, color="black", zorder=4,
                        label="mean in the decoded data")  # fmt: skip
-        ax.legend(frameon=False, fontsize=8)
+        ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     if max(means) > 30:
         ax.set_xscale("log")
     ax.set_yticks(place, [f"state {entry.state}" for entry in shown])

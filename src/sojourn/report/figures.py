@@ -10,8 +10,7 @@ from sojourn.report.gather import Contents, Example
 from sojourn.report.layout import Edge, stays, strong_transitions
 from sojourn.report.markup import Markup, join, tag
 
-_CELL = 17
-_MOST_CELLS = 40  # states in the heat map
+_MOSTcellS = 40  # states in the heat map
 
 
 def svg(width: float, height: float, *children: str, label: str, class_: str = "figure") -> Markup:
@@ -84,26 +83,27 @@ def learning_curve(contents: Contents) -> Markup:
 
 def heat_map(contents: Contents) -> Markup:
     """Draw the transition matrix of the largest states; shades follow the square root."""
-    states = [entry.state for entry in contents.states[:_MOST_CELLS]]
+    states = [entry.state for entry in contents.states[:_MOSTcellS]]
     matrix = contents.model.transmat_
     n = len(states)
     names = [_cut(contents.name(k), 14) for k in states]
-    left, top = 118.0, 34.0
+    cell = min(34.0, max(17.0, 360.0 / n))
+    left, top = _margin(names), 34.0
     cells = []
     for i, k in enumerate(states):
-        y = top + i * _CELL
-        cells.append(_text(left - 8, y + 0.72 * _CELL, names[i], "end"))
+        y = top + i * cell
+        cells.append(_text(left - 8, y + 0.72 * cell, names[i], "end"))
         for j, to in enumerate(states):
             p = float(matrix[k, to])
             cells.append(
-                tag("rect", x=left + j * _CELL, y=y, width=_CELL - 1, height=_CELL - 1, rx=2,
+                tag("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2,
                     class_="cell", fill_opacity=round(0.04 + 0.96 * math.sqrt(p), 3),
                     data_tip=f"from {contents.name(k)} to {contents.name(to)}: {_percent(p)}",
                     data_row=k, data_column=to)
             )  # fmt: skip
     for j, to in enumerate(states):
-        cells.append(_text(left + (j + 0.5) * _CELL - 0.5, top - 6, str(to), "middle"))
-    width, height = left + n * _CELL + 4, top + n * _CELL + 4
+        cells.append(_text(left + (j + 0.5) * cell - 0.5, top - 6, str(to), "middle"))
+    width, height = left + n * cell + 4, top + n * cell + 4
     axis = _text(left, 12, "to state →", class_="axis")
     return svg(width, height, axis, *cells, label="transition probabilities", class_="figure heat")
 
@@ -198,7 +198,8 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
         for entry in shown
         if runs is not None and len(runs[entry.state])
     }
-    left, width, row = 112.0, 520.0, 24.0
+    names = [_cut(contents.name(entry.state), 14) for entry in shown]
+    left, width, row = _margin(names), 520.0, 24.0
     highest = max([entry.dwell for entry in shown] + list(seen.values()))
     is_log = highest > 30.0
     top = math.log10(highest * 1.15) if is_log else highest * 1.05
@@ -215,7 +216,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
         tip = f"state {entry.state}: {entry.dwell:.2f} steps by the model"
         if entry.state in seen:
             tip += f", {seen[entry.state]:.2f} in the decoded data"
-        rows.append(_text(left - 8, y + 4, _cut(contents.name(entry.state), 14), "end"))
+        rows.append(_text(left - 8, y + 4, names[i], "end"))
         bar = max(place(entry.dwell) - base, 1.0)
         rows.append(
             tag("rect", x=base, y=y - 6, width=bar, height=12, rx=3,
@@ -326,6 +327,11 @@ def signed(text: str) -> str:
     '−1.5'
     """
     return text.replace("-", "−")
+
+
+def _margin(names: list[str]) -> float:
+    """Return the room that names need on the left."""
+    return 16.0 + 7.2 * max(map(len, names))
 
 
 def _cut(text: str, most: int) -> str:

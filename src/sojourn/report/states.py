@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ def _describe(family: Family, natural: Floats, names: list[str], n_symbols: int)
         spread = np.sqrt(_variances(parameters["covars_"], parameters["means_"].shape))
         pairs = zip(parameters["means_"], spread, strict=True)
         return [
-            _named(names, [f"{m:.3g} ± {s:.2g}" for m, s in zip(mean, sd, strict=True)])
+            _named(names, [_measured(m, s) for m, s in zip(mean, sd, strict=True)])
             for mean, sd in pairs
         ]
     if "intercepts_" in parameters:
@@ -159,6 +160,20 @@ def _variances(covars: Floats, shape: tuple[int, ...]) -> Floats:
     if covars.ndim == 3:
         return np.diagonal(covars, axis1=1, axis2=2)
     return np.broadcast_to(covars[:, None] if covars.ndim == 1 else covars, shape)
+
+
+def _measured(mean: float, spread: float) -> str:
+    """Write a mean to the place that its spread makes sense of.
+
+    Examples
+    --------
+    >>> _measured(0.00016, 0.79), _measured(1234.567, 21.0), _measured(2.0, 0.0)
+    ('0.00 ± 0.79', '1235 ± 21', '2 ± 0')
+    """
+    if not 1e-9 < spread < 1e9:
+        return f"{mean:.4g} ± {spread:.2g}"
+    places = max(0, 1 - math.floor(math.log10(spread)))
+    return f"{mean:.{places}f} ± {spread:.{places}f}".replace("-", "−")
 
 
 def _named(names: list[str], values: list[str]) -> str:
