@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types bench bench-scale bench-families compare references clean
+.PHONY: help setup demo test test-newcomer docs lint format types bench bench-scale bench-families compare references clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -21,6 +21,13 @@ demo: $(READY)  ## learn word classes from the Python documentation
 
 test: $(READY)  ## run all tests
 	$(BIN)/python -m pytest
+
+test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
+	$(BIN)/python -m tests.newcomer
+
+docs: $(READY)  ## build the documentation into site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(READY)  ## check style
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Write the figures in the project's README from the result files.
+"""Write the figures in the README and in docs/peers.md from the result files.
 
 python -m benchmarks.readme
 """
@@ -55,16 +55,60 @@ def figures() -> str:
     )
 
 
-def updated(readme: str) -> str:
-    """Put the figures between their marks."""
-    head, _, rest = readme.partition(BEGIN)
-    return f"{head}{BEGIN}\n{figures()}\n{END}{rest.partition(END)[2]}"
+def peer_figures() -> str:
+    """Tabulate the speed of an E-step, ours and of others."""
+    cpu = read("benchmarks/results/cpu.json")
+    gaussian = read("benchmarks/results/families.json")
+    where = cpu["machine"]
+    rows = [
+        f"| {name.split('_')[0]} {row['version']} | {row['steps_per_second'] / 1e6:.3g} | "
+        f"{_times(row)} | {row.get('timed', 'One E-step of `HMM`, in float32 on all cores.')} |"
+        for name, row in cpu["against_peers"].items()
+        if "error" not in row
+    ]
+    iterations = [
+        f"| `{row['family']}` | {row['scvi_over_hmmlearn']:.0f} | "
+        f"{row['scvi_over_hmmlearn_scaling']:.0f} |"
+        for row in gaussian["one_iteration"]
+    ]
+    return "\n".join(
+        [
+            f"One E-step with 45 states and categorical emissions, in million time steps a second, "
+            f"on {where['cores']} cores ({where['processor']}, {cpu['date']}, `{cpu['command']}`):",
+            "",
+            "| library | million steps/s | sojourn is faster by | what was timed |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+            f"One iteration with {gaussian['states']} states and {gaussian['features']} columns of "
+            f"real numbers against hmmlearn {gaussian['hmmlearn']} ({gaussian['date']}, "
+            f"`{gaussian['command']}`), how many times faster:",
+            "",
+            '| family | hmmlearn, `implementation="log"` | `"scaling"` |',
+            "|---|---|---|",
+            *iterations,
+        ]
+    )
+
+
+def _times(row: dict[str, Any]) -> str:
+    return f"{row['ours_is_faster_by']:.0f}×" if "ours_is_faster_by" in row else ""
+
+
+PAGES = {"README.md": figures, "docs/peers.md": peer_figures}
+
+
+def updated(text: str, page: str = "README.md") -> str:
+    """Put the figures of a page between their marks."""
+    head, _, rest = text.partition(BEGIN)
+    return f"{head}{BEGIN}\n{PAGES[page]()}\n{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
-    """Rewrite README.md."""
-    path = ROOT / "README.md"
-    path.write_text(updated(path.read_text()))
+    """Rewrite the pages."""
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(updated(path.read_text(), page))
 
 
 if __name__ == "__main__":
