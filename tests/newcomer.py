@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser import browser, problems, screenshot, why_no_browser
+from tests.browser import browser, look, problems, screenshot, why_no_browser
 
 ROOT = Path(__file__).parent.parent
 
@@ -76,7 +76,7 @@ def look_at(page: Path, folder: Path) -> None:
     """Open the report in a browser, at a desk and on a phone."""
     with browser(folder / "profile") as driver:
         for width in (1280, 390):
-            driver.set_window_size(width, 900)
+            look(driver, width, 844)
             driver.get(page.as_uri())
             count = "return document.querySelectorAll('.states .state').length"
             check(driver.execute_script(count) > 1, f"a table of states at {width} pixels")

@@ -160,6 +160,19 @@ def test_the_family_can_be_named():
     assert "--family gauss is not one of auto, autoregressive-gaussian, bernoulli" in said
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_of_states_fits_the_terminal(tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = [f"{'abcdefgh'[i]}{'x' * 14}" for i in range(8)]
+    (tmp_path / "wide.txt").write_text(f"{' '.join(words)}\n" * 40)
+    run("fit", "wide.txt", "-k", 1)
+    table = run("inspect", "wide.sojourn").splitlines()[-2:]
+    assert table[0].split() == ["state", "share", "stays", *["what", "it", "stands", "for", "next"]]
+    assert max(map(len, table)) <= width
+    assert table[1].split()[:2] == ["0", "100.0%"]
+    assert table[1].split()[-1] == "0"
+
+
 def test_warnings_of_the_fit_are_notes(tmp_path):
     (tmp_path / "corpus.txt").write_text(TEXT * 40)
     said = run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from sojourn.cli.common import (
+    DATA,
     Columns,
     DataFile,
     Force,
@@ -38,6 +39,9 @@ _MOST_HELD_OUT = 10_000  # sequences of a large file that are held out
 _UPDATES = 300  # about as many updates as a model needs to settle
 
 
+MODEL, LEARNING = "The model", "Learning"  # panels of the help
+
+
 class Kind(StrEnum):
     """Which model."""
 
@@ -48,46 +52,88 @@ class Kind(StrEnum):
 def fit(
     data: DataFile,
     states: Annotated[
-        int, typer.Option("--states", "-k", min=1, help="States; for the HDP at most so many.")
+        int,
+        typer.Option(
+            "--states",
+            "-k",
+            min=1,
+            help="States; for the HDP at most so many.",
+            rich_help_panel=MODEL,
+        ),
     ] = 20,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file; by default DATA.sojourn.")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option("--model", help="HDP-HMM, or HMM with a fixed number of states.")
+        Kind,
+        typer.Option(
+            "--model", help="HDP-HMM, or HMM with a fixed number of states.", rich_help_panel=MODEL
+        ),
     ] = Kind.hdp,
     family: Annotated[
-        str, typer.Option(help="Emission family, such as poisson; auto chooses by the data.")
+        str,
+        typer.Option(
+            help="Emission family, such as poisson; auto chooses by the data.",
+            rich_help_panel=MODEL,
+        ),
     ] = "auto",
     passes: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the data; by default by its size.")
+        int | None,
+        typer.Option(
+            min=1, help="Passes over the data; by default by its size.", rich_help_panel=LEARNING
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sequences an update; by default by the data's size.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Sequences an update; by default by the data's size.",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
     forgetting_rate: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="How fast step sizes fall.")
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="How fast step sizes fall.", rich_help_panel=LEARNING),
     ] = None,
-    inference: Annotated[str, typer.Option(help="scvi, svi, or another way to learn.")] = "scvi",
-    restarts: Annotated[int, typer.Option(min=1, help="Starts, of which the best is kept.")] = 1,
+    inference: Annotated[
+        str, typer.Option(help="scvi, svi, or another way to learn.", rich_help_panel=LEARNING)
+    ] = "scvi",
+    restarts: Annotated[
+        int,
+        typer.Option(min=1, help="Starts, of which the best is kept.", rich_help_panel=LEARNING),
+    ] = 1,
     held_out: Annotated[
-        str, typer.Option(help="Share of the sequences to hold out, or a file of others; 0: none.")
+        str,
+        typer.Option(
+            help="Share of the sequences to hold out, or a file of others; 0: none.",
+            rich_help_panel=LEARNING,
+        ),
     ] = "0.1",
-    min_count: Annotated[int, typer.Option(min=1, help="Words: leave out rarer ones.")] = 2,
+    min_count: Annotated[
+        int, typer.Option(min=1, help="Words: leave out rarer ones.", rich_help_panel=DATA)
+    ] = 2,
     max_size: Annotated[
-        int | None, typer.Option(min=1, help="Words: keep at most so many.")
+        int | None, typer.Option(min=1, help="Words: keep at most so many.", rich_help_panel=DATA)
     ] = None,
     column: Columns = None,
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
-    jobs: Annotated[int | None, typer.Option(help="Threads; by default all cores.")] = None,
+    device: Annotated[
+        str, typer.Option(help="Where to compute.", rich_help_panel=LEARNING)
+    ] = "cpu",
+    jobs: Annotated[
+        int | None, typer.Option(help="Threads; by default all cores.", rich_help_panel=LEARNING)
+    ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder for checkpoints; Ctrl-C writes one.")
+        Path | None,
+        typer.Option(help="Folder for checkpoints; Ctrl-C writes one.", rich_help_panel=LEARNING),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on from the newest checkpoint.", rich_help_panel=LEARNING
+        ),
     ] = False,
     seed: Seed = 0,
     force: Force = False,
@@ -95,8 +141,9 @@ def fit(
 ) -> None:
     """Learn a model from a text, CSV, Parquet, Arrow or NumPy file of any size.
 
-    Text has a sequence a line. A table has a row a step, and a column that says which sequence it
-    belongs to, or a list a row. The family is chosen by the data, and some sequences are held out.
+    Text has a sequence a line; a table a row a step and a column with its sequence, or lists.
+
+    The family is chosen by the data, and some of the sequences are held out.
 
     Example: [bold]sojourn fit corpus.txt --states 50 --out model.sojourn[/]
     """
@@ -405,7 +452,7 @@ def _show(screen: Console, model: BaseHMM, target: Path, data: str) -> None:
             f"held-out log likelihood a step: {scores[0]:.4f} {sparkline(scores)} "
             f"[bold]{scores[-1]:.4f}[/]\n"
         )
-    screen.print(state_table(model, 10))
+    screen.print(state_table(model, 10, screen.width))
     name, file = _plain(quote(str(target))), _plain(quote(data))
     screen.print(f"\nsaved: [bold]{name}[/]\nnext:", soft_wrap=True)
     for command in (f"report {name} --data {file}", f"decode {name} {file}", f"inspect {name}"):

@@ -38,7 +38,7 @@ def inspect(
         screen.print(f"{name:<{width}}  {_shown(value)}", markup=False, soft_wrap=True)
     if states:
         screen.print()
-        screen.print(state_table(fitted, states))
+        screen.print(state_table(fitted, states, screen.width))
 
 
 def _facts(model: BaseHMM) -> dict[str, Any]:

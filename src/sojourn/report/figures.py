@@ -213,7 +213,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
     for i, entry in enumerate(shown):
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
-        tip = f"state {entry.state}: {entry.dwell:.2f} steps by the model"
+        tip = f"state {entry.state}: {entry.stay} steps by the model"
         if entry.state in seen:
             tip += f", {seen[entry.state]:.2f} in the decoded data"
         rows.append(_text(left - 8, y + 4, names[i], "end"))
@@ -227,7 +227,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
             rows.append(tag("line", x1=x, x2=x, y1=y - 9, y2=y + 9, class_="seen", data_tip=tip))
         rows.append(
             _text(max(base + bar, place(seen.get(entry.state, 0.0))) + 8, y + 4,
-                  f"{entry.dwell:.1f}")
+                  entry.stay)
         )  # fmt: skip
     return svg(width, 14.0 + len(shown) * row, *rows, label="how long states last, in steps")
 

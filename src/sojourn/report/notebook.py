@@ -29,7 +29,7 @@ def notebook_card(model: BaseHMM) -> Markup:
                 for text in (
                     str(entry.state),
                     f"{entry.share:.1%}",
-                    f"{entry.dwell:.1f}",
+                    entry.stay,
                     entry.text,
                     str(entry.following),
                 )

@@ -225,7 +225,7 @@ def _state_row(contents: Contents, entry: StateSummary, largest: float) -> Marku
         tag("span", str(entry.state), class_=f"badge {kind}"),
         tag("span", f"{entry.share:.1%}", bar, class_="size"),
         what,
-        tag("span", f"stays {entry.dwell:.1f} steps", tag("br"),
+        tag("span", f"stays {entry.stay} steps", tag("br"),
             f"then state {entry.following}",
             class_="then"),
     )  # fmt: skip

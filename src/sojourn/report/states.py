@@ -34,6 +34,11 @@ class StateSummary(NamedTuple):
     text: str
     following: int
 
+    @property
+    def stay(self) -> str:
+        """How long the chain stays, for people; "∞" where it never leaves."""
+        return f"{self.dwell:.1f}" if self.dwell < 1e5 else "∞"
+
 
 def summarize(
     model: BaseHMM, n_states: int | None = None, n_symbols: int = 8
