@@ -32,7 +32,7 @@ def blocks_of(page):
             yield "python", block
         elif kind in ("console", "bash", "sh", ""):
             for line in block.splitlines():
-                command = line.strip().removeprefix("$ ").partition("  #")[0].strip()
+                command = line.strip().removeprefix("$ ")
                 if command and re.match(r"[a-z-]+ ", command):
                     yield "command", command
 
@@ -71,7 +71,7 @@ def test_commands_and_python_of_a_page_run(tmp_path, monkeypatch, page):
             continue
         if text.startswith(ELSEWHERE):
             continue
-        program, *words = shlex.split(text)
+        program, *words = shlex.split(text, comments=True)
         assert program == "sojourn", f"{page}: {text} is run by nothing"
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, f"{page}: {text}\n{result.output}\n{result.exception}"
