@@ -213,8 +213,15 @@ def test_any_number_of_states_is_drawn(n_states, tmp_path):
     graph = strong_transitions(model)
     assert len(graph.states) == min(14, model.n_states_used_)
     np.testing.assert_allclose(np.hypot(graph.x, graph.y), 1.0)
-    for edge in graph.edges:
-        assert edge.probability == model.transmat_[edge.source, edge.target]
+    leaving = model.transmat_ - np.diag(np.diagonal(model.transmat_))
+    leaving /= np.maximum(leaving.sum(axis=1, keepdims=True), 1e-300)
+    drawn = {(edge.source, edge.target): edge.probability for edge in graph.edges}
+    for k in graph.states:
+        strong = [j for j in graph.states if j != k and leaving[k, j] >= 0.1]
+        expected = sorted(strong, key=lambda j: -leaving[k, j])[:3]
+        assert {j for i, j in drawn if i == k} == set(expected)
+    for (k, j), probability in drawn.items():
+        assert probability == model.transmat_[k, j]
 
 
 def test_a_report_from_the_command_line(tmp_path, monkeypatch):

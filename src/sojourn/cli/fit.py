@@ -147,7 +147,7 @@ def fit(
 
     Example: [bold]sojourn fit corpus.txt --states 50 --out model.sojourn[/]
     """
-    target = Path(Path(data.rstrip("/")).name).with_suffix(".sojourn") if out is None else out
+    target = _default_target(data) if out is None else out
     screen = console()
 
     def say(text: str) -> None:
@@ -189,6 +189,22 @@ def fit(
         _show(screen, model, target, data)
         for note in notes:
             screen.print(f"[yellow]note:[/] {_plain(note)}", soft_wrap=True)
+
+
+def _default_target(data: str) -> Path:
+    """Name a model after its data.
+
+    Examples
+    --------
+    >>> [str(_default_target(name)) for name in ("a/wiki.txt.gz", "logs/", "*.txt")]
+    ['wiki.sojourn', 'logs.sojourn', 'model.sojourn']
+    """
+    stem = Path(data).name.partition(".")[0]
+    return Path(f"{stem if stem and not set('*?[') & set(stem) else 'model'}.sojourn")
+
+
+def _count(n_sequences: int) -> str:
+    return "1 sequence" if n_sequences == 1 else f"{n_sequences:,} sequences"
 
 
 # ---- the data -----------------------------------------------------------------------------------
@@ -242,13 +258,13 @@ def _split_memory(data: Sequences, share: float, seed: int) -> Parts:
         rest = Sequences.from_lengths(last)
         how = f"its last {len(last):,} steps held out"
         return Parts(Sequences.from_lengths(first), rest, 1, cut, how)
-    n_out = min(_MOST_HELD_OUT, max(1, round(share * len(data)))) if share else 0
+    n_out = min(_MOST_HELD_OUT, len(data) - 1, max(1, round(share * len(data)))) if share else 0
     if n_out == 0:
         return Parts(data, None, len(data), data.n_steps, "none held out")
     order = np.random.default_rng([seed, 10]).permutation(len(data))
     rest = data.take(np.sort(order[:n_out]))
     train = data.take(np.sort(order[n_out:]))
-    return Parts(train, rest, len(train), train.n_steps, f"{n_out:,} sequences held out")
+    return Parts(train, rest, len(train), train.n_steps, f"{_count(n_out)} held out")
 
 
 def _split(source: Source, share: float, seed: int) -> Parts:
@@ -260,7 +276,7 @@ def _split(source: Source, share: float, seed: int) -> Parts:
     share = min(share, _MOST_HELD_OUT / source.n_sequences)
     train, rest = split(source, share, seed)
     held_out = rest.read_all()
-    how = f"{len(held_out):,} sequences held out"
+    how = f"{_count(len(held_out))} held out"
     return Parts(train, held_out, train.n_sequences, train.n_steps, how)
 
 
@@ -388,9 +404,7 @@ def _plain(text: str) -> str:
 
 
 def _about_data(parts: Parts, choice: Choice) -> str:
-    size = (
-        f"[bold]{parts.n_sequences:,}[/] sequences, [bold]{parts.n_steps:,}[/] steps to learn from"
-    )
+    size = f"{_count(parts.n_sequences)}, {parts.n_steps:,} steps to learn from"
     name = type(choice.family).__name__
     return f"{size}; {_plain(parts.how)}\nfamily [bold]{name}[/]: {_plain(choice.reason)}"
 

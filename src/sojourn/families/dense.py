@@ -432,7 +432,8 @@ def refuse_partly_missing(missing: NDArray[np.bool_], data: Sequences) -> None:
 def _numbers(data: Sequences, n_features: int) -> NDArray[Any]:
     values = data.values
     if values.dtype.kind not in "fiub":
-        raise TypeError(f"the data must be numbers, got {values.dtype}")
+        got = "words" if values.dtype.kind in "UTO" else str(values.dtype)
+        raise TypeError(f"the data must be numbers, got {got}; for words use Categorical")
     if values.shape[1] != n_features:
         raise ValueError(
             f"the model has {n_features} columns (n_features), the data have {values.shape[1]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,12 +12,13 @@ from sojourn.families import Categorical
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.models.base import BaseHMM
+from sojourn.models.data import as_steps
 from sojourn.report.colors import ranks
 from sojourn.report.layout import run_lengths
 from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
 from sojourn.sequences import Sequences, as_sequences
 from sojourn.sources import Source
-from sojourn.sources.base import joined
+from sojourn.sources.base import joined, reading
 
 _STEPS = 200_000  # of the data that are looked at
 _CONTEXT = 4  # words on either side
@@ -124,7 +126,8 @@ def _curve(model: BaseHMM) -> tuple[list[tuple[float, float]], str]:
 def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
     """Decode the first of some data, and pick examples."""
     sequences = _first(model, data, lengths)
-    valid = model.emission_.validate(sequences)
+    with reading(data.name) if isinstance(data, Source) else nullcontext():
+        valid = model.emission_.validate(sequences)
     paths = list(model.predict(valid))
     score = float(model.score(valid, per_step=True))
     n_states = len(model.state_shares_)
@@ -141,7 +144,6 @@ def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
 
 def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
     """Take as many sequences as there are steps to look at; at least one."""
-    step_ndim = model.emission_.step_ndim
     if isinstance(data, Source):
         pieces: list[Sequences] = []
         for piece in data:
@@ -150,11 +152,10 @@ def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
                 break
         if not pieces:
             raise ValueError(f"{data.name}: there is no data: not one sequence")
-        sequences = joined(pieces)
-        if step_ndim == 1 and sequences.values.ndim == 1:
-            sequences = sequences.with_values(sequences.values[:, None])
+        with reading(data.name):
+            sequences = as_steps(joined(pieces), model.emission_)
     else:
-        sequences = as_sequences(data, lengths, step_ndim=step_ndim)[0]
+        sequences = as_sequences(data, lengths, step_ndim=model.emission_.step_ndim)[0]
     return next(sequences.chunks(_STEPS))
 
 
