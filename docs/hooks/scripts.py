@@ -11,6 +11,17 @@ PAGES = ("how-scvi-works.py", "gallery/*.py")
 """Scripts that are pages, below the folder of the documentation."""
 
 
+OPTIONAL = {
+    "Guides": {
+        "The number of states": "number-of-states.md",
+        "On a GPU": "gpu.md",
+        "On a cluster": "cluster.md",
+    },
+    "How it works": {"The paper's figure": "reproduction.md"},
+}
+"""Pages that get their place in the navigation once they are there: by section and title."""
+
+
 class Page(NamedTuple):
     """A page made by running a script.
 

@@ -22,6 +22,17 @@ def _scripts() -> Any:
     return module
 
 
+def on_config(config: Any) -> Any:
+    """Add the pages to the navigation that may or may not be there."""
+    docs = Path(config.docs_dir)
+    for entry in config.nav:
+        for section, pages in _scripts().OPTIONAL.items():
+            there = {title: name for title, name in pages.items() if (docs / name).exists()}
+            if section in entry:
+                entry[section] += [{title: name} for title, name in there.items()]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Run the scripts that are pages, and add what they make."""
     docs, scripts = Path(config.docs_dir), _scripts()
