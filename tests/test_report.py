@@ -167,6 +167,14 @@ def test_numbers_show_a_decoded_sequence(numbers, tmp_path):
     assert "Learning curve" not in without  # there was no held-out data
 
 
+def test_shares_are_those_of_the_emission_counts(words):
+    model, _ = words
+    # Every arrival in a state emits one symbol: the two are counted in different places.
+    emitted = model.statistics_.emissions.sum(axis=1)
+    np.testing.assert_allclose(model.state_shares_, emitted / emitted.sum(), rtol=1e-4)
+    assert model.n_states_used_ == (emitted > 0.005 * emitted.sum()).sum()
+
+
 def test_observed_stays_are_those_of_the_decoded_paths(numbers):
     model, data = numbers
     runs = gather(model, data).decoded.runs
