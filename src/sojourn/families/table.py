@@ -6,6 +6,7 @@ one scale factor for all rows makes that cost proportional to the rows of the mi
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,8 @@ class DecayedTable:
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
+    numbers : (U,) integer array or None
+        Which statistics the rows are, in increasing order; None for all of them.
 
     Examples
     --------
@@ -101,6 +104,7 @@ class DecayedTable:
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        self.numbers: Integers | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -124,6 +128,16 @@ class DecayedTable:
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
 
+    def extract(self, numbers: Integers | None) -> DecayedTable:
+        """Return some of the statistics with the totals of all: enough for their potentials.
+
+        The rows are shared or copied as they are, so that potentials are the same to the bit.
+        """
+        part = copy(self)
+        if numbers is not None:
+            part.numbers, part.rows = numbers, self.rows[numbers]
+        return part
+
     def clip(self, rows: Integers | None) -> None:
         """Set what rounding left below zero in some rows, after a subtraction, to zero."""
         chosen = slice(None) if rows is None else rows
@@ -140,6 +154,9 @@ class DecayedTable:
         n_threads: int,
     ) -> Floats:
         """Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
+        if self.numbers is not None:
+            assert rows is not None, "all rows of an extract that has not all"
+            rows = np.searchsorted(self.numbers, rows).astype(np.int32)
         return symbols.predictive_rows(
             self.rows,
             self.scale,
