@@ -155,7 +155,7 @@ class Cluster:
                     "checkpoint is there, and resume=True goes on from it on another cluster"
                 ) from lost
             self.generation += 1
-        n_workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
+        n_workers = len(self.client.nthreads())
         raise ClusterError(
             f"a step was begun {_ATTEMPTS} times and never came to an end: the cluster at "
             f"{self._address} has {n_workers} workers now, and nothing was done for "
