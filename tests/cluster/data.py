@@ -18,8 +18,11 @@ def make_small(monkeypatch):
     monkeypatch.setattr(batches, "GROUP_BYTES", 10_000)
 
 
-def draw(n_sequences, n_symbols=40, seed=0):
-    """Sequences of two kinds of symbols in turns, of 1 to 19 steps."""
+def draw(n_sequences, n_symbols=3000, seed=0):
+    """Sequences of two kinds of symbols in turns, of 1 to 19 steps.
+
+    By default there are more symbols than steps in a part: only those present are sent.
+    """
     rng = np.random.default_rng(seed)
     half = n_symbols // 2
     sequences = []

@@ -149,7 +149,7 @@ class RemoteBatch:
     _generation: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self._submit(again=False)
+        self.remote_pass.cluster.persistently(lambda: self._submit(again=False))
 
     def renew(self) -> None:
         """Submit everything again if work was lost since."""

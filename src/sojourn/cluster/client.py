@@ -56,7 +56,9 @@ class Cluster:
 
     def _check_workers(self) -> None:
         """Refuse a cluster with workers that have another version of the package, or none."""
-        found = self.persistently(lambda: self.client.run(work.version, on_error="return"))
+        found = self.persistently(
+            lambda: self._in_time(self.client.run, work.version, on_error="return")
+        )
         if not found:
             raise ClusterError(f"the cluster at {self._address} has no workers")
         bad = {worker: seen for worker, seen in found.items() if seen != __version__}
@@ -77,7 +79,7 @@ class Cluster:
 
     def share(self, value: Any) -> Any:
         """Send a value to a worker, from which the others take it; return its future."""
-        return self.client.scatter([value], direct=self._direct, hash=False)[0]
+        return self._in_time(self.client.scatter, [value], direct=self._direct, hash=False)[0]
 
     def keep(self, value: Any) -> Any:
         """Share a value that many steps need: sent once, and again when it was lost."""
@@ -115,14 +117,10 @@ class Cluster:
         watched : sequence of futures
             What the value depends on: as long as more of these are done, the wait goes on.
         """
-
-        async def fetch() -> Any:
-            return await self.client.gather(futures, direct=self._direct, asynchronous=True)
-
         n_done = 0
         while True:
             try:
-                return self.client.sync(fetch, callback_timeout=self.patience)
+                return self._in_time(self.client.gather, futures, direct=self._direct)
             except TimeoutError:
                 before, n_done = n_done, sum(future.done() for future in watched)
                 if n_done == before:
@@ -132,6 +130,13 @@ class Cluster:
         """Wait for small values, and fetch them in their order."""
         values: list[Any] = self.result(list(futures), futures)
         return values
+
+    def _in_time(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a method of the client, or give up after `patience`: a worker may not answer."""
+        return self.client.sync(
+            lambda: method(*arguments, **options, asynchronous=True),
+            callback_timeout=self.patience,
+        )
 
     def persistently(self, attempt: Callable[[], T]) -> T:
         """Call a function that works with the cluster, again when work was lost under way.
