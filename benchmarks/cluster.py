@@ -17,6 +17,7 @@ import math
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def row_bytes(n_tokens: float, n_states: int) -> float:
 
 def n_parts(n_tokens: float) -> int:
     """Parts of a minibatch."""
-    return max(1, round(n_tokens / PART_STEPS))
+    return max(1, math.ceil(n_tokens / PART_STEPS))
 
 
 def tree_sizes(n: int) -> list[int]:
@@ -235,10 +236,8 @@ def measure_steps(client: Any, corpus: Path, n_states: int, batch_size: int) -> 
     model = sj.HMM(
         n_states, sj.Categorical(N_SYMBOLS), batch_size=batch_size, n_passes=4, random_state=0
     )
-    try:
+    with suppress(Enough):
         model.fit(corpus, client=client, callback=callback)
-    except Enough:
-        pass
     counted = marks[SKIPPED:]
     n = len(counted) - 1
     seconds = np.diff([mark[0] for mark in counted])
@@ -336,7 +335,7 @@ def measure(folder: Path, n_sequences: int, n_passes: int) -> dict[str, Any]:
     }
 
 
-# ---- the tables in the documentation --------------------------------------------------------------
+# ---- the tables in the documentation ------------------------------------------------------------
 
 
 def tables(result: dict[str, Any]) -> str:

@@ -44,6 +44,7 @@ ALLOWED = {
     },
 }
 ALLOWED["models"] = {*ALLOWED, "package"}
+ALLOWED["report"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late

@@ -96,18 +96,20 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     def validate(self, data: Sequences) -> Sequences:
         """Return the data in the family's own dtype, or say which sequence and position is bad."""
 
-    def check_steps(self, data: Sequences) -> None:
-        """Refuse steps of another shape than the family's."""
+    def as_steps(self, data: Sequences) -> Sequences:
+        """Make numbers vectors of one where vectors are expected, and refuse other shapes."""
         shape = data.values.shape[1:]
+        if self.step_ndim == 1 and not shape:
+            return data.with_values(data.values[:, None])
         if len(shape) != self.step_ndim:
             raise ValueError(
                 f"a step must have {self.step_ndim} dimensions here, but has the shape {shape}"
             )
+        return data
 
     def accept(self, data: Sequences) -> Sequences:
         """Check and validate data as it comes from a file."""
-        self.check_steps(data)
-        return self.validate(data)
+        return self.validate(self.as_steps(data))
 
     @abstractmethod
     def prior(self) -> Floats:

@@ -68,7 +68,7 @@ class Data:
             return family, self.sequences
         blocks = self._source.sample()
         with reading(blocks[0].place):
-            family.check_steps(blocks[0].sequences)
+            blocks = [b._replace(sequences=family.as_steps(b.sequences)) for b in blocks]
         summary = self._source.summary
         family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
         self._check_vocabulary(family)
