@@ -26,8 +26,9 @@ from scipy.optimize import nnls
 
 import sojourn as sj
 from benchmarks.results import machine, write_result
+from sojourn.cluster import work
 from sojourn.cluster.batches import GROUP_BYTES, PART_STEPS
-from sojourn.cluster.client import FAN_IN
+from sojourn.cluster.client import FAN_IN, Cluster
 from sojourn.kernels.interface import padded_states
 from sojourn.sources.generate import generate
 
@@ -100,56 +101,49 @@ def critical_bytes(n_tokens: float, n_states: int, n_workers: int) -> float:
     return out + back
 
 
+def compute_seconds(model: dict[str, Any], n_tokens: float, n_states: int, n_workers: int) -> float:
+    """Time of the workers' own work, when it is shared among them."""
+    busy = min(n_workers, n_parts(n_tokens))
+    return float(model["token_seconds"][str(n_states)] * n_tokens / busy)
+
+
 def step_seconds(
     model: dict[str, Any], n_tokens: float, n_states: int, n_workers: int
 ) -> dict[str, float]:
     """Predict the parts of a step's time."""
-    busy = min(n_workers, n_parts(n_tokens))
     link = critical_bytes(n_tokens, n_states, n_workers)
-    compute = model["compute_factor"] * model["token_seconds"][str(n_states)] * n_tokens / busy
     return {
-        "compute": compute,
+        "compute": compute_seconds(model, n_tokens, n_states, n_workers),
         "tasks": model["step_seconds"] + model["task_seconds"] * n_tasks(n_tokens),
         "moving": model["byte_seconds"] * link,
         "network": link / ASSUMED_NETWORK,
     }
 
 
-def fit_cost_model(steps: list[dict[str, Any]], n_workers: int) -> dict[str, Any]:
-    """Fit seconds a step, a task and a byte to the measured steps, none below zero."""
-    token_seconds = {}
+def fit_cost_model(
+    steps: list[dict[str, Any]], task_seconds: float, n_workers: int
+) -> dict[str, Any]:
+    """Fit seconds a step and a byte to what is left beside the measured work and tasks.
+
+    None is below zero, and errors count as shares, because steps differ a hundredfold.
+    """
+    model: dict[str, Any] = {"token_seconds": {}, "task_seconds": float(f"{task_seconds:.4g}")}
     for n_states in STATES:
         own = [step for step in steps if step["states"] == n_states]
-        largest = max(own, key=lambda step: step["tokens"])
-        token_seconds[str(n_states)] = largest["work_seconds"] / largest["tokens"]
-    columns = [
-        [
-            1.0,
-            n_tasks(step["tokens"]),
-            token_seconds[str(step["states"])]
-            * step["tokens"]
-            / min(n_workers, n_parts(step["tokens"])),
-            critical_bytes(step["tokens"], step["states"], n_workers),
-        ]
-        for step in steps
-    ]
+        seconds, tokens = (sum(step[key] for step in own) for key in ("work_seconds", "tokens"))
+        model["token_seconds"][str(n_states)] = float(f"{seconds / tokens:.4g}")
     seconds = np.array([step["seconds"] for step in steps])
-    # Weighted so that errors count as shares: steps differ a hundredfold.
-    coefficients, _ = nnls(np.array(columns) / seconds[:, None], np.ones(len(steps)))
-    fitted = np.array(columns) @ coefficients
-    model = dict(
-        zip(
-            ("step_seconds", "task_seconds", "compute_factor", "byte_seconds"),
-            (float(f"{value:.4g}") for value in coefficients),
-            strict=True,
-        )
-    )
-    return {
-        **model,
-        "token_seconds": {key: float(f"{value:.4g}") for key, value in token_seconds.items()},
-        "mean_error": round(float(np.mean(np.abs(fitted / seconds - 1))), 3),
-        "largest_error": round(float(np.max(np.abs(fitted / seconds - 1))), 3),
-    }
+    sizes = [(step["tokens"], step["states"], n_workers) for step in steps]
+    compute = np.array([compute_seconds(model, *size) for size in sizes])
+    known = compute + np.array([task_seconds * n_tasks(size[0]) for size in sizes])
+    columns = np.array([[1.0, critical_bytes(*size)] for size in sizes])
+    coefficients, _ = nnls(columns / seconds[:, None], np.maximum(1 - known / seconds, 0.0))
+    for name, value in zip(("step_seconds", "byte_seconds"), coefficients, strict=True):
+        model[name] = float(f"{value:.4g}")
+    errors = np.abs((known + columns @ coefficients) / seconds - 1)
+    model["mean_error"] = round(float(errors.mean()), 3)
+    model["largest_error"] = round(float(errors.max()), 3)
+    return model
 
 
 def predictions(model: dict[str, Any]) -> list[dict[str, Any]]:
@@ -176,13 +170,16 @@ def predictions(model: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def quiet_network(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """Find the minibatch from which the network takes less than a tenth of the computation."""
+    """Find the minibatch from which the network takes less than a tenth of the computation.
+
+    It has at least a part for every worker.
+    """
     rows = []
     for n_states in STATES:
         for n_workers in WORKERS[:2]:
             found: dict[str, Any] = {"states": n_states, "workers": n_workers}
             for gigabits in (1, 10):
-                n_tokens = float(PART_STEPS)
+                n_tokens = float(PART_STEPS * n_workers)  # a part for each of them
                 while n_tokens < TOKENS:
                     link = critical_bytes(n_tokens, n_states, n_workers) / (gigabits * GIGABIT)
                     parts = step_seconds(model, n_tokens, n_states, n_workers)
@@ -209,7 +206,19 @@ def loopback_bytes() -> int | None:
     return None
 
 
-def task_seconds(client: Any, begin: float) -> tuple[Counter[str], Counter[str]]:
+def measure_task(client: Any, n: int = 1000) -> float:
+    """Time tasks that do nothing: what client, scheduler and workers need for each."""
+    cluster = Cluster(client)
+    best = math.inf
+    for _ in range(3):
+        before = time.perf_counter()
+        futures = [cluster.call(work.union, [None]) for _ in range(n)]
+        cluster.results(futures)
+        best = min(best, time.perf_counter() - before)
+    return best / n
+
+
+def seconds_by_task(client: Any, begin: float) -> tuple[Counter[str], Counter[str]]:
     """Return the seconds that tasks took since, by function, and what workers did besides."""
     seconds: Counter[str] = Counter()
     others: Counter[str] = Counter()
@@ -242,7 +251,7 @@ def measure_steps(client: Any, corpus: Path, n_states: int, batch_size: int) -> 
     n = len(counted) - 1
     seconds = np.diff([mark[0] for mark in counted])
     tokens = (counted[-1][1] - counted[0][1]) / n
-    work, others = task_seconds(client, counted[0][3])
+    done, others = seconds_by_task(client, counted[0][3])
     sent = None
     if counted[0][2] is not None and counted[-1][2] is not None:
         sent = round((counted[-1][2] - counted[0][2]) / n)
@@ -253,8 +262,8 @@ def measure_steps(client: Any, corpus: Path, n_states: int, batch_size: int) -> 
         "parts": n_parts(tokens),
         "tasks": round(n_tasks(tokens), 1),
         "seconds": round(float(np.median(seconds)), 4),
-        "work_seconds": round(sum(work[name] for name in WORK) / n, 4),
-        "sum_seconds": round((work["add"] + work["union"]) / n, 4),
+        "work_seconds": round(sum(done[name] for name in WORK) / n, 4),
+        "sum_seconds": round((done["add"] + done["union"]) / n, 4),
         "transfer_seconds": round(others["transfer"] / n, 4),
         "bytes": sent,
         "row_bytes": round(row_bytes(tokens, n_states)),
@@ -308,17 +317,18 @@ def measure(folder: Path, n_sequences: int, n_passes: int) -> dict[str, Any]:
     corpus = generate(folder / "corpus.parquet", n_sequences=n_sequences, n_held_out=N_HELD_OUT)
     cores = machine()["cores"]
     with (
-        LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         client.get_task_stream()  # the scheduler takes notes from now on
         measure_steps(client, corpus, 45, 4096)  # workers load their kernels
+        a_task = measure_task(client)
         steps = [
             measure_steps(client, corpus, n_states, batch_size)
             for n_states, sizes in STATES.items()
             for batch_size in sizes
         ]
-    model = fit_cost_model(steps, cores)
+    model = fit_cost_model(steps, a_task, cores)
     return {
         "symbols": N_SYMBOLS,
         "sentences": n_sequences,
@@ -359,14 +369,14 @@ def tables(result: dict[str, Any]) -> str:
         )
     shares = [
         f"{1e3 * model['step_seconds']:.2f} ms a step",
-        f"{1e3 * model['task_seconds']:.2f} ms a task",
-        f"{model['compute_factor']:.2f} of the work's own time",
-        f"{1e9 * model['byte_seconds']:.2f} ns a byte",
+        f"{1e9 * model['byte_seconds']:.2f} ns a byte on the longest way",
     ]
     lines += [
         "",
-        f"Fitted: {', '.join(shares)}; the model is off by {model['mean_error']:.0%} on average "
-        f"and by {model['largest_error']:.0%} at most on these steps.",
+        f"A task that does nothing takes {1e3 * model['task_seconds']:.2f} ms. Fitted to what is "
+        f"left beside work and tasks: {' and '.join(shares)}. The model is off by "
+        f"{model['mean_error']:.0%} on average and by {model['largest_error']:.0%} at most on "
+        "these steps.",
         "",
         f"**Prediction** for one pass over {result['prediction']['tokens'] / 1e9:.0f} billion "
         "tokens, a worker being one core as above, 10 Gbit/s links, minibatches of four parts a "

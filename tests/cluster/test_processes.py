@@ -1,5 +1,6 @@
 """The same fit with real processes: any number of workers, some of which die, hang or come late."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
+from sklearn.base import clone
+from typer.testing import CliRunner
 
 import sojourn as sj
+from sojourn.cli import app
 from sojourn.cluster import ClusterError
 from tests.cluster.data import assert_identical, assert_same, draw, make_small, model, write_parquet
 from tests.cluster.processes import Processes
@@ -40,6 +44,12 @@ def path(tmp_path_factory, small):
 def alone(path):
     """What a single process learns."""
     return model().fit(path, validation=path)
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
 
 
 def at_update(number, action):
@@ -171,3 +181,43 @@ def test_a_lost_scheduler_is_an_error_and_leaves_the_checkpoint(path, alone, tmp
     resumed = model().fit(path, resume=True, **options)
     assert_same(resumed, alone)
     assert resumed.history_[-1]["updates"] == 8
+
+
+def test_the_command_line_on_a_cluster(cluster, path, tmp_path):
+    cluster.scale(2)
+    where = ("--cluster", cluster.client.scheduler.address)
+    target = tmp_path / "model.sojourn"
+    run(
+        "fit",
+        path,
+        "-k",
+        3,
+        "--passes",
+        1,
+        "--batch-size",
+        500,
+        "--held-out",
+        0,
+        "-o",
+        target,
+        *where,
+    )
+    fitted = sj.load(target)
+    same = clone(fitted).set_params(emission=sj.Categorical()).fit(path, client=cluster.client)
+    assert_identical(fitted, same)
+    score = json.loads(run("score", target, path, "--json", *where))
+    assert score["log_likelihood"] == pytest.approx(fitted.score(path), rel=1e-6)
+    run("decode", target, path, tmp_path / "states", *where)
+    assert sj.open(tmp_path / "states").n_steps == sj.open(path).n_steps
+
+
+def test_the_command_line_starts_and_stops_workers(path, tmp_path):
+    target = tmp_path / "model.sojourn"
+    run("fit", path, "-k", 2, "--passes", 1, "--batch-size", 500, "-o", target, "--workers", 2)
+    assert sj.load(target).total_sequences_ < 1500  # a tenth is held out
+
+
+def test_the_command_line_says_in_a_line_what_is_wrong(path, tmp_path):
+    assert "OUT is needed" in run("decode", "m", path, "--workers", 1, code=2)
+    both = ("--workers", 1, "--cluster", "tcp://127.0.0.1:1")
+    assert "has its workers" in run("score", "m", path, *both, code=2)

@@ -1,5 +1,7 @@
 """Minibatches of references and sums of parts are those of a single process."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import sojourn as sj
+from benchmarks.cluster import DOCS, RESULT, STATES, fill, fit_cost_model, step_seconds
 from sojourn.cluster import batches, work
 from sojourn.cluster.batches import Groups
 from sojourn.cluster.client import FAN_IN, Cluster
@@ -257,3 +260,35 @@ def test_an_extract_of_a_table_gives_the_same_potentials():
     part = table.extract(np.array([3, 7, 21, 40, 44]))
     assert part.rows.shape[0] == 5
     assert part.potentials(rows, prior, totals, **options).tobytes() == whole.tobytes()
+
+
+def test_the_documentation_has_the_figures_of_the_result_file():
+    text = DOCS.read_text()
+    assert fill(text, json.loads(RESULT.read_text())) == text
+
+
+def test_the_cost_model_finds_the_costs_that_steps_were_made_with():
+    costs = {
+        "token_seconds": {"45": 2e-7, "100": 8e-7, "256": 4e-6},
+        "task_seconds": 1e-3,
+        "step_seconds": 5e-3,
+        "byte_seconds": 2e-9,
+    }
+    steps = []
+    for n_states, sizes in STATES.items():
+        for batch_size in sizes:
+            tokens = 22 * batch_size
+            parts = step_seconds(costs, tokens, n_states, 2)
+            steps.append(
+                {
+                    "states": n_states,
+                    "tokens": tokens,
+                    "work_seconds": costs["token_seconds"][str(n_states)] * tokens,
+                    "seconds": parts["compute"] + parts["tasks"] + parts["moving"],
+                }
+            )
+    model = fit_cost_model(steps, 1e-3, 2)
+    assert model["largest_error"] < 0.01
+    for name in ("step_seconds", "byte_seconds"):
+        assert model[name] == pytest.approx(costs[name], rel=0.01)
+    assert model["token_seconds"] == pytest.approx(costs["token_seconds"], rel=0.01)

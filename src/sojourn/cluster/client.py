@@ -11,8 +11,11 @@ from sojourn.cluster import work
 
 T = TypeVar("T")
 
-FAN_IN = 8
-"""How many values are put together by one task: the order of sums follows from it."""
+FAN_IN = 4
+"""How many values are put together by one task: the order of sums follows from it.
+
+More would be fewer levels, and more that passes through the root's link.
+"""
 
 PATIENCE = "300s"
 """How long a step may go without any progress before it is done again, unless Dask's

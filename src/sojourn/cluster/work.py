@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -178,12 +177,7 @@ def block_statistics(
 def add(sums: Sequence[BatchSums | None]) -> BatchSums | None:
     """Add sums, first to last; None is nothing."""
     there = [part for part in sums if part is not None]
-    if not there:
-        return None
-    total = deepcopy(there[0])
-    for part in there[1:]:
-        total += part
-    return total
+    return BatchSums.total(there) if there else None
 
 
 def block_scores(

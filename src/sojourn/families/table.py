@@ -6,6 +6,7 @@ one scale factor for all rows makes that cost proportional to the rows of the mi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,27 @@ class RowSums:
         values = np.concatenate([self.values, other.values])
         self.values = symbols.sum_by_row(inverse, values, len(self.rows), n_threads=1)
         return self
+
+    @classmethod
+    def total(cls, parts: Sequence[RowSums]) -> RowSums:
+        """Add many at once, first to last, and keep them sparse: no argument is changed.
+
+        Examples
+        --------
+        >>> parts = [RowSums(np.array([n]), np.ones((1, 3)), 4) for n in (2, 0, 2)]
+        >>> RowSums.total(parts).rows
+        array([0, 2])
+        """
+        n_rows = parts[0].n_rows
+        if any(part.rows is None for part in parts):
+            values = np.zeros((n_rows, parts[0].values.shape[1]), parts[0].values.dtype)
+            for part in parts:
+                symbols.add_rows(values, part.rows, part.values, 1.0)
+            return cls(None, values, n_rows)
+        every = np.concatenate([part.rows for part in parts if part.rows is not None])
+        rows, inverse = np.unique(every, return_inverse=True)
+        stacked = np.concatenate([part.values for part in parts])
+        return cls(rows, symbols.sum_by_row(inverse, stacked, len(rows), n_threads=1), n_rows)
 
 
 class DecayedTable:
