@@ -7,10 +7,11 @@ inputs may be shared with other tasks: nothing is changed in place.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from socket import gethostname
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from sojourn import __version__
 from sojourn.families import Family
 from sojourn.inference import Engine, Objective, Posterior
-from sojourn.inference.local import CHUNK_STEPS, Chunk, expected_statistics, prepare
+from sojourn.inference.local import CHUNK_STEPS, Chunk, prepare
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -82,8 +83,8 @@ class Setup(NamedTuple):
         """Refuse to work for a client that has another version of the package."""
         if self.version != __version__:
             raise RuntimeError(
-                f"the worker has sojourn {__version__}, the client {self.version}: install the "
-                "same version everywhere"
+                f"the worker on {gethostname()} has sojourn {__version__}, the client "
+                f"{self.version}: install the same version everywhere"
             )
 
 
@@ -155,9 +156,7 @@ def part_statistics(
     part: Part, setup: Setup, posterior: Posterior, objective: Objective, **wanted: bool
 ) -> BatchSums:
     """Run the local step on a part of a minibatch."""
-    return expected_statistics(
-        posterior, setup.family, objective, part, setup.make_engine(), **wanted
-    )
+    return _local_step(setup, posterior, objective, part, wanted)
 
 
 def block_statistics(
@@ -169,9 +168,19 @@ def block_statistics(
     if first is None:
         return None
     chunks = prepare(setup.family, chain([first], pieces))
-    return expected_statistics(
-        posterior, setup.family, objective, chunks, setup.make_engine(), **wanted
-    )
+    return _local_step(setup, posterior, objective, chunks, wanted)
+
+
+def _local_step(
+    setup: Setup,
+    posterior: Posterior,
+    objective: Objective,
+    chunks: Iterable[Chunk],
+    wanted: dict[str, bool],
+) -> BatchSums:
+    """Run the local step with the worker's own engine: what a device needs or gives passes here."""
+    engine = setup.make_engine()
+    return engine.expected_statistics(posterior, setup.family, objective, chunks, **wanted)
 
 
 def add(sums: Sequence[BatchSums | None]) -> BatchSums | None:

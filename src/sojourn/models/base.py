@@ -30,7 +30,7 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, prepare
+from sojourn.inference.local import CHUNK_STEPS, Place, prepare
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
@@ -214,7 +214,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             remote = None if held_out.source is None else cluster
             return self._score(held_out, per_step=True, cluster=remote)
 
-        engine = self._engine()
+        engine: Place = self._engine()
+        if cluster is not None:
+            engine = ClusterEngine(cluster, engine.n_threads)
         title = f"{type(self).__name__} {self.inference}"
         with (
             LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
@@ -232,7 +234,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._method.objective,
                 self._schedule(),
                 minibatches,
-                engine if cluster is None else ClusterEngine(cluster, engine.n_threads),
+                engine,
                 n_passes=self.n_passes,
                 bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
