@@ -201,9 +201,24 @@ def test_a_group_is_read_once_and_let_go_when_it_is_used_up(tmp_path, monkeypatc
     model(batch_size=50, n_passes=1).fit(path, client="here")
     n_groups = held[0][1]
     assert n_groups > 10
+    seen = len(held)
     assert clusters[0].calls.count("load") == n_groups
     assert held[-1][0] == 0
     assert max(n_held for n_held, _ in held) < 0.6 * n_groups  # the buffer is not the data
+
+    stopped = []
+
+    def stop(progress):
+        stopped.append(progress.updates)
+        if progress.updates == 40:
+            raise KeyboardInterrupt
+
+    options = {"checkpoint": tmp_path / "checkpoints", "client": "here"}
+    with pytest.raises(KeyboardInterrupt):
+        model(batch_size=50, n_passes=1).fit(path, callback=stop, **options)
+    model(batch_size=50, n_passes=1).fit(path, resume=True, **options)
+    assert len(held) > seen + 40
+    assert held[-1][0] == 0  # also of what was given out before the stop
 
 
 @settings(deadline=None, max_examples=60)

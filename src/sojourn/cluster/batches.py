@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,10 +100,7 @@ class RemotePass:
         self._generation = files.cluster.generation
 
     def submit(self, parts: list[Rows], *, again: bool) -> list[Any]:
-        """Let the workers gather the parts of a minibatch; return the futures.
-
-        A group is let go when all its rows have been given out.
-        """
+        """Let the workers gather the parts of a minibatch; return the futures."""
         if self._generation != self.cluster.generation:
             self._loaded, self._generation = {}, self.cluster.generation
         setup = self.cluster.keep(self.files.setup)
@@ -110,11 +108,18 @@ class RemotePass:
         for part in parts:
             loaded = [self._load(group, setup) for group, _ in part]
             futures.append(self.cluster.call(work.take, setup, loaded, [rows for _, rows in part]))
+        self.give_out(parts, again=again)
+        return futures
+
+    def give_out(self, parts: list[Rows], *, again: bool = False) -> None:
+        """Take note of rows that no later minibatch will have; let go of groups without any left.
+
+        Those of a minibatch that is submitted again have been noted already.
+        """
         for group, rows in (run for part in parts for run in part):
             self._left[group] -= 0 if again else len(rows)
-            if self._left[group] <= 0:
+            if self._left[group] == 0:
                 self._loaded.pop(group, None)
-        return futures
 
     def _load(self, group: int, setup: Any) -> Any:
         if group not in self._loaded:
@@ -224,13 +229,17 @@ class ClusterSource(Minibatches):
 
         groups = Groups.of(order, totals(sizes.sequences), totals(sizes.n_bytes))
         remote_pass = RemotePass(self.files, groups)
-        plan = shuffled(pieces(), batch_size, rng, start)
+        plan = (
+            list(groups.parts(positions.values, self._part_sequences))
+            for positions in shuffled(pieces(), batch_size, rng)
+        )
+        for parts in islice(plan, start):
+            remote_pass.give_out(parts)
         ahead: deque[RemoteBatch] = deque()
 
         def look_ahead() -> None:
-            positions = None if ahead else next(plan, None)
-            if positions is not None:
-                parts = list(groups.parts(positions.values, self._part_sequences))
+            parts = None if ahead else next(plan, None)
+            if parts is not None:
                 ahead.append(RemoteBatch(remote_pass, parts, look_ahead))
 
         look_ahead()

@@ -159,8 +159,8 @@ class Cluster:
                 raise ClusterError(f"the scheduler gave up: {error}") from error
             if self.client.status != "running":
                 raise ClusterError(
-                    "the connection to the scheduler is lost: what was learned until the last "
-                    "checkpoint is there, and resume=True goes on from it on another cluster"
+                    "the connection to the scheduler is lost; the last checkpoint, if one was "
+                    "asked for, is as it was, and resume=True goes on from it on any cluster"
                 ) from lost
             self.generation += 1
         n_workers = len(self.client.nthreads())
