@@ -10,7 +10,7 @@ from pathlib import Path
 from distributed import Client
 
 LONG = 120.0  # seconds after which a test gives up: none of it is ever waited for in full
-WORKER_TTL = "5s"
+WORKER_TTL = "8s"  # much less, and workers are given up that are only slow
 
 
 class Processes:
@@ -54,6 +54,9 @@ class Processes:
 
     def scale(self, n_workers):
         """Have so many workers."""
+        known = self.known()
+        for name in [name for name in self.workers if name not in known]:
+            self.kill(name)  # the scheduler has given it up: the machine was busy
         for name in list(self.workers)[n_workers:]:
             self.kill(name)
         while len(self.workers) < n_workers:
@@ -69,8 +72,10 @@ class Processes:
         os.killpg(self.workers[name].pid, number)
 
     def kill(self, name):
-        self.signal(name, signal.SIGKILL)
-        self.workers.pop(name).wait()
+        process = self.workers.pop(name)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def kill_scheduler(self):
         os.killpg(self.scheduler.pid, signal.SIGKILL)

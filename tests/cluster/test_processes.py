@@ -110,7 +110,7 @@ def test_a_worker_that_hangs_is_replaced_by_another(cluster, path, alone):
     cluster.scale(2)
     name = next(iter(cluster.workers))
     callback = at_update(2, lambda: cluster.signal(name, signal.SIGSTOP))
-    with dask.config.set({"sojourn.timeout": "4s"}):
+    with dask.config.set({"sojourn.timeout": "10s"}):
         fitted = model().fit(path, callback=callback, client=cluster.client)
     cluster.kill(name)
     assert_same(fitted, alone)

@@ -150,6 +150,43 @@ def test_a_client_of_another_kind_is_refused(path, monkeypatch):
         sj.HMM(2, sj.Categorical()).fit(path, client="tcp://127.0.0.1:8786")
 
 
+class FakeClient:
+    """Says what workers answer."""
+
+    scheduler = None
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    def sync(self, function, callback_timeout):
+        return function()
+
+    def run(self, function, on_error, asynchronous):
+        return self.answers
+
+
+@pytest.mark.parametrize(
+    ("answers", "problem"),
+    [
+        ({}, "has no workers"),
+        ({"a": OSError("gone")}, "has no workers"),
+        ({"a": sj.__version__, "b": "0.0.9"}, r"1 of 2 workers .* b has sojourn 0\.0\.9"),
+        ({"b": ModuleNotFoundError("sojourn")}, r"b has no sojourn \(sojourn\)"),
+    ],
+)
+def test_what_workers_answer(answers, problem):
+    cluster = Cluster.__new__(Cluster)
+    cluster.client, cluster.patience = FakeClient(answers), 1.0
+    with pytest.raises(sj.ClusterError, match=problem):
+        cluster._check_workers()
+
+
+def test_a_worker_that_is_gone_has_no_say():
+    cluster = Cluster.__new__(Cluster)
+    cluster.client, cluster.patience = FakeClient({"a": sj.__version__, "b": OSError("gone")}), 1.0
+    cluster._check_workers()
+
+
 def test_bad_data_is_refused_before_anything_is_learned(tmp_path):
     data = [[1, 2]] * 300
     data[123] = [1, 99]

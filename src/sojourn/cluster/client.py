@@ -59,15 +59,17 @@ class Cluster:
 
     def _check_workers(self) -> None:
         """Refuse a cluster with workers that have another version of the package, or none."""
-        found = self.persistently(
+        answers = self.persistently(
             lambda: self._in_time(self.client.run, work.version, on_error="return")
         )
+        # Who cannot be reached has no say: the scheduler will find out.
+        found = {worker: said for worker, said in answers.items() if not isinstance(said, OSError)}
         if not found:
             raise ClusterError(f"the cluster at {self._address} has no workers")
-        bad = {worker: seen for worker, seen in found.items() if seen != __version__}
+        bad = {worker: said for worker, said in found.items() if said != __version__}
         if bad:
-            worker, seen = next(iter(bad.items()))
-            has = f"sojourn {seen}" if isinstance(seen, str) else f"no sojourn ({seen})"
+            worker, said = next(iter(bad.items()))
+            has = f"sojourn {said}" if isinstance(said, str) else f"no sojourn ({said})"
             raise ClusterError(
                 f"{len(bad)} of {len(found)} workers cannot be used: {worker} has {has}, the "
                 f"client sojourn {__version__}; install the same version everywhere"
