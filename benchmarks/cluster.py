@@ -238,6 +238,8 @@ def measure_steps(client: Any, corpus: Path, n_states: int, batch_size: int) -> 
     marks: list[tuple[float, int, int | None, float]] = []
 
     def callback(progress: sj.Progress) -> None:
+        if marks and progress.steps == marks[-1][1]:
+            return  # the end of a pass
         marks.append((progress.seconds, progress.steps, loopback_bytes(), time.time()))
         if len(marks) > SKIPPED + COUNTED:
             raise Enough
