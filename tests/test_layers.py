@@ -23,6 +23,15 @@ ALLOWED = {
     "transitions": {"kernels", "sequences"},
     "sources": {"kernels", "sequences", "vocabulary"},
     "inference": {"kernels", "sequences", "families", "transitions", "sources"},
+    "cluster": {
+        "kernels",
+        "sequences",
+        "families",
+        "transitions",
+        "sources",
+        "inference",
+        "package",
+    },
     "sampling": {"kernels", "sequences", "families", "transitions", "inference"},
     "progress": {"inference"},
     "persist": {
@@ -35,7 +44,7 @@ ALLOWED = {
         "sampling",
     },
 }
-ALLOWED["models"] = set(ALLOWED)
+ALLOWED["models"] = {*ALLOWED, "package"}
 ALLOWED["interop"] = set(ALLOWED)
 ALLOWED["model_selection"] = set(ALLOWED) - {"interop"}
 ALLOWED["report"] = {*ALLOWED, "package"}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sojourn import plot as plot
     from sojourn.advice import FitWarning
+    from sojourn.cluster import ClusterError
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -61,6 +62,7 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "ClusterError": "sojourn.cluster",
     "DataFileError": "sojourn.sources",
     "FitWarning": "sojourn.advice",
     "HDPHMM": "sojourn.models",
@@ -86,6 +88,7 @@ __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
     "Categorical",
+    "ClusterError",
     "DataFileError",
     "DiagonalGaussian",
     "Exponential",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
+from sojourn.kernels.interface import Integers
 from sojourn.transitions import Rows, Transitions
 
 
@@ -41,6 +42,10 @@ class Posterior:
         """Start from given expected counts."""
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+
+    def extract(self, numbers: Integers | None) -> Posterior:
+        """Return what potentials of some emission statistics depend on; None for all of them."""
+        return replace(self, emissions=self.emissions.extract(numbers))
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False

@@ -12,7 +12,6 @@ from sojourn.families import Categorical
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.models.base import BaseHMM
-from sojourn.models.data import as_steps
 from sojourn.report.colors import ranks
 from sojourn.report.layout import run_lengths
 from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
@@ -153,7 +152,7 @@ def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
         if not pieces:
             raise ValueError(f"{data.name}: there is no data: not one sequence")
         with reading(data.name):
-            sequences = as_steps(joined(pieces), model.emission_)
+            sequences = model.emission_.as_steps(joined(pieces))
     else:
         sequences = as_sequences(data, lengths, step_ndim=model.emission_.step_ndim)[0]
     return next(sequences.chunks(_STEPS))
