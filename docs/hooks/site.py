@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,20 @@ def on_config(config: Any) -> Any:
             if section in entry:
                 entry[section] += [{title: name} for title, name in there.items()]
     return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **kwargs: Any) -> str:
+    """Name files of the repository that are no pages by their path; the site does not have them."""
+    folder = Path(config.docs_dir, page.file.src_uri).parent
+
+    def named(match: re.Match[str]) -> str:
+        target = (folder / match.group(2)).resolve()
+        root = Path(config.docs_dir).parent.resolve()
+        if target.is_relative_to(config.docs_dir) or not target.exists():
+            return match.group(0)
+        return f"{match.group(1)} (`{target.relative_to(root)}`)"
+
+    return re.sub(r"\[([^\]]+)\]\((\.\./[^)#]+)\)", named, markdown)
 
 
 def on_files(files: Files, config: Any) -> Files:
