@@ -11,6 +11,7 @@ from scipy.special import digamma, gammaln
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
+from sojourn.kernels.arrays import is_tensor
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
@@ -214,7 +215,7 @@ class Categorical(Family):
 
     def emission_rows(
         self,
-        encoded: SymbolsPresent,
+        encoded: Any,
         table: DecayedTable,
         *,
         collapsed: bool,
@@ -222,6 +223,15 @@ class Categorical(Family):
         n_threads: int,
     ) -> EmissionRows:
         """Return one row of potentials for each symbol present, and of ones for a missing one."""
+        if not isinstance(table, DecayedTable):
+            from sojourn.families import device
+
+            if isinstance(encoded, SymbolsPresent):
+                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
+            on_device, index = device.emission_rows(
+                self, encoded, table, collapsed=collapsed, dtype=dtype
+            )
+            return EmissionRows(on_device, None, index)
         rows = encoded.rows
         prior = np.asarray(self.concentration, dtype=np.float64)
         totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
@@ -237,9 +247,15 @@ class Categorical(Family):
         return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
     def sum_statistics(
-        self, encoded: SymbolsPresent, responsibilities: Floats, *, n_threads: int
+        self, encoded: Any, responsibilities: Floats, *, n_threads: int
     ) -> RowSums:
         """Return the responsibilities summed by symbol."""
+        if is_tensor(responsibilities):
+            from sojourn.families import device
+
+            if isinstance(encoded, SymbolsPresent):
+                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
+            return device.sum_statistics(self, encoded, responsibilities)
         n_rows = self.n_statistics if encoded.rows is None else len(encoded.rows)
         n_sums = n_rows + encoded.has_missing
         sums = symbols.sum_by_row(encoded.places, responsibilities, n_sums, n_threads=n_threads)

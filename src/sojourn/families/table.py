@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sojourn.kernels import symbols
 from sojourn.kernels.interface import Floats, Integers, padded_states
 
-_SMALLEST_SCALE = 1e-15
+SMALLEST_SCALE = 1e-15
+"""A table whose scale falls below this is multiplied by it, so that no row overflows."""
 
 
 @dataclass
@@ -116,7 +117,7 @@ class DecayedTable:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3)."""
         self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
-        if self.scale < _SMALLEST_SCALE:
+        if self.scale < SMALLEST_SCALE:
             # Also where keep is zero: then nothing of the old statistics is left.
             self.rows *= self.dtype.type(self.scale)
             self.scale = 1.0

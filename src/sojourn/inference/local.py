@@ -14,6 +14,7 @@ from sojourn.families import Family
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Integers, Potentials, Smoothed
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
@@ -29,18 +30,27 @@ class Engine:
     Attributes
     ----------
     kernel : module
-        `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
+        `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.gpu`.
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
     meanwhile : callable, optional
         Called with the number of steps when a kernel is done and most threads have nothing to do.
+    device : torch.device, optional
+        Where arrays are tensors.
+    failures : tensor, optional
+        There, the number of sequences without a possible path is collected here.
+    recorder : Recorder, optional
+        There, what replays a step.
     """
 
     kernel: ModuleType
     n_threads: int
     dtype: str | None = None
     meanwhile: Callable[[int], None] | None = None
+    device: Any = None
+    failures: Any = None
+    recorder: Any = None
 
 
 class Chunk(NamedTuple):
@@ -90,16 +100,20 @@ def expected_statistics(
     potentials = objective.transition_potentials(
         posterior.transitions.concentrations(posterior.counts)
     )
+    options = {"absences": absences, "n_threads": engine.n_threads}
     sums: BatchSums | None = None
     for (sequences, encoded), factors, index in chunk_potentials(
         posterior, family, batch, potentials, engine, collapsed=objective.collapsed
     ):
-        smoothed = engine.kernel.forward_backward(
-            factors, index, sequences.offsets, absences=absences, n_threads=engine.n_threads
-        )
+        if engine.device is not None:
+            options["order"] = sequences.order
+        smoothed = engine.kernel.forward_backward(factors, index, sequences.offsets, **options)
         if engine.meanwhile is not None:
             engine.meanwhile(sequences.n_steps)
-        if not np.isfinite(smoothed.log_normalizers).all():
+        if engine.device is not None:
+            # Looked at when the host waits for the device anyway.
+            engine.failures.add_((~smoothed.log_normalizers.isfinite()).sum())
+        elif not np.isfinite(smoothed.log_normalizers).all():
             bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
             raise FloatingPointError(
                 f"a sequence of {sequences.lengths[bad]} steps that begins with "
@@ -109,14 +123,15 @@ def expected_statistics(
             smoothed.start,
             smoothed.transitions,
             family.sum_statistics(encoded, smoothed.responsibilities, n_threads=engine.n_threads),
-            float(smoothed.log_normalizers.sum()),
+            smoothed.log_normalizers.sum(),
             len(sequences),
             sequences.n_steps,
             smoothed.absences,
         )
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
-            x = family.observations(sequences)
+            on_host = sequences if engine.device is None else sequences.host()
+            x = family.observations(on_host)
             part.log_base = float(family.log_base_measure(x).sum())
         if sums is None:
             sums = part
@@ -128,6 +143,15 @@ def expected_statistics(
 
 def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> float:
     """E_q of the logarithm of the product of potentials along the path."""
+    if is_tensor(index):
+        from sojourn.kernels import gpu
+
+        factors = Potentials(*(None if a is None else to_host(a) for a in gpu.plain(factors)))
+        smoothed = Smoothed(*(to_host(a) for a in smoothed[:4]), None)
+        index = to_host(index)
+        # A row of ones for a missing observation.
+        emissions = np.concatenate([factors.emissions, np.ones_like(factors.emissions[:1])])
+        factors = factors._replace(emissions=emissions)
     responsibilities = smoothed.responsibilities
     rows = factors.emissions[:, : responsibilities.shape[1]]
     # A potential of zero has no responsibility: the clip only avoids 0 · log 0.
@@ -150,7 +174,7 @@ def chunk_potentials(
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     """Give every chunk its potentials, and the index of its steps into them."""
     dtype = np.dtype(engine.dtype or posterior.emissions.dtype)
-    start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
+    start, matrix = (namespace(part).astype(part, dtype) for part in transitions)
     for chunk in chunks:
         rows = family.emission_rows(
             chunk.encoded,

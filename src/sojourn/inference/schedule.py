@@ -23,3 +23,7 @@ class Schedule:
     def __call__(self, n: int) -> float:
         """Return ρ_n."""
         return float((self.delay + n) ** -self.forgetting_rate)
+
+    def rates(self, n: int, copies: float) -> tuple[float, float]:
+        """Return what the n-th step keeps, and the weight of a batch that stands for `copies`."""
+        return 1.0 - self(n), self(n) * copies

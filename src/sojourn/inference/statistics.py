@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
+from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Absences, Floats
 
 
@@ -113,6 +114,15 @@ class BatchSums:
             parts = zip(self.absences, other.absences, strict=True)
             self.absences = Absences(*(a + b for a, b in parts))
         return self
+
+    def to_host(self) -> BatchSums:
+        """Return the same without tensors; emission statistics stay where they are."""
+        return replace(
+            self,
+            start=to_host(self.start),
+            transitions=to_host(self.transitions),
+            log_normalizer=float(self.log_normalizer),
+        )
 
     def statistics(self) -> Statistics:
         """Return the expected counts as the public value, emissions in full."""

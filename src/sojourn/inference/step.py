@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
@@ -71,6 +71,13 @@ def step(
         What is known of the minibatch from before.  It is taken out of the posterior first, and
         what is found now takes its place.
     """
+    absences = posterior.transitions.wants_absences(total_sequences)
+    step_size = schedule(posterior.n_updates + 1)
+    if engine.recorder is not None and bound is None and not absences:
+        recorded = _replayed(posterior, family, objective, batch, engine)
+        if recorded is not None:
+            _observe(posterior, recorded, total_sequences)
+            return _info(step_size, recorded, None)
     before = None if memory is None else memory.recall()
     posterior.exchange(before, None, counts=family.statistics_are_counts)
     try:
@@ -80,33 +87,66 @@ def step(
             objective,
             batch,
             engine,
-            absences=posterior.transitions.wants_absences(total_sequences),
+            absences=absences,
             entropy=bound is not None and bound.after_step,
         )
     except BaseException:
         posterior.exchange(None, before)
         raise
-    step_size = schedule(posterior.n_updates + 1)
     copies = total_sequences / sums.n_sequences
-    keep, weight = 1.0 - step_size, step_size * copies
+    keep, weight = schedule.rates(posterior.n_updates + 1, copies)
     if before is not None:
         keep = weight = step_size = 1.0
     value = None
     if bound is not None and not bound.after_step:
-        value = bound.compute(posterior, family, sums, copies)
-    transitions = posterior.transitions.observe(
-        Rows(sums.start, sums.transitions), sums.absences, sums.n_sequences, total_sequences
-    )
+        value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
+    blend(posterior, sums, keep, weight, engine)
+    _observe(posterior, sums, total_sequences)
+    if bound is not None and bound.after_step and memory is None:
+        value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
+    if memory is not None:
+        sums.absences = None
+        memory.remember(sums)
+    return _info(step_size, sums, value)
+
+
+def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine: Engine) -> None:
+    """Move the expected counts, eq (3)."""
     posterior.counts = Rows(
         keep * posterior.counts.start + weight * sums.start,
         keep * posterior.counts.transitions + weight * sums.transitions,
     )
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
-    posterior.transitions = transitions
+
+
+def _observe(posterior: Posterior, sums: BatchSums, total_sequences: int) -> None:
+    """Move what the prior on transitions keeps beside the counts."""
+    posterior.transitions = posterior.transitions.observe(
+        Rows(sums.start, sums.transitions), sums.absences, sums.n_sequences, total_sequences
+    )
     posterior.n_updates += 1
-    if bound is not None and bound.after_step and memory is None:
-        value = bound.compute(posterior, family, sums, copies)
-    if memory is not None:
-        sums.absences = None
-        memory.remember(sums)
+
+
+def _replayed(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    batch: Iterable[Chunk],
+    engine: Engine,
+) -> BatchSums | None:
+    """Have the device do a step that it knows; None where it does not."""
+    chunks = batch if isinstance(batch, list) else []
+    if len(chunks) != 1 or not engine.recorder.takes(chunks[0].sequences):
+        return None
+
+    def move(posterior: Posterior, chunks: list[Chunk], keep: Any, weight: Any) -> BatchSums:
+        sums = expected_statistics(posterior, family, objective, chunks, engine)
+        blend(posterior, sums, keep, weight, engine)
+        return sums
+
+    replayed: BatchSums = engine.recorder.replay(move, posterior, chunks[0].sequences)
+    return replayed
+
+
+def _info(step_size: float, sums: BatchSums, value: float | None) -> StepInfo:
     return StepInfo(step_size, sums.n_sequences, sums.n_steps, sums.log_normalizer, value)

@@ -139,6 +139,16 @@ def train(
     at = Position() if position is None else position
     memory = source if isinstance(source, RememberingSource) else None
 
+    on_device = None
+    if engine.device is not None:
+        from sojourn.inference.device import DeviceBatches, Recorder
+
+        n_states = posterior.emissions.n_states
+        on_device = DeviceBatches(family, source, n_states, engine.device)
+        if engine.device.type == "cuda":
+            recorder = Recorder(schedule, source.n_sequences)
+            engine = replace(engine, recorder=recorder)
+
     def tell(progress: Progress) -> None:
         if callback is None:
             return
@@ -152,9 +162,12 @@ def train(
     for n_pass in range(at.n_pass, n_passes):
         before = time.perf_counter()
         value = None
-        batches = _Batches(family, source.batches(n_pass, at.n_batches))
-        if memory is None and engine.n_threads > 1:
-            engine = replace(engine, meanwhile=batches.start_next)
+        if on_device is not None:
+            batches = on_device.batches(n_pass, at.n_batches)
+        else:
+            batches = _Batches(family, source.batches(n_pass, at.n_batches))
+            if memory is None and engine.n_threads > 1:
+                engine = replace(engine, meanwhile=batches.start_next)
         for chunks in batches:
             info = step(
                 posterior,
@@ -180,6 +193,9 @@ def train(
             tell(at.progress(passes, score))
             if checkpoint is not None:
                 checkpoint(at)
+        if on_device is not None:
+            on_device.check(engine.failures)
+            at = at._replace(seconds=at.seconds + time.perf_counter() - before)
         if memory is not None:
             value = _settle(posterior, family, memory, bound, first=n_pass == 0)
         score = None if evaluate is None else evaluate()

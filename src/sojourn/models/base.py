@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
@@ -29,11 +29,12 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, prepare
+from sojourn.inference.local import CHUNK_STEPS, Chunk, prepare
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.accelerator import device_chunks, gpu_engine, memory_advice
 from sojourn.models import sampled
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
@@ -46,6 +47,7 @@ from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
+DEVICES = ("cpu", "cuda", "reference")
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
 
@@ -179,14 +181,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
-        history = self._train(
-            self._minibatches(data, family, seed),
-            position,
-            checkpoints,
-            held_out,
-            validation_every,
-            callback,
-        )
+        with memory_advice(self.device):
+            try:
+                history = self._train(
+                    self._minibatches(data, family, seed),
+                    position,
+                    checkpoints,
+                    held_out,
+                    validation_every,
+                    callback,
+                )
+            finally:
+                self._posterior = self._posterior.to_host()
         self.history_ = [entry._asdict() for entry in history]
         return self
 
@@ -216,13 +222,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 for reporter in reporters:
                     reporter(progress)
 
+            engine = self._engine()
+            if engine.device is not None:
+                self._posterior = self._posterior.to_device(engine.device)
             return train(
                 self._posterior,
                 self.emission_,
                 self._method.objective,
                 self._schedule(),
                 minibatches,
-                self._engine(),
+                engine,
                 n_passes=self.n_passes,
                 bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
@@ -367,19 +376,39 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             posterior = self._initial_posterior(
                 family, data, total_sequences, total_steps, self._seed()
             )
+        engine = self._engine()
+        if engine.device is None:
+            self._update(posterior, family, prepare(family, data), total_sequences, engine)
+        else:
+            with memory_advice(self.device):
+                moved = posterior.to_device(engine.device)
+                chunks = device_chunks(family, data, self.n_states, engine)
+                self._update(moved, family, chunks, total_sequences, engine)
+            posterior = moved.to_host()
+            if fitted:
+                self._posterior = posterior
+        if not fitted:
+            self._begin(family, posterior, total_sequences)
+        self.total_sequences_ = total_sequences
+        return self
+
+    def _update(
+        self,
+        posterior: Posterior,
+        family: Family,
+        chunks: Iterable[Chunk],
+        total_sequences: int,
+        engine: Engine,
+    ) -> None:
         step(
             posterior,
             family,
             self._method.objective,
             self._schedule(),
-            prepare(family, data),
+            chunks,
             total_sequences,
-            self._engine(),
+            engine,
         )
-        if not fitted:
-            self._begin(family, posterior, total_sequences)
-        self.total_sequences_ = total_sequences
-        return self
 
     def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
         self.emission_ = family
@@ -674,6 +703,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
+        if self.device == "cuda" and (
+            self.inference in self._samplers or self._method.remembers
+        ):
+            raise ValueError(
+                f"inference={self.inference!r} goes sequence by sequence, and runs on the CPU "
+                "only: device='cpu'"
+            )
         if self.inference == "em" and not isinstance(self.emission, Categorical):
             raise ValueError(
                 "inference='em' takes Categorical emissions: of other families the potentials (2) "
@@ -729,11 +765,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return data.sequences
 
     def _engine(self) -> Engine:
-        if self.device not in KERNELS:
-            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
+        n_threads = resolve_jobs(self.n_jobs)
+        if self.device == "cuda":
+            return gpu_engine(n_threads, self.dtype)
+        return Engine(KERNELS[self.device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Minibatches
@@ -46,11 +47,22 @@ class MemorySource(Minibatches):
         """Steps in a pass."""
         return self.data.n_steps
 
-    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
-        """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
-        if self.batch_size is None or self.batch_size >= len(self.data):
-            yield from [self.data][start:]
+    @property
+    def is_whole(self) -> bool:
+        """Whether all data are one minibatch."""
+        return self.batch_size is None or self.batch_size >= len(self.data)
+
+    def orders(self, n_pass: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of the sequences of each minibatch, as `batches` does."""
+        if self.is_whole:
+            yield from [np.arange(len(self.data))][start:]
             return
+        assert self.batch_size is not None
         order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
         for begin in range(start * self.batch_size, len(order), self.batch_size):
-            yield self.data.take(order[begin : begin + self.batch_size])
+            yield order[begin : begin + self.batch_size]
+
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
+        """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
+        for numbers in self.orders(n_pass, start):
+            yield self.data if self.is_whole else self.data.take(numbers)

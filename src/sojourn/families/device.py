@@ -1,0 +1,122 @@
+"""Emission statistics and symbols on a GPU, as PyTorch tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
+from sojourn.kernels import gpu
+from sojourn.kernels.arrays import to_host
+
+if TYPE_CHECKING:
+    from sojourn.families.categorical import Categorical, SymbolsPresent
+
+Tensor = Any
+
+
+class DeviceTable:
+    """A `DecayedTable` on a device.
+
+    Its scale is on the device too, so that no step waits for the host to look at it.
+
+    Parameters
+    ----------
+    table : DecayedTable
+    device : torch.device
+    """
+
+    def __init__(self, table: DecayedTable, device: Any) -> None:
+        self.n_states = table.n_states
+        self.dtype = table.dtype
+        self.rows: Tensor = torch.as_tensor(table.rows, device=device)
+        self.scale: Tensor = torch.tensor(table.scale, dtype=torch.float64, device=device)
+        self.totals: Tensor = torch.as_tensor(table.totals, device=device)
+
+    def to_host(self) -> DecayedTable:
+        """Return the same as a `DecayedTable`."""
+        rows = to_host(self.rows[:, : self.n_states])
+        return DecayedTable.from_parts(rows, float(self.scale), to_host(self.totals).copy())
+
+    def dense(self) -> Tensor:
+        """Return the statistics as a new (K, S) tensor."""
+        scaled = self.rows[:, : self.n_states] * self.scale.to(self.rows.dtype)
+        return scaled.T.contiguous()
+
+    def blend(self, sums: RowSums, *, keep: Any, weight: Any, n_threads: int = 1) -> None:
+        """Replace the statistics E by ``keep * E + weight * sums``, eq (3), in place."""
+        self.totals.mul_(keep).add_(weight * gpu.sum_columns(sums.values))
+        self.scale.mul_(keep)
+        gpu.rescale_rows(self.rows, self.scale, SMALLEST_SCALE)
+        gpu.add_rows(self.rows, sums.rows, sums.values, weight / self.scale)
+
+
+class DeviceSymbols(NamedTuple):
+    """The symbols of a batch on a device.
+
+    Attributes
+    ----------
+    index : (T,) int32 tensor
+        Symbol of each step; a missing one is as large as the alphabet.
+    places : (T,) int32 tensor
+        Its place among the distinct symbols.
+    segments : Segments
+        The steps sorted by symbol.
+    """
+
+    index: Tensor
+    places: Tensor
+    segments: gpu.Segments
+
+    @classmethod
+    def of(cls, present: SymbolsPresent, n_symbols: int) -> DeviceSymbols:
+        """Sort the steps of a batch of which the distinct symbols are known."""
+        index = present.places if present.rows is None else _symbols_of(present, n_symbols)
+        batches = torch.tensor([0, len(index)], device=index.device)
+        sorted_steps = gpu.find_segments(index, batches, n_symbols)
+        return cls(index, sorted_steps.places, sorted_steps.batch(0))
+
+
+def _symbols_of(present: SymbolsPresent, n_symbols: int) -> Tensor:
+    missing = torch.tensor([n_symbols], dtype=present.rows.dtype, device=present.rows.device)
+    return torch.cat([present.rows, missing])[present.places.long()].int()
+
+
+def emission_rows(
+    family: Categorical, encoded: DeviceSymbols, table: DeviceTable, *, collapsed: bool, dtype: Any
+) -> tuple[Any, Tensor]:
+    """Return a table of emission potentials for the kernel, and the index of the steps into it.
+
+    With one prior count for all symbols the posterior mean is an affine function of the statistic:
+    the kernel computes it as it reads the symbol's row.
+    """
+    prior = np.asarray(family.concentration, dtype=np.float64)
+    kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
+    device, n_symbols = table.rows.device, family.n_statistics
+    prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
+    totals = torch.as_tensor(prior_totals, device=device) + table.totals
+    if collapsed and prior.ndim == 0 and table.rows.dtype == kind:
+        gain, shift = table.scale / totals, float(prior) / totals
+        return gpu.AffineTable(table.rows, gain.to(kind), shift.to(kind)), encoded.index
+    symbols = encoded.segments.symbols.long()
+    is_missing = symbols >= n_symbols
+    symbols = symbols.clamp(0, n_symbols - 1)
+    counts = table.rows[symbols, : table.n_states].double() * table.scale
+    own = torch.as_tensor(prior, device=device)
+    counts += own if prior.ndim == 0 else own.T[symbols].reshape(len(symbols), -1)
+    if collapsed:
+        rows = counts / totals
+    else:
+        rows = torch.exp(torch.digamma(counts) - torch.digamma(totals))
+    return rows.masked_fill_(is_missing[:, None], 1.0).to(kind), encoded.places
+
+
+def sum_statistics(
+    family: Categorical, encoded: DeviceSymbols, responsibilities: Tensor
+) -> RowSums:
+    """Return the responsibilities summed by symbol, in a fixed order."""
+    n_symbols = family.n_statistics
+    sums = gpu.sum_by_symbol(encoded.segments, responsibilities, n_symbols)
+    return RowSums(encoded.segments.symbols, sums, n_symbols)

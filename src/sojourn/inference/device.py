@@ -1,0 +1,528 @@
+"""Training on a GPU: data, minibatches and steps that stay there.
+
+The host only says what comes next.  It looks at a number of the device twice: at the sizes of a
+window of many minibatches, and at the end of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sojourn.families import Categorical, Family
+from sojourn.families.device import DeviceSymbols
+from sojourn.inference.local import Chunk
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.schedule import Schedule
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels import gpu
+from sojourn.kernels.arrays import to_device
+from sojourn.sequences import Sequences
+from sojourn.sources import MemorySource, Minibatches
+from sojourn.sources.base import joined
+from sojourn.transitions import Concentrations, PriorCounts, Rows
+
+Tensor = Any
+
+WINDOW_STEPS = 2**24
+"""Steps of minibatches that are sorted together, where the data are on the device."""
+
+STREAM_STEPS = 2**20
+"""The same where they are copied there."""
+
+CHUNK_NUMBERS = 2**28
+"""Numbers in an array of one row a step that is on the device at a time; a larger minibatch goes
+in several chunks."""
+
+
+def find_device() -> Any:
+    """Return the device to compute on, or say why there is none."""
+    if gpu.INTERPRETED:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"device='cuda', but PyTorch {torch.__version__} finds no CUDA device here: use "
+            "device='cpu', or install a build of PyTorch for the GPU of this machine"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBatch:
+    """Some sequences on the device: what `Sequences` is elsewhere.
+
+    Attributes
+    ----------
+    offsets : (N + 1,) int64 tensor
+    order : (N,) int64 tensor
+        The sequences, longest first.
+    n_sequences, n_steps : int
+    host : callable
+        Returns the same sequences on the host.
+    window : Window or None
+        Where the batch is from, and can be recorded.
+    number : int
+        Its number there.
+    """
+
+    offsets: Tensor
+    order: Tensor
+    n_sequences: int
+    n_steps: int
+    host: Callable[[], Sequences]
+    window: Window | None = None
+    number: int = 0
+
+    def __len__(self) -> int:
+        return self.n_sequences
+
+
+class Window:
+    """Several minibatches on the device, ready for the kernels.
+
+    Parameters
+    ----------
+    family : Family
+    encoded : tensor, or what `Family.encode` gives with tensors
+        Of all steps in a row.
+    lengths : (N,) int64 tensor
+        Lengths of all sequences.
+    batch_size : int
+        Sequences a minibatch; the last may have fewer.
+    host : callable
+        Returns minibatch b on the host.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        encoded: Any,
+        lengths: Tensor,
+        batch_size: int,
+        host: Callable[[int], Sequences],
+    ) -> None:
+        n, device = len(lengths), lengths.device
+        self.family = family
+        self.batch_size = batch_size
+        self.n_batches = -(-n // batch_size)
+        self._encoded = encoded
+        self._host = host
+        ends = torch.cumsum(lengths, 0)
+        number = torch.arange(n, device=device)
+        batch = number // batch_size
+        first = torch.arange(self.n_batches, device=device) * batch_size
+        edges = torch.cat([ends[first] - lengths[first], ends[-1:]])
+        self._edges = edges.tolist()
+        self._offsets = torch.zeros(n + self.n_batches, dtype=torch.int64, device=device)
+        self._offsets[number + batch + 1] = ends - edges[batch]
+        longest = int(lengths.max()) + 1
+        order = torch.argsort(batch * longest + (longest - 1 - lengths), stable=True)
+        self._order = order - batch * batch_size
+        self._sorted = None
+        if isinstance(family, Categorical):
+            self._sorted = gpu.find_segments(encoded, edges, family.n_statistics)
+
+    @property
+    def begins(self) -> Tensor:
+        """Where minibatches begin, for `gpu.load_minibatch`."""
+        assert self._sorted is not None
+        return self._sorted.begins
+
+    def sizes(self, b: int) -> tuple[int, int]:
+        """Return the number of sequences and of steps of a minibatch."""
+        last = len(self._order) - b * self.batch_size
+        return min(self.batch_size, last), self._edges[b + 1] - self._edges[b]
+
+    def capacity(self) -> tuple[int, int, int]:
+        """Return the largest number of steps, pieces and symbols that a minibatch has."""
+        assert self._sorted is not None
+        _, _, _, *sizes = zip(*self._sorted.layout, strict=True)
+        return max(sizes[0]), max(sizes[1]), max(sizes[2])
+
+    def all(self, rates: Tensor) -> gpu.Minibatch:
+        """Return everything, one minibatch after another."""
+        assert self._sorted is not None
+        return gpu.Minibatch(
+            self._encoded,
+            self._sorted.places,
+            self._sorted.segments,
+            self._offsets,
+            self._order,
+            rates,
+        )
+
+    def chunk(self, b: int) -> Chunk:
+        """Return one minibatch."""
+        n, n_steps = self.sizes(b)
+        begin = b * self.batch_size
+        steps = slice(self._edges[b], self._edges[b] + n_steps)
+        encoded = self._encoded
+        if self._sorted is not None:
+            encoded = DeviceSymbols(
+                encoded[steps], self._sorted.places[steps], self._sorted.batch(b)
+            )
+        elif self.n_batches > 1:
+            encoded = encoded[steps]
+        batch = DeviceBatch(
+            self._offsets[begin + b : begin + b + n + 1],
+            self._order[begin : begin + n],
+            n,
+            n_steps,
+            lambda: self._host(b),
+            self if self._sorted is not None and n == self.batch_size else None,
+            b,
+        )
+        return Chunk(batch, encoded)
+
+
+def chunks_on_device(family: Family, data: Sequences, n_states: int, device: Any) -> Iterator[Chunk]:
+    """Cut sequences into chunks that fit, and put each on the device."""
+    for part in data.chunks(max(1, CHUNK_NUMBERS // n_states)):
+        yield _uploaded(family, [part], device).chunk(0)
+
+
+def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
+    """Copy minibatches of equal size, but for the last, to the device."""
+    data = joined(batches)
+    lengths = to_device(data.lengths, device)
+    if isinstance(family, Categorical):
+        encoded = _symbols(family, to_device(data.values, device))
+    else:
+        encoded = to_device(family.encode(data), device)
+    return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__)
+
+
+def _symbols(family: Categorical, values: Tensor) -> Tensor:
+    """Give the missing symbol the number after the last."""
+    return torch.where(values < 0, family.n_statistics, values).int()
+
+
+class DeviceBatches:
+    """The minibatches of a source, on the device: all data are there if they fit.
+
+    Parameters
+    ----------
+    family : Family
+    source : Minibatches
+    n_states : int
+    device : torch.device
+    """
+
+    def __init__(self, family: Family, source: Minibatches, n_states: int, device: Any) -> None:
+        self._family = family
+        self._source = source
+        self._n_states = n_states
+        self._device = device
+        self._values: Tensor | None = None
+        if isinstance(source, MemorySource) and self._fits(source.data):
+            self._offsets = to_device(source.data.offsets, device)
+            values = to_device(np.ascontiguousarray(source.data.values), device)
+            self._values = _symbols(family, values) if isinstance(family, Categorical) else values
+
+    def _fits(self, data: Sequences) -> bool:
+        # Other families than these look at more than one step at a time, or at the host's arrays.
+        if not isinstance(self._family, Categorical):
+            return False
+        if self._device.type != "cuda":
+            return True
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return data.values.nbytes + data.offsets.nbytes < free // 2
+
+    @staticmethod
+    def check(failures: Tensor) -> None:
+        """Wait for the device, and refuse to go on if a sequence had no possible path."""
+        n_failures = int(failures)
+        if n_failures:
+            failures.zero_()
+            raise FloatingPointError(
+                f"{n_failures} times a sequence had no possible state path in the model's "
+                "precision, and was left out: use dtype='float64', or device='cpu', which names it"
+            )
+
+    def batches(self, n_pass: int, start: int) -> Iterator[Iterable[Chunk]]:
+        """Yield the minibatches of a pass as chunks, without the first `start`."""
+        if self._values is not None:
+            assert isinstance(self._source, MemorySource)
+            yield from self._resident(self._source, n_pass, start)
+            return
+        family, device = self._family, self._device
+        most = max(1, CHUNK_NUMBERS // self._n_states)
+        window: list[Sequences] = []
+        for batch in self._source.batches(n_pass, start):
+            if not isinstance(batch, Sequences) or batch.n_steps > most:
+                yield from self._windows(window)
+                window = []
+                pieces = [batch] if isinstance(batch, Sequences) else batch
+                yield (
+                    chunk
+                    for piece in pieces
+                    for chunk in chunks_on_device(family, piece, self._n_states, device)
+                )
+                continue
+            window.append(batch)
+            several = isinstance(family, Categorical)
+            if not several or sum(part.n_steps for part in window) >= STREAM_STEPS:
+                yield from self._windows(window)
+                window = []
+        yield from self._windows(window)
+
+    def _windows(self, batches: list[Sequences]) -> Iterator[Iterable[Chunk]]:
+        """Copy minibatches to the device; the last of them may be smaller."""
+        if batches:
+            window = _uploaded(self._family, batches, self._device)
+            for b in range(window.n_batches):
+                yield [window.chunk(b)]
+
+    def _resident(
+        self, source: MemorySource, n_pass: int, start: int
+    ) -> Iterator[Iterable[Chunk]]:
+        """Gather minibatches from the data on the device."""
+        data, most = source.data, max(1, CHUNK_NUMBERS // self._n_states)
+        orders = source.orders(n_pass, start)
+        mean = max(1.0, data.n_steps / len(data))
+        while True:
+            first = next(orders, None)
+            if first is None:
+                return
+            n_more = int(WINDOW_STEPS / (mean * len(first))) - 1
+            window = [first, *islice(orders, max(0, n_more))]
+            if len(first) * mean > most or data.n_steps == 0:
+                for numbers in window:
+                    yield chunks_on_device(
+                        self._family, data.take(numbers), self._n_states, self._device
+                    )
+                continue
+            gathered = self._gathered(data, window)
+            for b in range(gathered.n_batches):
+                yield [gathered.chunk(b)]
+
+    def _gathered(self, data: Sequences, window: list[NDArray[np.int64]]) -> Window:
+        assert self._values is not None
+        numbers = to_device(np.concatenate(window), self._device)
+        begins = self._offsets[numbers]
+        lengths = self._offsets[numbers + 1] - begins
+        ends = torch.cumsum(lengths, 0)
+        n_steps = int(ends[-1])
+        steps = torch.repeat_interleave(begins - ends + lengths, lengths, output_size=n_steps)
+        steps += torch.arange(n_steps, device=self._device)
+        return Window(
+            self._family,
+            self._values[steps],
+            lengths,
+            len(window[0]),
+            lambda b: data.take(window[b]),
+        )
+
+
+Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]
+"""``move(posterior, chunks, keep, weight)``: the local step, and the blend of what it gives."""
+
+
+class Recorder:
+    """A step that is recorded once, as a CUDA graph, and then replayed.
+
+    What the step of a minibatch launches is always the same.  Where the minibatch is, its rates and
+    the prior differ: they are read from places on the device that stay the same.  A replay costs
+    the host a few microseconds, where launches one by one would cost it more than the device takes
+    to carry them out.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    total_sequences : int
+    """
+
+    def __init__(self, schedule: Schedule, total_sequences: int) -> None:
+        self._schedule = schedule
+        self._total = total_sequences
+        self._window: Window | None = None
+        self._place: _Place | None = None
+        self._recording: _Recording | None = None
+        self._next = -1
+
+    def takes(self, batch: DeviceBatch) -> bool:
+        """Whether a batch is one of a window of equal ones, of symbols."""
+        return batch.window is not None and batch.window.n_batches > 1
+
+    def replay(self, move: Move, posterior: Posterior, batch: DeviceBatch) -> BatchSums:
+        """Do what ``move`` would do to the posterior, and return the sums.
+
+        The sums are overwritten by the next replay.
+        """
+        assert batch.window is not None
+        if batch.window is not self._window:
+            self._load(batch.window, posterior.n_updates - batch.number)
+        assert self._place is not None
+        if self._recording is None or not self._recording.serves(posterior):
+            chunk = self._place.chunk(batch.window)
+            self._recording = _Recording(move, posterior, chunk, self._place)
+            self._next = -1
+        if batch.number != self._next:
+            self._place.number.fill_(batch.number)
+        self._next = batch.number + 1
+        return self._recording.replay(posterior, batch)
+
+    def _load(self, window: Window, n_updates: int) -> None:
+        """Copy a window to the place that the recorded step reads, or make a larger one."""
+        rates = [
+            self._schedule.rates(n_updates + 1 + b, self._total / window.batch_size)
+            for b in range(window.n_batches)
+        ]
+        source = window.all(to_device(np.array(rates).reshape(-1), window.begins.device))
+        if self._place is None or not self._place.holds(source, window):
+            self._place, self._recording = _Place(source, window), None
+        self._place.load(source, window.begins)
+        self._window, self._next = window, -1
+
+
+class _Place:
+    """Where a recorded step finds its minibatch: a window, and one minibatch taken out of it."""
+
+    def __init__(self, source: gpu.Minibatch, window: Window) -> None:
+        self._n_symbols = window.family.n_statistics
+        self._batch_size = n = window.batch_size
+        # A tenth more than needed: the next window may be a little larger.
+        roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
+        steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
+        one = [steps, steps, steps, pieces + 1, symbols, symbols + 1, 2, n + 1, n, 2]
+        self._window, self.batch = (
+            gpu.Minibatch.of(
+                torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
+                for tensor, size in zip(source.tensors(), sizes, strict=True)
+            )
+            for sizes in (roomy, one)
+        )
+        begins = window.begins
+        self._begins = torch.zeros(
+            (len(begins) + len(begins) // 10 + 16, begins.shape[1]),
+            dtype=begins.dtype,
+            device=begins.device,
+        )
+        self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
+
+    def holds(self, source: gpu.Minibatch, window: Window) -> bool:
+        """Whether a window and each of its minibatches fits in."""
+        steps, pieces, symbols = window.capacity()
+        return (
+            window.batch_size == self._batch_size
+            and all(
+                len(tensor) <= len(room)
+                for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
+            )
+            and len(window.begins) <= len(self._begins)
+            and steps <= len(self.batch.index)
+            and pieces < len(self.batch.segments.pieces)
+            and symbols <= len(self.batch.segments.symbols)
+        )
+
+    def load(self, source: gpu.Minibatch, begins: Tensor) -> None:
+        """Put a window in."""
+        for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
+            room[: len(tensor)] = tensor
+        self._begins[: len(begins)] = begins
+
+    def take_out(self) -> None:
+        """Take out the next minibatch."""
+        gpu.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
+        self.number += 1
+
+    def chunk(self, window: Window) -> Chunk:
+        """Return the minibatch that is taken out, with room to spare, as a chunk."""
+        batch = self.batch
+        encoded = DeviceSymbols(batch.index, batch.places, batch.segments)
+        sequences = DeviceBatch(
+            batch.offsets, batch.order, window.batch_size, len(batch.index), _not_on_the_host
+        )
+        return Chunk(sequences, encoded)
+
+
+def _not_on_the_host() -> Sequences:
+    raise AssertionError("a recorded step looks at the device only")
+
+
+class _Still(NamedTuple):
+    """A prior that stays where it is in memory, while the numbers in it change."""
+
+    prior: PriorCounts
+
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return the parameters of the update, as `Transitions` does."""
+        return self.prior.plus(counts)
+
+
+class _Recording:
+    """The recorded step, and the numbers that it reads and changes.
+
+    Parameters
+    ----------
+    move : callable
+    posterior : Posterior
+        Left as it is.
+    chunk : Chunk
+        The minibatch that `place` takes out.
+    place : _Place
+    """
+
+    def __init__(self, move: Move, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
+        self._emissions = posterior.emissions
+        self._counts = Rows(*(part.clone() for part in posterior.counts))
+        self._prior = posterior.transitions.prior_counts()
+        self._n_updates = posterior.transitions.n_updates
+        still = Posterior(self._counts, posterior.emissions, _Still(self._prior))
+        keep, weight = place.batch.rates
+
+        def run() -> BatchSums:
+            place.take_out()
+            still.counts = self._counts
+            sums = move(still, [chunk], keep, weight)
+            _copy(still.counts, self._counts)
+            return sums
+
+        # Once without recording, which compiles what is launched; then all is as it was.
+        before = [tensor.clone() for tensor in self._changed()]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            run()
+        torch.cuda.current_stream().wait_stream(stream)
+        _copy(before, self._changed())
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._sums = run()
+
+    def _changed(self) -> tuple[Tensor, ...]:
+        table = self._emissions
+        return (*self._counts, table.rows, table.scale, table.totals)
+
+    def serves(self, posterior: Posterior) -> bool:
+        """Whether it is this posterior that the recorded step changes; take in its new prior."""
+        if posterior.emissions is not self._emissions:
+            return False
+        if posterior.transitions.n_updates != self._n_updates:
+            rows, total = posterior.transitions.prior_counts()
+            if (total is None) != (self._prior.total is None):
+                return False
+            _copy(rows, self._prior.rows)
+            if total is not None:
+                self._prior.total.copy_(total)
+            self._n_updates = posterior.transitions.n_updates
+        return True
+
+    def replay(self, posterior: Posterior, batch: DeviceBatch) -> BatchSums:
+        """Run the step on the device."""
+        if posterior.counts is not self._counts:
+            _copy(posterior.counts, self._counts)
+            posterior.counts = self._counts
+        self._graph.replay()
+        return replace(self._sums, n_sequences=batch.n_sequences, n_steps=batch.n_steps)
+
+
+def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:
+    for one, other in zip(source, target, strict=True):
+        other.copy_(one)
