@@ -47,7 +47,9 @@ class DeviceTable:
 
     def blend(self, sums: RowSums, *, keep: Any, weight: Any, n_threads: int = 1) -> None:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3), in place."""
-        self.totals.mul_(keep).add_(weight * gpu.sum_columns(sums.values))
+        self.totals.mul_(keep).add_(
+            weight * gpu.sum_columns(sums.values, sums.rows, len(self.rows))
+        )
         self.scale.mul_(keep)
         gpu.rescale_rows(self.rows, self.scale, SMALLEST_SCALE)
         gpu.add_rows(self.rows, sums.rows, sums.values, weight / self.scale)
@@ -116,7 +118,9 @@ def emission_rows(
 def sum_statistics(
     family: Categorical, encoded: DeviceSymbols, responsibilities: Tensor
 ) -> RowSums:
-    """Return the responsibilities summed by symbol, in a fixed order."""
+    """Return the responsibilities summed by symbol; `gpu.SUMS` says in which order."""
     n_symbols = family.n_statistics
+    if gpu.SUMS == "atomic":
+        return RowSums(encoded.index, responsibilities, n_symbols)
     sums = gpu.sum_by_symbol(encoded.segments, responsibilities, n_symbols)
     return RowSums(encoded.segments.symbols, sums, n_symbols)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels import symbols
+from sojourn.kernels.arrays import is_tensor
 from sojourn.kernels.interface import Floats, Integers, padded_states
 
 SMALLEST_SCALE = 1e-15
@@ -49,11 +50,26 @@ class RowSums:
         """Return all rows, shape (S, K)."""
         if self.rows is None:
             return self.values
+        if is_tensor(self.values):
+            return self._dense_on_device()
         out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
         out[self.rows] = self.values
         return out
 
+    def _dense_on_device(self) -> Any:
+        import torch
+
+        from sojourn.kernels import gpu
+
+        shape = (self.n_rows, self.values.shape[1])
+        out = torch.zeros(shape, dtype=torch.float64, device=self.values.device)
+        gpu.add_rows(out, self.rows, self.values, torch.ones((), device=out.device))
+        return out
+
     def __iadd__(self, other: RowSums) -> RowSums:
+        if is_tensor(self.values):
+            self.values, self.rows = self.dense() + other.dense(), None
+            return self
         if self.rows is None:
             symbols.add_rows(self.values, other.rows, other.values, 1.0)
             return self

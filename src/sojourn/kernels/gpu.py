@@ -40,6 +40,10 @@ NARROW = 128
 
 _HALF_WARP = 48  # states up to which half a warp has room for it, in single precision
 
+SUMS = "sorted"
+"""How responsibilities are summed by symbol.  "sorted": steps of a symbol in a fixed order, the
+same bits every time.  "atomic": in the order in which they are done, other last bits every time."""
+
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether kernels run on the CPU, by Triton's interpreter."""
 
@@ -222,17 +226,21 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     return out
 
 
-def sum_columns(rows: Tensor) -> Tensor:
-    """Sum rows (U, K) in double precision; rows of zeros at the end change no bit."""
+def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
+    """Sum rows (U, K) in double precision, without those of symbols that are not in the alphabet.
+
+    Rows left out at the end change no bit.
+    """
     n_rows, n_states = rows.shape
     block = min(max(16, triton.next_power_of_2(n_states)), 64)
     columns, n_groups = triton.cdiv(n_states, block), triton.cdiv(n_rows, 64)
     partial = torch.empty((n_groups, n_states), dtype=torch.float64, device=rows.device)
     out = torch.empty(n_states, dtype=torch.float64, device=rows.device)
-    for source, target, n, grid in ((rows, partial, n_rows, n_groups), (partial, out, n_groups, 1)):
-        _sum_columns[(grid, columns)](
-            source, target, n, 64 if grid == n_groups else n, K=n_states, BLOCK=block, num_warps=4
-        )
+    sizes = {"K": n_states, "BLOCK": block, "num_warps": 4}
+    _sum_columns[(n_groups, columns)](
+        rows, rows.stride(0), symbols, n_symbols, partial, n_rows, 64, **sizes
+    )
+    _sum_columns[(1, columns)](partial, n_states, None, 0, out, n_groups, n_groups, **sizes)
     return out
 
 
@@ -250,10 +258,12 @@ def add_rows(table: Tensor, rows: Tensor | None, values: Tensor, factor: Tensor)
         rows,
         len(rows),
         values,
+        values.stride(0),
         factor,
         K=n_states,
         BLOCK=block,
         GROUP=8,
+        ATOMIC=SUMS == "atomic",
         num_warps=4,
     )
 
@@ -294,7 +304,7 @@ def load_minibatch(
 ) -> None:
     """Copy the minibatch with a number that is on the device out of several.
 
-    Symbols beyond those of the minibatch become `n_symbols`, which no table has.
+    Beyond those of the minibatch symbols become `n_symbols`, which no table has.
     """
     n_sequences = len(target.order)
     capacity = max(len(tensor) for tensor in target.tensors())
@@ -304,6 +314,7 @@ def load_minibatch(
         begins,
         number,
         n_sequences,
+        len(target.index),
         len(target.segments.symbols),
         n_symbols,
         BLOCK=1024,
@@ -1440,7 +1451,9 @@ def _sum_segments(
 
 
 @triton.jit
-def _sum_columns(rows, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr):
+def _sum_columns(
+    rows, width, symbols, n_symbols, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr
+):
     """Sum a span of rows."""
     program = tl.program_id(0)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -1448,8 +1461,11 @@ def _sum_columns(rows, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr):
     end = tl.minimum((program + 1) * span, n_rows)
     for begin in range(program * span, end, 64):
         row = begin + tl.arange(0, 64)
-        mask = (row < end)[:, None] & (state < K)[None, :]
-        where = row.to(tl.int64)[:, None] * K + state[None, :]
+        there = row < end
+        if symbols is not None:
+            there = there & (tl.load(symbols + row, mask=there, other=n_symbols) < n_symbols)
+        mask = there[:, None] & (state < K)[None, :]
+        where = row.to(tl.int64)[:, None] * width + state[None, :]
         total += tl.sum(tl.load(rows + where, mask=mask, other=0.0).to(tl.float64), axis=0)
     tl.store(out + program * K + state, total, mask=state < K)
 
@@ -1462,20 +1478,26 @@ def _add_rows(
     rows,
     n_added,
     values,
+    width,
     factor,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
+    ATOMIC: tl.constexpr,
 ):
-    """Add some rows of values to the table."""
+    """Add some rows of values to the table; a row may come more than once where it is atomic."""
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     row = tl.load(rows + place, mask=place < n_added, other=n_rows)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = (row < n_rows)[:, None] & (state < K)[None, :]
     where = table + row.to(tl.int64)[:, None] * stride + state[None, :]
-    added = tl.load(values + place.to(tl.int64)[:, None] * K + state[None, :], mask=mask, other=0.0)
-    new = tl.load(where, mask=mask, other=0.0) + tl.load(factor) * added
-    tl.store(where, new.to(table.dtype.element_ty), mask=mask)
+    value = values + place.to(tl.int64)[:, None] * width + state[None, :]
+    added = tl.load(factor) * tl.load(value, mask=mask, other=0.0)
+    if ATOMIC:
+        tl.atomic_add(where, added.to(table.dtype.element_ty), mask=mask, sem="relaxed")
+    else:
+        new = tl.load(where, mask=mask, other=0.0) + added
+        tl.store(where, new.to(table.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -1521,6 +1543,7 @@ def _load_minibatch(
     begins,
     number,
     n_sequences,
+    step_capacity,
     symbol_capacity,
     n_symbols_in_all,
     BLOCK: tl.constexpr,
@@ -1534,7 +1557,6 @@ def _load_minibatch(
     n_steps = tl.load(row + 3)
     n_pieces = tl.load(row + 4)
     n_symbols = tl.load(row + 5)
-    _copy(index, step, to_index, n_steps, BLOCK)
     _copy(places, step, to_places, n_steps, BLOCK)
     _copy(steps, step, to_steps, n_steps, BLOCK)
     _copy(pieces, piece, to_pieces, n_pieces + 1, BLOCK)
@@ -1544,6 +1566,9 @@ def _load_minibatch(
     _copy(order, b * n_sequences, to_order, n_sequences, BLOCK)
     _copy(rates, b * 2, to_rates, 2, BLOCK)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    found = tl.load(index + step + at, mask=at < n_steps, other=0)
+    found = tl.where(at < n_steps, found, n_symbols_in_all)
+    tl.store(to_index + at, found, mask=at < step_capacity)
     found = tl.load(symbols + symbol + at, mask=at < n_symbols, other=0)
     found = tl.where(at < n_symbols, found, n_symbols_in_all)
     tl.store(to_symbols + at, found, mask=at < symbol_capacity)
