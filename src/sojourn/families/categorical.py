@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
+from sojourn.families.arrays import namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
@@ -171,15 +172,18 @@ class Categorical(Family):
 
     def log_base_measure(self, x: NDArray[Any]) -> Floats:
         """Return log h(x) = 0."""
-        return np.zeros(len(x))
+        return namespace(x).zeros(len(x), "float64", like=x)
 
     def statistics(self, x: NDArray[Any]) -> Floats:
         """Return one-hot rows, zeros for a missing symbol."""
-        return np.eye(self.n_statistics)[x] * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(x)
+        alphabet = xp.arange(self.n_statistics, dtype="int32", like=x)
+        return xp.astype(x[:, None] == alphabet, "float64")
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
-        return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
+        xp = namespace(natural)
+        return xp.gammaln(natural).sum(axis=1) - xp.gammaln(natural.sum(axis=1))
 
     def divergence(self, natural: Floats) -> Floats:
         """Return KL(Dirichlet(λ) || Dirichlet(λ°)) of every state."""
@@ -190,13 +194,15 @@ class Categorical(Family):
 
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""
-        log = (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T
-        return log * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(natural)
+        log = (xp.log(natural[:, x]) - xp.log(natural.sum(axis=1))[:, None]).T
+        return log * (x != MISSING)[:, None]
 
     def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return ψ(λ_x) − ψ(Σ_w λ_w)."""
-        log = (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
-        return log * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(natural)
+        log = (xp.digamma(natural[:, x]) - xp.digamma(natural.sum(axis=1))[:, None]).T
+        return log * (x != MISSING)[:, None]
 
     def observations(self, data: Sequences) -> NDArray[Any]:
         """Return the symbols."""
