@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from sojourn.families import dense
-from sojourn.families.arrays import maybe_any, namespace, to_device
+from sojourn.kernels.arrays import maybe_any, namespace, to_device
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_normal import stable_cholesky
 from tests.contract.families import EXAMPLES, N_STATES

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sojourn.families.arrays import namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences

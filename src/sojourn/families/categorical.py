@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
-from sojourn.families.arrays import namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols

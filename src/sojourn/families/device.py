@@ -9,7 +9,7 @@ import torch
 
 from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
 from sojourn.kernels import gpu
-from sojourn.kernels.arrays import to_host
+from sojourn.kernels.arrays import namespace, to_host
 
 if TYPE_CHECKING:
     from sojourn.families.categorical import Categorical, SymbolsPresent
@@ -96,9 +96,10 @@ def emission_rows(
     """
     prior = np.asarray(family.concentration, dtype=np.float64)
     kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
-    device, n_symbols = table.rows.device, family.n_statistics
+    n_symbols = family.n_statistics
+    xp = namespace(table.totals)
     prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
-    totals = torch.as_tensor(prior_totals, device=device) + table.totals
+    totals = xp.asarray(prior_totals, like=table.totals) + table.totals
     if collapsed and prior.ndim == 0 and table.rows.dtype == kind:
         gain, shift = table.scale / totals, float(prior) / totals
         return gpu.AffineTable(table.rows, gain.to(kind), shift.to(kind)), encoded.index
@@ -106,7 +107,7 @@ def emission_rows(
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)
     counts = table.rows[symbols, : table.n_states].double() * table.scale
-    own = torch.as_tensor(prior, device=device)
+    own = xp.asarray(prior, like=table.totals)
     counts += own if prior.ndim == 0 else own.T[symbols].reshape(len(symbols), -1)
     if collapsed:
         rows = counts / totals

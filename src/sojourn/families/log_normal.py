@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.arrays import namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.families.dense import (
     DenseFamily,
     LogPotentials,

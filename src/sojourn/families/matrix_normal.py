@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sojourn.families.arrays import is_tensor, maybe_any, namespace
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     Booleans,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from sojourn.families.arrays import namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.categorical import MISSING, Categorical
 from sojourn.families.dense import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.families.arrays import namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.arrays import is_tensor, namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     Booleans,

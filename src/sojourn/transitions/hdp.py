@@ -198,7 +198,7 @@ class HDP(Transitions):
             return xp.full_like(self.tables, _FIRST_CONCENTRATION)
         weights = self.alpha.geometric_mean * self._by_state(self.sticks.geometric_weights)
         # A stick that nothing was seen of has a weight that underflows; the rows stay positive.
-        return xp.at_least(weights, 1e-30)
+        return xp.clip(weights, 1e-30, None)
 
     @property
     def mean_prior(self) -> Floats:
@@ -207,7 +207,7 @@ class HDP(Transitions):
         if self.n_updates == 0:
             return xp.full_like(self.tables, _FIRST_CONCENTRATION)
         weights = self.alpha.mean * self._by_state(self.sticks.mean_weights)
-        return xp.at_least(weights, 1e-30)
+        return xp.clip(weights, 1e-30, None)
 
     def prior_counts(self) -> PriorCounts:
         """Return G[απ]; rows are normalised by their sum, or by E[α] + E[C_k·]."""
@@ -265,19 +265,19 @@ class HDP(Transitions):
         if "absent_pairs" in scaled:
             log_absent = stacked("absent_start", "absent_pairs")
             squares = stacked("absent_start_squares", "absent_pair_squares")
-            variances = xp.at_least(counts - squares, 0.0)
+            variances = xp.clip(counts - squares, 0.0, None)
             log_row_absent = scaled["absent_rows"]
         else:
             log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
         tables = expected_tables(
             self.update_prior,
             counts,
-            xp.at_most(log_absent, -counts),
+            xp.minimum(log_absent, -counts),
             variances if self.second_order else None,
         )
         # Row 0 occurs with certainty, once a sequence.
         certain = xp.full_like(row_counts[:1], -np.inf)
-        log_row_absent = xp.concatenate([certain, xp.at_most(log_row_absent, -row_counts[1:])])
+        log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
         log_eta = expected_log_eta(self.alpha.mean, row_counts, log_row_absent)
         step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
         keep = 1.0 - step_size
@@ -376,7 +376,9 @@ def effective_states(weights: Floats) -> float:
 
 def _order(tables: Floats, by_size: bool) -> NDArray[np.integer]:
     xp = namespace(tables)
-    return xp.largest_first(tables) if by_size else xp.arange_like(tables)
+    if by_size:
+        return xp.argsort(-tables, kind="stable")
+    return xp.arange(len(tables), dtype=np.int64, like=tables)
 
 
 def expected_tables(
@@ -413,9 +415,9 @@ def expected_tables(
     given = xp.where(seen, counts, 1.0) / occurs
     excess = xp.digamma(prior + given) - xp.digamma(prior)
     if variances is not None:
-        spread = xp.at_least(variances / occurs - (1.0 - occurs) * given**2, 0.0)
+        spread = xp.clip(variances / occurs - (1.0 - occurs) * given**2, 0.0, None)
         excess = excess + 0.5 * spread * xp.polygamma(2, prior + given)
-    return xp.where(seen, prior * occurs * xp.at_least(excess, 0.0), 0.0)
+    return xp.where(seen, prior * occurs * xp.clip(excess, 0.0, None), 0.0)
 
 
 def expected_log_eta(alpha: float, row_counts: Floats, log_absent: Floats) -> Floats:

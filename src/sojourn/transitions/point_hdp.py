@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
-from sojourn.kernels.arrays import like, namespace, to_host
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import PriorCounts, Rows, Transitions, normalized
 from sojourn.transitions.hdp import HDPSummary, effective_states
@@ -105,7 +105,9 @@ class PointHDP(Transitions):
         step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
         return replace(
             self,
-            logits=like((1.0 - step_size) * logits + step_size * best, self.logits),
+            logits=namespace(self.logits).asarray(
+                (1.0 - step_size) * logits + step_size * best, like=self.logits
+            ),
             n_updates=self.n_updates + 1,
             pending={},
             n_pending=0,
