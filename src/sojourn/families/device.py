@@ -47,12 +47,13 @@ class DeviceTable:
 
     def blend(self, sums: RowSums, *, keep: Any, weight: Any, n_threads: int = 1) -> None:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3), in place."""
-        self.totals.mul_(keep).add_(
-            weight * gpu.sum_columns(sums.values, sums.rows, len(self.rows))
-        )
-        self.scale.mul_(keep)
-        gpu.rescale_rows(self.rows, self.scale, SMALLEST_SCALE)
-        gpu.add_rows(self.rows, sums.rows, sums.values, weight / self.scale)
+        added = sums.totals
+        if added is None:
+            added = gpu.sum_columns(sums.values, sums.rows, len(self.rows))
+        rates = gpu.as_rates(keep, weight, self.scale)
+        factors = gpu.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
+        gpu.rescale_rows(self.rows, factors[1])
+        gpu.add_rows(self.rows, sums.rows, sums.values, factors[0])
 
 
 class DeviceSymbols(NamedTuple):
@@ -66,11 +67,14 @@ class DeviceSymbols(NamedTuple):
         Its place among the distinct symbols.
     segments : Segments
         The steps sorted by symbol.
+    is_complete : bool
+        Whether no symbol is missing for certain.
     """
 
     index: Tensor
     places: Tensor
     segments: gpu.Segments
+    is_complete: bool = False
 
     @classmethod
     def of(cls, present: SymbolsPresent, n_symbols: int) -> DeviceSymbols:
@@ -99,10 +103,12 @@ def emission_rows(
     n_symbols = family.n_statistics
     xp = namespace(table.totals)
     prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
-    totals = xp.asarray(prior_totals, like=table.totals) + table.totals
     if collapsed and prior.ndim == 0 and table.rows.dtype == kind:
-        gain, shift = table.scale / totals, float(prior) / totals
-        return gpu.AffineTable(table.rows, gain.to(kind), shift.to(kind)), encoded.index
+        gain, shift = gpu.means_of_symbols(
+            table.totals, table.scale, float(prior), float(prior_totals), kind
+        )
+        return gpu.AffineTable(table.rows, gain, shift), encoded.index
+    totals = xp.asarray(prior_totals, like=table.totals) + table.totals
     symbols = encoded.segments.symbols.long()
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)

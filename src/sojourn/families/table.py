@@ -32,6 +32,8 @@ class RowSums:
         Their sums over the batch.
     n_rows : int
         Number of statistics S in all.
+    totals : (K,) array, optional
+        The values summed over rows, where that is known already.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class RowSums:
     rows: NDArray[np.integer] | None
     values: Floats
     n_rows: int
+    totals: Any = None
 
     def dense(self) -> Floats:
         """Return all rows, shape (S, K)."""
@@ -68,7 +71,7 @@ class RowSums:
 
     def __iadd__(self, other: RowSums) -> RowSums:
         if is_tensor(self.values):
-            self.values, self.rows = self.dense() + other.dense(), None
+            self.values, self.rows, self.totals = self.dense() + other.dense(), None, None
             return self
         if self.rows is None:
             symbols.add_rows(self.values, other.rows, other.values, 1.0)

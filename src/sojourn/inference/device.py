@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from sojourn.inference.schedule import Schedule
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import gpu
 from sojourn.kernels.arrays import to_device
+from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import MemorySource, Minibatches
 from sojourn.sources.base import joined
@@ -97,6 +97,8 @@ class Window:
         Sequences a minibatch; the last may have fewer.
     host : callable
         Returns minibatch b on the host.
+    is_complete : bool
+        Whether no symbol is missing for certain.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Window:
         lengths: Tensor,
         batch_size: int,
         host: Callable[[int], Sequences],
+        is_complete: bool,
     ) -> None:
         n, device = len(lengths), lengths.device
         self.family = family
@@ -113,6 +116,7 @@ class Window:
         self.n_batches = -(-n // batch_size)
         self._encoded = encoded
         self._host = host
+        self.is_complete = is_complete
         ends = torch.cumsum(lengths, 0)
         number = torch.arange(n, device=device)
         batch = number // batch_size
@@ -165,7 +169,10 @@ class Window:
         encoded = self._encoded
         if self._sorted is not None:
             encoded = DeviceSymbols(
-                encoded[steps], self._sorted.places[steps], self._sorted.batch(b)
+                encoded[steps],
+                self._sorted.places[steps],
+                self._sorted.batch(b),
+                self.is_complete,
             )
         elif self.n_batches > 1:
             encoded = encoded[steps]
@@ -195,7 +202,8 @@ def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
         encoded = _symbols(family, to_device(data.values, device))
     else:
         encoded = to_device(family.encode(data), device)
-    return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__)
+    is_complete = bool(data.values.min() >= 0) if isinstance(family, Categorical) else False
+    return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__, is_complete)
 
 
 def _symbols(family: Categorical, values: Tensor) -> Tensor:
@@ -220,10 +228,13 @@ class DeviceBatches:
         self._n_states = n_states
         self._device = device
         self._values: Tensor | None = None
+        self._coming: tuple[int, Background] | None = None
         if isinstance(source, MemorySource) and self._fits(source.data):
             self._offsets = to_device(source.data.offsets, device)
             values = to_device(np.ascontiguousarray(source.data.values), device)
-            self._values = _symbols(family, values) if isinstance(family, Categorical) else values
+            self._is_complete = bool(source.data.values.min() >= 0)
+            assert isinstance(family, Categorical)
+            self._values = _symbols(family, values)
 
     def _fits(self, data: Sequences) -> bool:
         # Other families than these look at more than one step at a time, or at the host's arrays.
@@ -245,11 +256,14 @@ class DeviceBatches:
                 "precision, and was left out: use dtype='float64', or device='cpu', which names it"
             )
 
-    def batches(self, n_pass: int, start: int) -> Iterator[Iterable[Chunk]]:
+    def batches(
+        self, n_pass: int, start: int, *, is_last: bool = True
+    ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, without the first `start`."""
         if self._values is not None:
             assert isinstance(self._source, MemorySource)
-            yield from self._resident(self._source, n_pass, start)
+            order = self._order(self._source, n_pass, is_last=is_last)
+            yield from self._resident(self._source, *order, start)
             return
         family, device = self._family, self._device
         most = max(1, CHUNK_NUMBERS // self._n_states)
@@ -279,32 +293,50 @@ class DeviceBatches:
             for b in range(window.n_batches):
                 yield [window.chunk(b)]
 
+    def _order(
+        self, source: MemorySource, n_pass: int, *, is_last: bool
+    ) -> tuple[NDArray[np.int64], Tensor]:
+        """Return the order of a pass, on the host and on the device.
+
+        The next one is made while the device is at work.
+        """
+
+        def make(n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
+            order = source.order(n_pass)
+            return order, to_device(order, self._device)
+
+        coming, self._coming = self._coming, None
+        is_made = coming is not None and coming[0] == n_pass
+        found = coming[1].result() if coming is not None and is_made else make(n_pass)
+        if not is_last:
+            self._coming = (n_pass + 1, Background(lambda: make(n_pass + 1)))
+        return found
+
     def _resident(
-        self, source: MemorySource, n_pass: int, start: int
+        self, source: MemorySource, order: NDArray[np.int64], numbers: Tensor, start: int
     ) -> Iterator[Iterable[Chunk]]:
         """Gather minibatches from the data on the device."""
-        data, most = source.data, max(1, CHUNK_NUMBERS // self._n_states)
-        orders = source.orders(n_pass, start)
-        mean = max(1.0, data.n_steps / len(data))
-        while True:
-            first = next(orders, None)
-            if first is None:
-                return
-            n_more = int(WINDOW_STEPS / (mean * len(first))) - 1
-            window = [first, *islice(orders, max(0, n_more))]
-            if len(first) * mean > most or data.n_steps == 0:
-                for numbers in window:
-                    yield chunks_on_device(
-                        self._family, data.take(numbers), self._n_states, self._device
-                    )
-                continue
-            gathered = self._gathered(data, window)
-            for b in range(gathered.n_batches):
-                yield [gathered.chunk(b)]
+        data = source.data
+        size = len(data) if source.is_whole else source.batch_size
+        assert size is not None
+        steps_of_one = max(1.0, size * data.n_steps / len(data))
+        if steps_of_one > CHUNK_NUMBERS // self._n_states:
+            for begin in range(start * size, len(data), size):
+                part = data.take(order[begin : begin + size])
+                yield chunks_on_device(self._family, part, self._n_states, self._device)
+            return
+        at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
+        for begin in range(start * size, len(data), at_a_time):
+            window = self._gathered(
+                data, order[begin : begin + at_a_time], numbers[begin : begin + at_a_time], size
+            )
+            for b in range(window.n_batches):
+                yield [window.chunk(b)]
 
-    def _gathered(self, data: Sequences, window: list[NDArray[np.int64]]) -> Window:
+    def _gathered(
+        self, data: Sequences, order: NDArray[np.int64], numbers: Tensor, size: int
+    ) -> Window:
         assert self._values is not None
-        numbers = to_device(np.concatenate(window), self._device)
         begins = self._offsets[numbers]
         lengths = self._offsets[numbers + 1] - begins
         ends = torch.cumsum(lengths, 0)
@@ -315,8 +347,9 @@ class DeviceBatches:
             self._family,
             self._values[steps],
             lengths,
-            len(window[0]),
-            lambda b: data.take(window[b]),
+            size,
+            lambda b: data.take(order[b * size : (b + 1) * size]),
+            self._is_complete,
         )
 
 
@@ -387,6 +420,7 @@ class _Place:
     def __init__(self, source: gpu.Minibatch, window: Window) -> None:
         self._n_symbols = window.family.n_statistics
         self._batch_size = n = window.batch_size
+        self._is_complete = window.is_complete
         # A tenth more than needed: the next window may be a little larger.
         roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
         steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
@@ -411,6 +445,7 @@ class _Place:
         steps, pieces, symbols = window.capacity()
         return (
             window.batch_size == self._batch_size
+            and window.is_complete == self._is_complete
             and all(
                 len(tensor) <= len(room)
                 for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
@@ -435,7 +470,7 @@ class _Place:
     def chunk(self, window: Window) -> Chunk:
         """Return the minibatch that is taken out, with room to spare, as a chunk."""
         batch = self.batch
-        encoded = DeviceSymbols(batch.index, batch.places, batch.segments)
+        encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
             batch.offsets, batch.order, window.batch_size, len(batch.index), _not_on_the_host
         )
@@ -450,6 +485,10 @@ class _Still(NamedTuple):
     """A prior that stays where it is in memory, while the numbers in it change."""
 
     prior: PriorCounts
+
+    def prior_counts(self) -> PriorCounts:
+        """Return the prior, as `Transitions` does."""
+        return self.prior
 
     def concentrations(self, counts: Rows) -> Concentrations:
         """Return the parameters of the update, as `Transitions` does."""

@@ -97,9 +97,7 @@ def expected_statistics(
 
     Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
     """
-    potentials = objective.transition_potentials(
-        posterior.transitions.concentrations(posterior.counts)
-    )
+    potentials = _transition_potentials(posterior, objective, engine)
     options = {"absences": absences, "n_threads": engine.n_threads}
     sums: BatchSums | None = None
     for (sequences, encoded), factors, index in chunk_potentials(
@@ -110,9 +108,10 @@ def expected_statistics(
         smoothed = engine.kernel.forward_backward(factors, index, sequences.offsets, **options)
         if engine.meanwhile is not None:
             engine.meanwhile(sequences.n_steps)
+        log_z = smoothed.log_normalizers
         if engine.device is not None:
-            # Looked at when the host waits for the device anyway.
-            engine.failures.add_((~smoothed.log_normalizers.isfinite()).sum())
+            # Failures are looked at when the host waits for the device anyway.
+            log_z = engine.kernel.note(log_z, engine.failures)
         elif not np.isfinite(smoothed.log_normalizers).all():
             bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
             raise FloatingPointError(
@@ -123,11 +122,14 @@ def expected_statistics(
             smoothed.start,
             smoothed.transitions,
             family.sum_statistics(encoded, smoothed.responsibilities, n_threads=engine.n_threads),
-            smoothed.log_normalizers.sum(),
+            log_z.sum(),
             len(sequences),
             sequences.n_steps,
             smoothed.absences,
         )
+        if getattr(encoded, "is_complete", False):
+            # Every step has a symbol, and was come to from a state or is a first one.
+            part.emissions.totals = smoothed.start + smoothed.transitions.sum(0)
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
             on_host = sequences if engine.device is None else sequences.host()
@@ -139,6 +141,16 @@ def expected_statistics(
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _transition_potentials(posterior: Posterior, objective: Objective, engine: Engine) -> Rows:
+    """Return the potentials of start and transitions; on a device eq (1) is one kernel."""
+    if engine.device is not None and objective.collapsed:
+        prior, total = posterior.transitions.prior_counts()
+        dtype = engine.dtype or posterior.emissions.dtype
+        start, matrices = engine.kernel.row_potentials(*prior, total, posterior.counts, dtype)
+        return Rows(start, matrices[0])
+    return objective.transition_potentials(posterior.transitions.concentrations(posterior.counts))
 
 
 def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> float:

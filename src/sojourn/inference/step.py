@@ -73,8 +73,8 @@ def step(
     """
     absences = posterior.transitions.wants_absences(total_sequences)
     step_size = schedule(posterior.n_updates + 1)
-    if engine.recorder is not None and bound is None and not absences:
-        recorded = _replayed(posterior, family, objective, batch, engine)
+    if engine.recorder is not None and bound is None:
+        recorded = _replayed(posterior, family, objective, batch, engine, absences=absences)
         if recorded is not None:
             _observe(posterior, recorded, total_sequences)
             return _info(step_size, recorded, None)
@@ -112,10 +112,15 @@ def step(
 
 def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine: Engine) -> None:
     """Move the expected counts, eq (3)."""
-    posterior.counts = Rows(
-        keep * posterior.counts.start + weight * sums.start,
-        keep * posterior.counts.transitions + weight * sums.transitions,
-    )
+    if engine.device is not None:
+        rates = engine.kernel.as_rates(keep, weight, sums.start)
+        new = engine.kernel.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
+        posterior.counts = Rows(*new)
+    else:
+        posterior.counts = Rows(
+            keep * posterior.counts.start + weight * sums.start,
+            keep * posterior.counts.transitions + weight * sums.transitions,
+        )
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
 
 
@@ -133,6 +138,8 @@ def _replayed(
     objective: Objective,
     batch: Iterable[Chunk],
     engine: Engine,
+    *,
+    absences: bool,
 ) -> BatchSums | None:
     """Have the device do a step that it knows; None where it does not."""
     chunks = batch if isinstance(batch, list) else []
@@ -140,7 +147,9 @@ def _replayed(
         return None
 
     def move(posterior: Posterior, chunks: list[Chunk], keep: Any, weight: Any) -> BatchSums:
-        sums = expected_statistics(posterior, family, objective, chunks, engine)
+        sums = expected_statistics(
+            posterior, family, objective, chunks, engine, absences=absences
+        )
         blend(posterior, sums, keep, weight, engine)
         return sums
 

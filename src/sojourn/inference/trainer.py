@@ -163,7 +163,8 @@ def train(
         before = time.perf_counter()
         value = None
         if on_device is not None:
-            batches = on_device.batches(n_pass, at.n_batches)
+            is_last = n_pass + 1 == n_passes
+            batches = on_device.batches(n_pass, at.n_batches, is_last=is_last)
         else:
             batches = _Batches(family, source.batches(n_pass, at.n_batches))
             if memory is None and engine.n_threads > 1:

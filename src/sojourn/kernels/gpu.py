@@ -308,7 +308,7 @@ def load_minibatch(
     """
     n_sequences = len(target.order)
     capacity = max(len(tensor) for tensor in target.tensors())
-    _load_minibatch[(triton.cdiv(capacity, 1024),)](
+    _load_minibatch[(triton.cdiv(capacity, 1024), 7)](
         *window.tensors(),
         *target.tensors(),
         begins,
@@ -322,13 +322,97 @@ def load_minibatch(
     )
 
 
-def rescale_rows(table: Tensor, scale: Tensor, smallest: float) -> None:
-    """Multiply a table by its scale where that has become too small, and set it to one."""
-    n = table.numel()
-    block = 1024
-    programs = min(triton.cdiv(n, block), 4096)
-    _rescale[(programs,)](table, scale, smallest, n, BLOCK=block, num_warps=4)
-    scale.copy_(torch.where(scale < smallest, 1.0, scale))
+def rescale_rows(table: Tensor, factor: Tensor) -> None:
+    """Multiply a table by a factor; by one nothing is done."""
+    n, block = table.numel(), 1024
+    programs = min(triton.cdiv(n, block), 1024)
+    _rescale[(programs,)](table, factor, n, BLOCK=block, num_warps=4)
+
+
+def row_potentials(
+    start: Tensor,
+    transitions: Tensor,
+    total: Tensor | None,
+    counts: tuple[Tensor, Tensor],
+    dtype: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return prior counts plus expected counts, normalised, eq (1): (K,), and (2, K, K).
+
+    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all.
+    """
+    n_states = len(start)
+    dtype = getattr(torch, np.dtype(dtype).name)
+    out_start = torch.empty(n_states, dtype=dtype, device=start.device)
+    out = torch.empty((2, n_states, n_states), dtype=dtype, device=start.device)
+    _row_potentials[(n_states + 1,)](
+        start,
+        transitions,
+        total,
+        *counts,
+        out_start,
+        out,
+        K=n_states,
+        LANES=triton.next_power_of_2(n_states),
+        ONE_ROW=transitions.ndim == 1,
+        num_warps=1 if n_states <= 128 else 4,
+    )
+    return out_start, out
+
+
+def blend_counts(
+    counts: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor], rates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return ``keep * counts + weight * sums`` for start and transitions."""
+    out = tuple(torch.empty_like(part) for part in counts)
+    n = counts[1].numel()
+    _blend_counts[(triton.cdiv(n, 256),)](
+        *counts, *sums, *out, rates, len(counts[0]), n, BLOCK=256, num_warps=4
+    )
+    return out[0], out[1]
+
+
+def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float) -> Tensor:
+    """Blend the totals of a table and multiply its scale, in place.
+
+    Returns
+    -------
+    (2,) float64 tensor
+        What rows that are added are to be multiplied by, and what all rows are, because the scale
+        was too small and has become one.
+    """
+    factors = torch.empty(2, dtype=torch.float64, device=scale.device)
+    _decay[(1,)](
+        totals, added, scale, rates, factors, smallest, len(totals),
+        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+    )  # fmt: skip
+    return factors
+
+
+def means_of_symbols(
+    totals: Tensor, scale: Tensor, prior: float, prior_total: float, dtype: Any
+) -> tuple[Tensor, Tensor]:
+    """Return gain and shift with which a row of the table becomes posterior means, eq (2)."""
+    gain, shift = torch.empty((2, len(totals)), dtype=dtype, device=totals.device)
+    _means_of_symbols[(1,)](
+        totals, scale, prior, prior_total, gain, shift, len(totals),
+        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+    )  # fmt: skip
+    return gain, shift
+
+
+def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
+    """Return the two rates as one (2,) tensor; those of a recorded step are one already."""
+    if isinstance(keep, torch.Tensor):
+        assert keep._base is not None and keep._base.shape == (2,), "views of one tensor"
+        return keep._base
+    return torch.tensor([keep, weight], dtype=torch.float64, device=like.device)
+
+
+def note(log_z: Tensor, failures: Tensor) -> Tensor:
+    """Count values that are not finite, and return the sum of all."""
+    out = torch.empty((), dtype=torch.float64, device=log_z.device)
+    _note[(1,)](log_z, failures, out, len(log_z), BLOCK=1024, num_warps=4)
+    return out
 
 
 class SortedSteps(NamedTuple):
@@ -378,7 +462,10 @@ def find_segments(symbols: Tensor, batches: Tensor, n_symbols: int) -> SortedSte
     n_steps, n_batches, device = len(symbols), len(batches) - 1, symbols.device
     place = torch.arange(n_steps, device=device)
     batch = torch.searchsorted(batches, place, right=True) - 1
-    key, order = torch.sort(batch * (n_symbols + 1) + symbols, stable=True)
+    key = batch * (n_symbols + 1) + symbols
+    if n_batches * (n_symbols + 1) < 2**31:
+        key = key.int()  # half the work to sort
+    key, order = torch.sort(key, stable=True)
     is_new = torch.ones(n_steps, dtype=torch.bool, device=device)
     is_new[1:] = key[1:] != key[:-1]
     segment_begin = torch.nonzero(is_new)[:, 0]
@@ -386,7 +473,7 @@ def find_segments(symbols: Tensor, batches: Tensor, n_symbols: int) -> SortedSte
     rank = place - segment_begin[segment]
     piece_begin = torch.nonzero(rank % _PIECE == 0)[:, 0]
     owner = segment[piece_begin]
-    segment_key = key[segment_begin]
+    segment_key = key[segment_begin].long()
     segment_batch = segment_key // (n_symbols + 1)
     piece_batch = segment_batch[owner]
     edges = torch.arange(n_batches + 1, device=device)
@@ -492,8 +579,10 @@ def _narrow_chains(
     first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
     log_z = torch.empty(n_sequences, dtype=torch.float64, device=device)
     matrix = potentials.transitions
+    # The transpose may be there already, behind the matrix: see `row_potentials`.
+    has_transpose = matrix._base is not None and matrix._base.shape == (2, *matrix.shape)
     arguments = (
-        torch.stack([matrix, matrix.T]) if both else matrix,
+        matrix._base if has_transpose else torch.stack([matrix, matrix.T]) if both else matrix,
         potentials.start,
         rows,
         gain,
@@ -547,7 +636,7 @@ def _narrow(
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
     half_warp = _fits_half_warp(n_states, predictions.dtype)
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
-    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 64), 128)
+    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
     n_spans = triton.cdiv(n_steps, span)
     device, dtype = predictions.device, predictions.dtype
     pairs = torch.empty((n_spans, n_states, n_states), dtype=dtype, device=device)
@@ -902,14 +991,28 @@ def _warp_chains(
     out = messages + direction.to(tl.int64) * n_steps * W
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
+    last = tl.where(direction == 0, end - 1, begin)
+    coming_row = tl.where(row == last, row, row + step)
     symbol = tl.load(index + row)
+    coming = tl.load(index + coming_row)
     phi = ()
+    coming_phi = ()
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
         phi = phi + (_row(table, symbol, state, state < K, n_rows, stride),)
+        coming_phi = coming_phi + (_row(table, coming, state, state < K, n_rows, stride),)
+    later_row = tl.where(coming_row == last, last, coming_row + step)
+    later = tl.load(index + later_row)
     total = tl.zeros((32,), tl.float64)
     for t in range(0, longest):
         active = exists & (t < end - begin)
+        # Potentials are on their way for two steps, their symbols for three.
+        later_phi = ()
+        for g in tl.static_range(GROUPS):
+            state = lane % 16 + g * 16
+            later_phi = later_phi + (_row(table, later, state, state < K, n_rows, stride),)
+        next_row = tl.where(later_row == last, last, later_row + step)
+        next_symbol = tl.load(index + next_row)
         seen = symbol < n_rows
         x = ()
         norm = tl.zeros((32,), tl.float32)
@@ -929,13 +1032,6 @@ def _warp_chains(
             tl.store(first + row, (row == begin).to(tl.int8), mask=active & (direction == 0))
         if SCALED:
             total += tl.load(log_scale + symbol, mask=active & seen, other=0.0)
-        # The next step's potentials are on their way while this one's are used.
-        row = tl.minimum(tl.maximum(row + step, begin), end - 1)
-        symbol = tl.load(index + row)
-        phi = ()
-        for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
-            phi = phi + (_row(table, symbol, state, state < K, n_rows, stride),)
         norm = _half_sum(norm, INTERPRET)
         v = ()
         for g in tl.static_range(GROUPS):
@@ -952,6 +1048,9 @@ def _warp_chains(
             scaled = scaled + (v[g] * inverse,)
         v = scaled
         total += tl.where(active, tl.log(norm), 0.0).to(tl.float64)
+        row, coming_row, later_row = coming_row, later_row, next_row
+        symbol, coming, later = coming, later, next_symbol
+        phi, coming_phi = coming_phi, later_phi
     tl.store(log_z + sequence, total, mask=exists & (direction == 0) & (lane % 16 == 0))
 
 
@@ -986,56 +1085,74 @@ def _warp_combine(
         start = start + (tl.zeros((32,), tl.float32),)
         for k in tl.static_range(K):
             pair = pair + (tl.zeros((32,), tl.float32),)
-    for tile in range(program * span, tl.minimum((program + 1) * span, used), 2):
+    begin = (program * span).to(tl.int64)
+    end = tl.minimum(begin + span, used)
+    row = begin + lane // 16
+    is_first = tl.load(first + row, mask=row < end, other=0) != 0
+    ahead = ()
+    before = ()
+    behind = ()
+    for g in tl.static_range(GROUPS):
+        state = lane % 16 + g * 16
+        mask = (row < end) & (state < W)
+        where = row * W + state
+        ahead = ahead + (tl.load(predictions + where, mask=mask, other=0.0),)
+        behind = behind + (tl.load(backward + where, mask=mask, other=0.0),)
+        before = before + (tl.load(messages + where - W, mask=mask & ~is_first, other=0.0),)
+    for tile in range(begin, end, 2):
         row = tile + lane // 16
-        there = row < used
-        is_first = tl.load(first + row, mask=there, other=0) != 0
-        before = ()
-        behind = ()
-        joint = ()
-        total = tl.zeros((32,), tl.float32)
-        norm = tl.zeros((32,), tl.float32)
+        # The next two steps are on their way while these are used.
+        next_row = row + 2
+        next_first = tl.load(first + next_row, mask=next_row < end, other=0) != 0
+        next_ahead = ()
+        next_before = ()
+        next_behind = ()
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            mask = there & (state < W)
-            where = row * W + state
-            message = tl.load(messages + where - W, mask=mask & ~is_first, other=0.0)
-            behind_ = tl.load(backward + where, mask=mask, other=0.0)
-            both = tl.load(predictions + where, mask=mask, other=0.0) * behind_
-            norm += message
-            total += both
-            before = before + (message,)
-            behind = behind + (behind_,)
-            joint = joint + (both,)
+            mask = (next_row < end) & (state < W)
+            where = next_row * W + state
+            next_ahead = next_ahead + (tl.load(predictions + where, mask=mask, other=0.0),)
+            next_behind = next_behind + (tl.load(backward + where, mask=mask, other=0.0),)
+            next_before = next_before + (
+                tl.load(messages + where - W, mask=mask & ~next_first, other=0.0),
+            )
+        norm = tl.zeros((32,), tl.float32)
+        total = tl.zeros((32,), tl.float32)
+        for g in tl.static_range(GROUPS):
+            norm += before[g]
+            total += ahead[g] * behind[g]
         norm = _half_sum(norm, INTERPRET)
         total = _half_sum(total, INTERPRET)
         possible = total > 0.0
-        goes_on = possible & ~is_first
-        shares = ()
+        scale = tl.where(possible, 1.0 / total, 0.0)
+        share = tl.where(possible & ~is_first, 1.0 / norm, 0.0)
+        origins = ()
         weights = ()
         starts_ = ()
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            mask = there & (state < W)
+            mask = (row < end) & (state < W)
             where = row * W + state
-            share = tl.where(possible, joint[g] / total, 0.0)
-            tl.store(predictions + where, share, mask=mask)
-            starts_ = starts_ + (start[g] + tl.where(is_first, share, 0.0),)
-            weight = tl.where(possible, behind[g] / total, 0.0)
-            weights = weights + (weight,)
-            origin = tl.where(goes_on, before[g] / norm, 0.0)
-            shares = shares + (origin,)
+            weight = tl.where(possible, behind[g] * scale, 0.0)
+            joint = tl.where(possible, ahead[g] * weight, 0.0)
+            origin = tl.where(possible & ~is_first, before[g] * share, 0.0)
+            tl.store(predictions + where, joint, mask=mask)
             if KEEP:
                 tl.store(backward + where, weight, mask=mask)
                 # Before a first step stands the last of another sequence; nobody else reads it.
                 tl.store(messages + where - W, origin, mask=mask & (row > 0))
+            starts_ = starts_ + (start[g] + tl.where(is_first, joint, 0.0),)
+            weights = weights + (weight,)
+            origins = origins + (origin,)
         start = starts_
         longer = ()
         for g in tl.static_range(GROUPS):
             for k in tl.static_range(K):
-                origin = _from_lane(shares[k // 16], k % 16, INTERPRET)
+                origin = _from_lane(origins[k // 16], k % 16, INTERPRET)
                 longer = longer + (pair[g * K + k] + origin * weights[g],)
         pair = longer
+        is_first = next_first
+        ahead, before, behind = next_ahead, next_before, next_behind
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
         mask = (lane < 16) & (state < K)
@@ -1501,14 +1618,113 @@ def _add_rows(
 
 
 @triton.jit
-def _rescale(table, scale, smallest, n, BLOCK: tl.constexpr):
-    """Multiply everything by the scale, if that is below the smallest allowed."""
-    factor = tl.load(scale)
-    if factor < smallest:
+def _rescale(table, factor, n, BLOCK: tl.constexpr):
+    """Multiply everything by a factor, unless that is one."""
+    by = tl.load(factor)
+    if by != 1.0:
         for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
             where = begin + tl.arange(0, BLOCK).to(tl.int64)
             values = tl.load(table + where, mask=where < n, other=0.0)
-            tl.store(table + where, (values * factor).to(table.dtype.element_ty), mask=where < n)
+            tl.store(table + where, (values * by).to(table.dtype.element_ty), mask=where < n)
+
+
+@triton.jit
+def _row_potentials(
+    prior_start,
+    prior,
+    total,
+    start,
+    transitions,
+    out_start,
+    out,
+    K: tl.constexpr,
+    LANES: tl.constexpr,
+    ONE_ROW: tl.constexpr,
+):
+    """Normalise one row; the last program has the start."""
+    row = tl.program_id(0)
+    state = tl.arange(0, LANES)
+    inside = state < K
+    kind = out.dtype.element_ty
+    if row == K:
+        added = tl.load(start + state, mask=inside, other=0.0)
+        sums = tl.load(prior_start + state, mask=inside, other=0.0) + added
+    else:
+        added = tl.load(transitions + row * K + state, mask=inside, other=0.0)
+        place = state if ONE_ROW else row * K + state
+        sums = tl.load(prior + place, mask=inside, other=0.0) + added
+    if total is None:
+        norm = tl.sum(sums, axis=0)
+    else:
+        norm = tl.load(total) + tl.sum(added, axis=0)
+    means = (sums / norm).to(kind)
+    if row == K:
+        tl.store(out_start + state, means, mask=inside)
+    else:
+        tl.store(out + row * K + state, means, mask=inside)
+        tl.store(out + K * K + state * K + row, means, mask=inside)
+
+
+@triton.jit
+def _blend_counts(
+    start, transitions, added_start, added, out_start, out, rates, K, n, BLOCK: tl.constexpr
+):
+    """Blend a part of the counts, and the first program the start too."""
+    keep = tl.load(rates)
+    weight = tl.load(rates + 1)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    old = tl.load(transitions + at, mask=at < n, other=0.0)
+    new = tl.load(added + at, mask=at < n, other=0.0)
+    tl.store(out + at, keep * old + weight * new, mask=at < n)
+    if tl.program_id(0) == 0:
+        for begin in range(0, K, BLOCK):
+            at = begin + tl.arange(0, BLOCK)
+            old = tl.load(start + at, mask=at < K, other=0.0)
+            new = tl.load(added_start + at, mask=at < K, other=0.0)
+            tl.store(out_start + at, keep * old + weight * new, mask=at < K)
+
+
+@triton.jit
+def _decay(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
+    """Blend totals, and find the factors that follow from the scale."""
+    keep = tl.load(rates)
+    weight = tl.load(rates + 1)
+    state = tl.arange(0, LANES)
+    old = tl.load(totals + state, mask=state < K, other=0.0)
+    new = tl.load(added + state, mask=state < K, other=0.0)
+    tl.store(totals + state, keep * old + weight * new, mask=state < K)
+    decayed = tl.load(scale) * keep
+    is_small = decayed < smallest
+    tl.store(factors + 1, tl.where(is_small, decayed, 1.0))
+    decayed = tl.where(is_small, 1.0, decayed)
+    tl.store(scale, decayed)
+    tl.store(factors, weight / decayed)
+
+
+@triton.jit
+def _means_of_symbols(
+    totals, scale, prior, prior_total, gain, shift, K, LANES: tl.constexpr
+):
+    """Find gain and shift of every state."""
+    state = tl.arange(0, LANES)
+    norm = tl.load(totals + state, mask=state < K, other=1.0) + prior_total
+    kind = gain.dtype.element_ty
+    tl.store(gain + state, (tl.load(scale) / norm).to(kind), mask=state < K)
+    tl.store(shift + state, (prior / norm).to(kind), mask=state < K)
+
+
+@triton.jit
+def _note(log_z, failures, out, n, BLOCK: tl.constexpr):
+    """Sum, and count what is not finite."""
+    total = tl.zeros((BLOCK,), tl.float64)
+    bad = tl.zeros((BLOCK,), tl.int64)
+    for begin in range(0, n, BLOCK):
+        at = begin + tl.arange(0, BLOCK)
+        value = tl.load(log_z + at, mask=at < n, other=0.0)
+        total += value
+        bad += tl.where(tl.abs(value) < float("inf"), 0, 1)
+    tl.store(out, tl.sum(total, axis=0))
+    tl.store(failures, tl.load(failures) + tl.sum(bad, axis=0))
 
 
 @triton.jit
@@ -1557,18 +1773,26 @@ def _load_minibatch(
     n_steps = tl.load(row + 3)
     n_pieces = tl.load(row + 4)
     n_symbols = tl.load(row + 5)
-    _copy(places, step, to_places, n_steps, BLOCK)
-    _copy(steps, step, to_steps, n_steps, BLOCK)
-    _copy(pieces, piece, to_pieces, n_pieces + 1, BLOCK)
-    _copy(bounds, symbol + b, to_bounds, n_symbols + 1, BLOCK)
-    _copy(sizes, b * 2, to_sizes, 2, BLOCK)
-    _copy(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
-    _copy(order, b * n_sequences, to_order, n_sequences, BLOCK)
-    _copy(rates, b * 2, to_rates, 2, BLOCK)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    found = tl.load(index + step + at, mask=at < n_steps, other=0)
-    found = tl.where(at < n_steps, found, n_symbols_in_all)
-    tl.store(to_index + at, found, mask=at < step_capacity)
-    found = tl.load(symbols + symbol + at, mask=at < n_symbols, other=0)
-    found = tl.where(at < n_symbols, found, n_symbols_in_all)
-    tl.store(to_symbols + at, found, mask=at < symbol_capacity)
+    which = tl.program_id(1)
+    if which == 0:
+        found = tl.load(index + step + at, mask=at < n_steps, other=0)
+        found = tl.where(at < n_steps, found, n_symbols_in_all)
+        tl.store(to_index + at, found, mask=at < step_capacity)
+    elif which == 1:
+        _copy(places, step, to_places, n_steps, BLOCK)
+    elif which == 2:
+        _copy(steps, step, to_steps, n_steps, BLOCK)
+    elif which == 3:
+        _copy(pieces, piece, to_pieces, n_pieces + 1, BLOCK)
+        _copy(sizes, b * 2, to_sizes, 2, BLOCK)
+    elif which == 4:
+        found = tl.load(symbols + symbol + at, mask=at < n_symbols, other=0)
+        found = tl.where(at < n_symbols, found, n_symbols_in_all)
+        tl.store(to_symbols + at, found, mask=at < symbol_capacity)
+    elif which == 5:
+        _copy(bounds, symbol + b, to_bounds, n_symbols + 1, BLOCK)
+        _copy(rates, b * 2, to_rates, 2, BLOCK)
+    else:
+        _copy(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
+        _copy(order, b * n_sequences, to_order, n_sequences, BLOCK)

@@ -52,17 +52,18 @@ class MemorySource(Minibatches):
         """Whether all data are one minibatch."""
         return self.batch_size is None or self.batch_size >= len(self.data)
 
-    def orders(self, n_pass: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
-        """Yield the numbers of the sequences of each minibatch, as `batches` does."""
+    def order(self, n_pass: int) -> NDArray[np.int64]:
+        """Return the numbers of the sequences in the order of pass `n_pass`."""
         if self.is_whole:
-            yield from [np.arange(len(self.data))][start:]
-            return
-        assert self.batch_size is not None
-        order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
-        for begin in range(start * self.batch_size, len(order), self.batch_size):
-            yield order[begin : begin + self.batch_size]
+            return np.arange(len(self.data))
+        return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
-        for numbers in self.orders(n_pass, start):
-            yield self.data if self.is_whole else self.data.take(numbers)
+        if self.is_whole:
+            yield from [self.data][start:]
+            return
+        assert self.batch_size is not None
+        order = self.order(n_pass)
+        for begin in range(start * self.batch_size, len(order), self.batch_size):
+            yield self.data.take(order[begin : begin + self.batch_size])
