@@ -65,10 +65,6 @@ class DeviceBatch:
     n_sequences, n_steps : int
     host : callable
         Returns the same sequences on the host.
-    window : Window or None
-        Where the batch is from, and can be recorded.
-    number : int
-        Its number there.
     """
 
     offsets: Tensor
@@ -76,11 +72,30 @@ class DeviceBatch:
     n_sequences: int
     n_steps: int
     host: Callable[[], Sequences]
-    window: Window | None = None
-    number: int = 0
 
     def __len__(self) -> int:
         return self.n_sequences
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBatch:
+    """A minibatch of a window: a chunk, or what a recorded step goes by.
+
+    Attributes
+    ----------
+    window : Window
+    number : int
+        Its number there.
+    n_sequences, n_steps : int
+    """
+
+    window: Window
+    number: int
+    n_sequences: int
+    n_steps: int
+
+    def __iter__(self) -> Iterator[Chunk]:
+        yield self.window.chunk(self.number)
 
 
 class Window:
@@ -133,6 +148,11 @@ class Window:
             self._sorted = gpu.find_segments(encoded, edges, family.n_statistics)
 
     @property
+    def is_sorted(self) -> bool:
+        """Whether the data are symbols, sorted."""
+        return self._sorted is not None
+
+    @property
     def begins(self) -> Tensor:
         """Where minibatches begin, for `gpu.load_minibatch`."""
         assert self._sorted is not None
@@ -161,6 +181,11 @@ class Window:
             rates,
         )
 
+    def batch(self, b: int) -> WindowBatch:
+        """Return one minibatch, of which nothing is cut out before it is needed."""
+        n, n_steps = self.sizes(b)
+        return WindowBatch(self, b, n, n_steps)
+
     def chunk(self, b: int) -> Chunk:
         """Return one minibatch."""
         n, n_steps = self.sizes(b)
@@ -182,8 +207,6 @@ class Window:
             n,
             n_steps,
             lambda: self._host(b),
-            self if self._sorted is not None and n == self.batch_size else None,
-            b,
         )
         return Chunk(batch, encoded)
 
@@ -291,7 +314,7 @@ class DeviceBatches:
         if batches:
             window = _uploaded(self._family, batches, self._device)
             for b in range(window.n_batches):
-                yield [window.chunk(b)]
+                yield window.batch(b)
 
     def _order(
         self, source: MemorySource, n_pass: int, *, is_last: bool
@@ -331,7 +354,7 @@ class DeviceBatches:
                 data, order[begin : begin + at_a_time], numbers[begin : begin + at_a_time], size
             )
             for b in range(window.n_batches):
-                yield [window.chunk(b)]
+                yield window.batch(b)
 
     def _gathered(
         self, data: Sequences, order: NDArray[np.int64], numbers: Tensor, size: int
@@ -377,22 +400,25 @@ class Recorder:
         self._window: Window | None = None
         self._place: _Place | None = None
         self._recording: _Recording | None = None
+        self._update: _RecordedUpdate | None = None
         self._next = -1
 
-    def takes(self, batch: DeviceBatch) -> bool:
-        """Whether a batch is one of a window of equal ones, of symbols."""
-        return batch.window is not None and batch.window.n_batches > 1
+    def takes(self, batch: Any) -> bool:
+        """Whether a batch is one of a window of equal ones, of symbols, and not too small."""
+        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1:
+            return False
+        return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
 
-    def replay(self, move: Move, posterior: Posterior, batch: DeviceBatch) -> BatchSums:
+    def replay(self, move: Move, posterior: Posterior, batch: WindowBatch) -> BatchSums:
         """Do what ``move`` would do to the posterior, and return the sums.
 
         The sums are overwritten by the next replay.
         """
-        assert batch.window is not None
         if batch.window is not self._window:
             self._load(batch.window, posterior.n_updates - batch.number)
         assert self._place is not None
-        if self._recording is None or not self._recording.serves(posterior):
+        known = None if self._update is None else self._update.prior
+        if self._recording is None or not self._recording.serves(posterior, known):
             chunk = self._place.chunk(batch.window)
             self._recording = _Recording(move, posterior, chunk, self._place)
             self._next = -1
@@ -400,6 +426,15 @@ class Recorder:
             self._place.number.fill_(batch.number)
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
+
+    def update(self, transitions: Any, total_sequences: int) -> Any:
+        """Do what ``transitions.updated(total_sequences)`` would do."""
+        key = (total_sequences, transitions.n_pending)
+        if transitions.n_updates == 0:
+            return transitions.updated(total_sequences)
+        if self._update is None or self._update.key != key:
+            self._update = _RecordedUpdate(transitions, total_sequences)
+        return self._update.replay(transitions)
 
     def _load(self, window: Window, n_updates: int) -> None:
         """Copy a window to the place that the recorded step reads, or make a larger one."""
@@ -523,28 +558,22 @@ class _Recording:
             _copy(still.counts, self._counts)
             return sums
 
-        # Once without recording, which compiles what is launched; then all is as it was.
         before = [tensor.clone() for tensor in self._changed()]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            run()
-        torch.cuda.current_stream().wait_stream(stream)
-        _copy(before, self._changed())
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._sums = run()
+        self._graph, self._sums = _recorded(run, lambda: _copy(before, self._changed()))
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
         return (*self._counts, table.rows, table.scale, table.totals)
 
-    def serves(self, posterior: Posterior) -> bool:
-        """Whether it is this posterior that the recorded step changes; take in its new prior."""
+    def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
+        """Whether it is this posterior that the recorded step changes; take in its new prior.
+
+        `known` is the prior that a recorded update has found.
+        """
         if posterior.emissions is not self._emissions:
             return False
         if posterior.transitions.n_updates != self._n_updates:
-            rows, total = posterior.transitions.prior_counts()
+            rows, total = posterior.transitions.prior_counts() if known is None else known
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
@@ -553,13 +582,64 @@ class _Recording:
             self._n_updates = posterior.transitions.n_updates
         return True
 
-    def replay(self, posterior: Posterior, batch: DeviceBatch) -> BatchSums:
+    def replay(self, posterior: Posterior, batch: WindowBatch) -> BatchSums:
         """Run the step on the device."""
         if posterior.counts is not self._counts:
             _copy(posterior.counts, self._counts)
             posterior.counts = self._counts
         self._graph.replay()
         return replace(self._sums, n_sequences=batch.n_sequences, n_steps=batch.n_steps)
+
+
+class _RecordedUpdate:
+    """The recorded update of what a prior on transitions keeps beside the counts.
+
+    Parameters
+    ----------
+    transitions : Transitions
+        With a large batch that is full; its ``updated(total_sequences, step_size)`` is recorded.
+    total_sequences : int
+    """
+
+    def __init__(self, transitions: Any, total_sequences: int) -> None:
+        self.key = (total_sequences, transitions.n_pending)
+        self._inputs: list[Tensor] = []
+
+        def own(tensor: Tensor) -> Tensor:
+            self._inputs.append(tensor.clone())
+            return self._inputs[-1]
+
+        still = transitions.converted(own)
+        self._step_size = torch.zeros((), dtype=torch.float64, device=self._inputs[0].device)
+
+        def run() -> tuple[Any, PriorCounts]:
+            updated = still.updated(total_sequences, self._step_size)
+            return updated, updated.prior_counts()
+
+        self._graph, (self._updated, self.prior) = _recorded(run, lambda: None)
+
+    def replay(self, transitions: Any) -> Any:
+        """Run the update on the device.  What it gives is overwritten by the next."""
+        tensors: list[Tensor] = []
+        transitions.converted(tensors.append)
+        _copy(tensors, self._inputs)
+        self._step_size.fill_(transitions.step_size)
+        self._graph.replay()
+        return replace(self._updated, n_updates=transitions.n_updates + 1)
+
+
+def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
+    """Run something once, which compiles what it launches, put things back, and record it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.current_stream().wait_stream(stream)
+    restore()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+    return graph, result
 
 
 def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:

@@ -15,7 +15,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
-from sojourn.kernels.interface import Integers, Potentials, Smoothed
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
@@ -108,21 +108,18 @@ def expected_statistics(
         smoothed = engine.kernel.forward_backward(factors, index, sequences.offsets, **options)
         if engine.meanwhile is not None:
             engine.meanwhile(sequences.n_steps)
-        log_z = smoothed.log_normalizers
         if engine.device is not None:
             # Failures are looked at when the host waits for the device anyway.
-            log_z = engine.kernel.note(log_z, engine.failures)
-        elif not np.isfinite(smoothed.log_normalizers).all():
-            bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
-            raise FloatingPointError(
-                f"a sequence of {sequences.lengths[bad]} steps that begins with "
-                f"{sequences[bad][0]!r} has no possible state path under the model"
-            )
+            log_z = engine.kernel.note(smoothed.log_normalizers, engine.failures)
+        elif np.isfinite(smoothed.log_normalizers).all():
+            log_z = smoothed.log_normalizers.sum()
+        else:
+            raise _impossible(sequences, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
             family.sum_statistics(encoded, smoothed.responsibilities, n_threads=engine.n_threads),
-            log_z.sum(),
+            log_z,
             len(sequences),
             sequences.n_steps,
             smoothed.absences,
@@ -141,6 +138,14 @@ def expected_statistics(
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointError:
+    bad = int(np.flatnonzero(~np.isfinite(log_normalizers))[0])
+    return FloatingPointError(
+        f"a sequence of {sequences.lengths[bad]} steps that begins with "
+        f"{sequences[bad][0]!r} has no possible state path under the model"
+    )
 
 
 def _transition_potentials(posterior: Posterior, objective: Objective, engine: Engine) -> Rows:

@@ -76,7 +76,7 @@ def step(
     if engine.recorder is not None and bound is None:
         recorded = _replayed(posterior, family, objective, batch, engine, absences=absences)
         if recorded is not None:
-            _observe(posterior, recorded, total_sequences)
+            _observe(posterior, recorded, total_sequences, engine)
             return _info(step_size, recorded, None)
     before = None if memory is None else memory.recall()
     posterior.exchange(before, None, counts=family.statistics_are_counts)
@@ -101,7 +101,7 @@ def step(
     if bound is not None and not bound.after_step:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
     blend(posterior, sums, keep, weight, engine)
-    _observe(posterior, sums, total_sequences)
+    _observe(posterior, sums, total_sequences, engine)
     if bound is not None and bound.after_step and memory is None:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
     if memory is not None:
@@ -124,10 +124,16 @@ def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine:
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
 
 
-def _observe(posterior: Posterior, sums: BatchSums, total_sequences: int) -> None:
+def _observe(
+    posterior: Posterior, sums: BatchSums, total_sequences: int, engine: Engine
+) -> None:
     """Move what the prior on transitions keeps beside the counts."""
     posterior.transitions = posterior.transitions.observe(
-        Rows(sums.start, sums.transitions), sums.absences, sums.n_sequences, total_sequences
+        Rows(sums.start, sums.transitions),
+        sums.absences,
+        sums.n_sequences,
+        total_sequences,
+        update=None if engine.recorder is None else engine.recorder.update,
     )
     posterior.n_updates += 1
 
@@ -142,8 +148,7 @@ def _replayed(
     absences: bool,
 ) -> BatchSums | None:
     """Have the device do a step that it knows; None where it does not."""
-    chunks = batch if isinstance(batch, list) else []
-    if len(chunks) != 1 or not engine.recorder.takes(chunks[0].sequences):
+    if not engine.recorder.takes(batch):
         return None
 
     def move(posterior: Posterior, chunks: list[Chunk], keep: Any, weight: Any) -> BatchSums:
@@ -153,7 +158,7 @@ def _replayed(
         blend(posterior, sums, keep, weight, engine)
         return sums
 
-    replayed: BatchSums = engine.recorder.replay(move, posterior, chunks[0].sequences)
+    replayed: BatchSums = engine.recorder.replay(move, posterior, batch)
     return replayed
 
 

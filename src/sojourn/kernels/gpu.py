@@ -411,7 +411,7 @@ def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
 def note(log_z: Tensor, failures: Tensor) -> Tensor:
     """Count values that are not finite, and return the sum of all."""
     out = torch.empty((), dtype=torch.float64, device=log_z.device)
-    _note[(1,)](log_z, failures, out, len(log_z), BLOCK=1024, num_warps=4)
+    _note[(1,)](log_z, failures, out, len(log_z), BLOCK=4096, num_warps=16)
     return out
 
 

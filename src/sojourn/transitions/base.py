@@ -116,9 +116,18 @@ class Transitions(ABC):
 
     @abstractmethod
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+        """Take in the expected counts of a minibatch of `n_sequences` sequences.
+
+        `update` stands in for the prior's own update of what it keeps, where there is one.
+        """
 
     @abstractmethod
     def divergence(self, counts: Rows) -> float:

@@ -60,7 +60,13 @@ class Dirichlet(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
         return self

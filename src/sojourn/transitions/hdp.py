@@ -238,7 +238,13 @@ class HDP(Transitions):
         return min(self.batch_size, total_sequences)
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Collect a minibatch, and update the posteriors when the large batch is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
@@ -249,10 +255,17 @@ class HDP(Transitions):
         collected = replace(self, pending=parts, n_pending=self.n_pending + n_sequences)
         if collected.n_pending < self._large_batch(total_sequences):
             return collected
-        return collected._updated(total_sequences)
+        updated: Self = (update or type(self).updated)(collected, total_sequences)
+        return updated
 
-    def _updated(self, total_sequences: int) -> Self:
+    @property
+    def step_size(self) -> float:
+        """Step size of the next update."""
+        return float((self.delay + self.n_updates + 1) ** -self.forgetting_rate)
+
+    def updated(self, total_sequences: int, step_size: Any = None) -> Self:
         """Update q(π̃), q(α) and q(γ) from the large batch, eqs (4) to (7)."""
+        step_size = self.step_size if step_size is None else step_size
         copies = total_sequences / self.n_pending
         scaled = {name: copies * part for name, part in self.pending.items()}
         xp = namespace(self.tables)
@@ -279,7 +292,6 @@ class HDP(Transitions):
         certain = xp.full_like(row_counts[:1], -np.inf)
         log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
         log_eta = expected_log_eta(self.alpha.mean, row_counts, log_row_absent)
-        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
         keep = 1.0 - step_size
         state_tables = tables.sum(axis=0)
         fresh = Sticks.from_tables(

@@ -88,7 +88,13 @@ class PointHDP(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Collect a minibatch, and move the weights when the large batch is full."""
         parts = counts._asdict()
