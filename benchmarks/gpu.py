@@ -30,11 +30,11 @@ from sojourn.sources.generate import Truth, draw_sentences, draw_truth
 RESULT = Path(__file__).parent / "results" / "gpu.json"
 STATES, SYMBOLS = 45, 50_000
 GROUPS = {
-    "recursions": ("_warp_chains", "_block_chains", "_advance", "gemm"),
-    "responsibilities and pairs": ("_warp_combine", "_block_combine", "_gather_spans"),
-    "sums by symbol": ("_sum_pieces", "_sum_segments", "_sum_columns"),
-    "update of the table": ("_add_rows", "_rescale"),
-    "minibatch": ("_load_minibatch",),
+    "recursions": ("warp_chains", "block_chains", "advance", "gemm"),
+    "responsibilities and pairs": ("warp_combine", "block_combine", "gather_spans"),
+    "sums by symbol": ("sum_pieces", "sum_segments", "sum_columns"),
+    "update of the table": ("add_rows", "rescale"),
+    "minibatch": ("load_minibatch",),
 }
 
 
@@ -248,9 +248,7 @@ def paper_size(data: Sequences, held_out: Sequences, n_passes: int) -> dict[str,
         "hdp_held_out": [entry["score"] for entry in model.history_],
     }
     print(found, flush=True)
-    model, passes, _ = fit(
-        data, kind=sj.HDPHMM, n_passes=2, validation=held_out, device="cpu"
-    )
+    model, passes, _ = fit(data, kind=sj.HDPHMM, n_passes=2, validation=held_out, device="cpu")
     found |= {
         "cpu_hdp_pass_seconds": passes,
         "cpu_hdp_held_out": [entry["score"] for entry in model.history_],

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.dense import (
     Booleans,
     as_given,
@@ -20,6 +19,7 @@ from sojourn.families.dense import (
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
 from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

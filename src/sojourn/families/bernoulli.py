@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.columns import log_beta
 from sojourn.families.dense import (
     DenseFamily,
@@ -18,6 +17,7 @@ from sojourn.families.dense import (
     column_vector,
     plain_values,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
-from sojourn.kernels.arrays import is_tensor
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
@@ -219,6 +218,10 @@ class Categorical(Family):
         n_rows = self.n_statistics if rows is None else len(rows)
         return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)
 
+    def rows_needed(self, encoded: SymbolsPresent) -> Integers | None:
+        """Return the symbols present; None where that may be the whole alphabet."""
+        return encoded.rows
+
     def emission_rows(
         self,
         encoded: Any,
@@ -252,9 +255,7 @@ class Categorical(Family):
             potentials = np.concatenate([potentials, ones])
         return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
-    def sum_statistics(
-        self, encoded: Any, responsibilities: Floats, *, n_threads: int
-    ) -> RowSums:
+    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
         """Return the responsibilities summed by symbol."""
         if is_tensor(responsibilities):
             from sojourn.families import device

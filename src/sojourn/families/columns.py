@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.families.dense import Booleans, DenseFamily, LogPotentials, plain_values
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

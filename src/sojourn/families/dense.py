@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.densities import student_rows
 from sojourn.kernels.interface import Floats, padded_states
 from sojourn.sequences import Sequences, position

@@ -32,6 +32,12 @@ class DeviceTable:
         self.n_states = table.n_states
         self.dtype = table.dtype
         self.rows: Tensor = torch.as_tensor(table.rows, device=device)
+        if table.numbers is not None:
+            # An extract becomes a table again, up to its last row; the others are not asked for.
+            shape = (int(table.numbers[-1]) + 1, table.rows.shape[1])
+            rows = torch.zeros(shape, dtype=self.rows.dtype, device=device)
+            rows[torch.as_tensor(table.numbers, device=device).long()] = self.rows
+            self.rows = rows
         self.scale: Tensor = torch.tensor(table.scale, dtype=torch.float64, device=device)
         self.totals: Tensor = torch.as_tensor(table.totals, device=device)
 
@@ -85,8 +91,8 @@ class DeviceSymbols(NamedTuple):
         return cls(index, sorted_steps.places, sorted_steps.batch(0))
 
 
-def _symbols_of(present: SymbolsPresent, n_symbols: int) -> Tensor:
-    missing = torch.tensor([n_symbols], dtype=present.rows.dtype, device=present.rows.device)
+def _symbols_of(present: Any, n_symbols: int) -> Tensor:
+    missing = present.rows.new_tensor([n_symbols])
     return torch.cat([present.rows, missing])[present.places.long()].int()
 
 
@@ -113,8 +119,8 @@ def emission_rows(
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)
     counts = table.rows[symbols, : table.n_states].double() * table.scale
-    own = xp.asarray(prior, like=table.totals)
-    counts += own if prior.ndim == 0 else own.T[symbols].reshape(len(symbols), -1)
+    own = xp.asarray(np.ascontiguousarray(prior.T), like=table.totals)
+    counts += own if prior.ndim == 0 else own[symbols].reshape(len(symbols), -1)
     if collapsed:
         rows = counts / totals
     else:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.dense import (
     Booleans,
@@ -28,6 +27,7 @@ from sojourn.families.scales import (
     complete_with_one,
     within_states,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.dense import (
     DenseFamily,
     LogPotentials,
@@ -16,6 +15,7 @@ from sojourn.families.dense import (
     plain_values,
 )
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

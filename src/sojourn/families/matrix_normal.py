@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     Booleans,
@@ -33,6 +32,7 @@ from sojourn.families.dense import (
     soft_assignments,
     standardized,
 )
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences

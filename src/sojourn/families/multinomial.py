@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     DenseFamily,
@@ -20,6 +19,7 @@ from sojourn.families.dense import (
     present_rows,
     refuse_partly_missing,
 )
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 

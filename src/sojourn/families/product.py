@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from sojourn.kernels.arrays import namespace
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.categorical import MISSING, Categorical
 from sojourn.families.dense import (
@@ -23,6 +22,7 @@ from sojourn.families.dense import (
     weighted_sums,
 )
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
 from sojourn.families.device import DeviceSymbols
-from sojourn.inference.local import Chunk
+from sojourn.inference.local import Chunk, Engine
+from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
 from sojourn.inference.statistics import BatchSums
@@ -211,10 +212,33 @@ class Window:
         return Chunk(batch, encoded)
 
 
-def chunks_on_device(family: Family, data: Sequences, n_states: int, device: Any) -> Iterator[Chunk]:
+def chunks_on_device(
+    family: Family, data: Sequences, n_states: int, device: Any
+) -> Iterator[Chunk]:
     """Cut sequences into chunks that fit, and put each on the device."""
     for part in data.chunks(max(1, CHUNK_NUMBERS // n_states)):
         yield _uploaded(family, [part], device).chunk(0)
+
+
+def statistics_of_chunks(
+    engine: Engine,
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunks: Iterable[Chunk],
+    **wanted: bool,
+) -> BatchSums:
+    """Run the local step for chunks on the host, and bring the sums back there."""
+    posterior = posterior.to_device(engine.device)
+    n_states = posterior.emissions.n_states
+    moved = (
+        on_device
+        for chunk in chunks
+        for on_device in chunks_on_device(family, chunk.sequences, n_states, engine.device)
+    )
+    sums = engine.expected_statistics(posterior, family, objective, moved, **wanted).to_host()
+    check_failures(engine.failures)
+    return sums
 
 
 def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
@@ -234,6 +258,17 @@ def _symbols(family: Categorical, values: Tensor) -> Tensor:
     return torch.where(values < 0, family.n_statistics, values).int()
 
 
+def check_failures(failures: Tensor) -> None:
+    """Wait for the device, and raise an error if a sequence had no possible path."""
+    n_failures = int(failures)
+    if n_failures:
+        failures.zero_()
+        raise FloatingPointError(
+            f"{n_failures} times a sequence had no possible state path in the model's precision, "
+            "and was left out: use dtype='float64', or device='cpu', which names it"
+        )
+
+
 class DeviceBatches:
     """The minibatches of a source, on the device: all data are there if they fit.
 
@@ -242,14 +277,16 @@ class DeviceBatches:
     family : Family
     source : Minibatches
     n_states : int
-    device : torch.device
+    engine : Engine
+        The device's.
     """
 
-    def __init__(self, family: Family, source: Minibatches, n_states: int, device: Any) -> None:
+    def __init__(self, family: Family, source: Minibatches, n_states: int, engine: Engine) -> None:
         self._family = family
         self._source = source
         self._n_states = n_states
-        self._device = device
+        self._failures = engine.failures
+        self._device = device = engine.device
         self._values: Tensor | None = None
         self._coming: tuple[int, Background] | None = None
         if isinstance(source, MemorySource) and self._fits(source.data):
@@ -268,16 +305,9 @@ class DeviceBatches:
         free, _ = torch.cuda.mem_get_info(self._device)
         return data.values.nbytes + data.offsets.nbytes < free // 2
 
-    @staticmethod
-    def check(failures: Tensor) -> None:
+    def check(self) -> None:
         """Wait for the device, and refuse to go on if a sequence had no possible path."""
-        n_failures = int(failures)
-        if n_failures:
-            failures.zero_()
-            raise FloatingPointError(
-                f"{n_failures} times a sequence had no possible state path in the model's "
-                "precision, and was left out: use dtype='float64', or device='cpu', which names it"
-            )
+        check_failures(self._failures)
 
     def batches(
         self, n_pass: int, start: int, *, is_last: bool = True
@@ -545,10 +575,10 @@ class _Recording:
 
     def __init__(self, move: Move, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
         self._emissions = posterior.emissions
-        self._counts = Rows(*(part.clone() for part in posterior.counts))
+        self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
         self._prior = posterior.transitions.prior_counts()
         self._n_updates = posterior.transitions.n_updates
-        still = Posterior(self._counts, posterior.emissions, _Still(self._prior))
+        still = Posterior(self._counts, posterior.emissions, cast(Any, _Still(self._prior)))
         keep, weight = place.batch.rates
 
         def run() -> BatchSums:

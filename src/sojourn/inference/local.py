@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import xlogy
@@ -23,9 +23,40 @@ CHUNK_STEPS = 2**16
 """Steps that are in memory as responsibilities at a time; a larger batch goes in several chunks."""
 
 
+class Place(Protocol):
+    """Where the local step runs: an `Engine` in this process, or a cluster."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of this process that the step may use."""
+
+    @property
+    def device(self) -> Any:
+        """Where the posterior's arrays are tensors; None for arrays in memory."""
+
+    @property
+    def recorder(self) -> Any:
+        """What replays a step on a device; None where steps are not recorded."""
+
+    def prepare(self, family: Family, batch: Any) -> Any:
+        """Do for a minibatch of the source all that can be done ahead of time."""
+
+    def expected_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Any,
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Compute what `expected_statistics` says of a prepared minibatch."""
+
+
 @dataclass(frozen=True)
 class Engine:
-    """Where and how the local step runs.
+    """The local step in this process: how it is computed.
 
     Attributes
     ----------
@@ -52,18 +83,37 @@ class Engine:
     failures: Any = None
     recorder: Any = None
 
+    def prepare(self, family: Family, batch: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
+        """Do all that can be done ahead of time; see `prepare`."""
+        return prepare(family, batch)
+
+    def expected_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Iterable[Chunk],
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Run the local step here; see `expected_statistics`."""
+        return expected_statistics(
+            posterior, family, objective, batch, self, absences=absences, entropy=entropy
+        )
+
 
 class Chunk(NamedTuple):
     """A run of sequences that fits in memory with its responsibilities.
 
     Attributes
     ----------
-    sequences : Sequences
+    sequences : Sequences, or DeviceBatch on a device
     encoded : object
         What the family's `encode` made of the values.
     """
 
-    sequences: Sequences
+    sequences: Any
     encoded: Any
 
 
@@ -98,7 +148,7 @@ def expected_statistics(
     Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
     """
     potentials = _transition_potentials(posterior, objective, engine)
-    options = {"absences": absences, "n_threads": engine.n_threads}
+    options: dict[str, Any] = {"absences": absences, "n_threads": engine.n_threads}
     sums: BatchSums | None = None
     for (sequences, encoded), factors, index in chunk_potentials(
         posterior, family, batch, potentials, engine, collapsed=objective.collapsed
@@ -163,8 +213,11 @@ def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> 
     if is_tensor(index):
         from sojourn.kernels import gpu
 
-        factors = Potentials(*(None if a is None else to_host(a) for a in gpu.plain(factors)))
-        smoothed = Smoothed(*(to_host(a) for a in smoothed[:4]), None)
+        start, matrix, rows, log_scale = gpu.plain(factors)
+        log_scale = None if log_scale is None else to_host(log_scale)
+        factors = Potentials(to_host(start), to_host(matrix), to_host(rows), log_scale)
+        log_z, *sums = (to_host(a) for a in smoothed[:4])
+        smoothed = Smoothed(log_z, sums[0], sums[1], sums[2], None)
         index = to_host(index)
         # A row of ones for a missing observation.
         emissions = np.concatenate([factors.emissions, np.ones_like(factors.emissions[:1])])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.arrays import to_device, to_host
+from sojourn.kernels.interface import Integers
 from sojourn.transitions import Rows, Transitions
 
 
@@ -44,6 +45,10 @@ class Posterior:
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
 
+    def extract(self, numbers: Integers | None) -> Posterior:
+        """Return what potentials of some emission statistics depend on; None for all of them."""
+        return replace(self, emissions=self.emissions.extract(numbers))
+
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
     ) -> None:
@@ -73,7 +78,7 @@ class Posterior:
 
         return Posterior(
             Rows(*(convert(part) for part in self.counts)),
-            DeviceTable(self.emissions, device),
+            cast(Any, DeviceTable(self.emissions, device)),
             self.transitions.converted(convert),
             self.n_updates,
         )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -116,12 +119,38 @@ class BatchSums:
         return self
 
     def to_host(self) -> BatchSums:
-        """Return the same without tensors; emission statistics stay where they are."""
+        """Return the same without tensors."""
+        absences = self.absences
         return replace(
             self,
             start=to_host(self.start),
             transitions=to_host(self.transitions),
+            emissions=self.emissions.to_host(),
             log_normalizer=float(self.log_normalizer),
+            absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
+        )
+
+    @classmethod
+    def total(cls, parts: Sequence[BatchSums]) -> BatchSums:
+        """Add many, first to last; no argument is changed."""
+        numbers = {
+            name: reduce(add, (getattr(part, name) for part in parts))
+            for name in (
+                "start",
+                "transitions",
+                "log_normalizer",
+                "n_sequences",
+                "n_steps",
+                "entropy",
+                "log_base",
+            )
+        }
+        absences = [part.absences for part in parts if part.absences is not None]
+        columns = zip(*absences, strict=True)
+        return cls(
+            emissions=RowSums.total([part.emissions for part in parts]),
+            absences=Absences(*(reduce(add, each) for each in columns)) if absences else None,
+            **numbers,
         )
 
     def statistics(self) -> Statistics:

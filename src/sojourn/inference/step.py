@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
-from sojourn.inference.local import Chunk, Engine, expected_statistics
+from sojourn.inference.local import Chunk, Place
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -46,9 +45,9 @@ def step(
     family: Family,
     objective: Objective,
     schedule: Schedule,
-    batch: Iterable[Chunk],
+    batch: Any,
     total_sequences: int,
-    engine: Engine,
+    engine: Place,
     *,
     bound: Bound | None = None,
     memory: Memory | None = None,
@@ -61,8 +60,8 @@ def step(
     ----------
     posterior : Posterior
         Changed in place.
-    batch : iterable of Chunk
-        The minibatch, as `local.prepare` gives it.
+    batch : object
+        The minibatch, as the engine's `prepare` gives it.
     total_sequences : int
         N; the minibatch stands for N/M copies of itself, M being its real size.
     bound : Bound, optional
@@ -81,12 +80,11 @@ def step(
     before = None if memory is None else memory.recall()
     posterior.exchange(before, None, counts=family.statistics_are_counts)
     try:
-        sums = expected_statistics(
+        sums = engine.expected_statistics(
             posterior,
             family,
             objective,
             batch,
-            engine,
             absences=absences,
             entropy=bound is not None and bound.after_step,
         )
@@ -110,11 +108,13 @@ def step(
     return _info(step_size, sums, value)
 
 
-def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine: Engine) -> None:
+def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine: Place) -> None:
     """Move the expected counts, eq (3)."""
     if engine.device is not None:
-        rates = engine.kernel.as_rates(keep, weight, sums.start)
-        new = engine.kernel.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
+        from sojourn.kernels import gpu
+
+        rates = gpu.as_rates(keep, weight, sums.start)
+        new = gpu.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
         posterior.counts = Rows(*new)
     else:
         posterior.counts = Rows(
@@ -124,9 +124,7 @@ def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine:
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
 
 
-def _observe(
-    posterior: Posterior, sums: BatchSums, total_sequences: int, engine: Engine
-) -> None:
+def _observe(posterior: Posterior, sums: BatchSums, total_sequences: int, engine: Place) -> None:
     """Move what the prior on transitions keeps beside the counts."""
     posterior.transitions = posterior.transitions.observe(
         Rows(sums.start, sums.transitions),
@@ -142,8 +140,8 @@ def _replayed(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    batch: Iterable[Chunk],
-    engine: Engine,
+    batch: Any,
+    engine: Place,
     *,
     absences: bool,
 ) -> BatchSums | None:
@@ -152,9 +150,7 @@ def _replayed(
         return None
 
     def move(posterior: Posterior, chunks: list[Chunk], keep: Any, weight: Any) -> BatchSums:
-        sums = expected_statistics(
-            posterior, family, objective, chunks, engine, absences=absences
-        )
+        sums = engine.expected_statistics(posterior, family, objective, chunks, absences=absences)
         blend(posterior, sums, keep, weight, engine)
         return sums
 

@@ -63,13 +63,9 @@ class PriorCounts(NamedTuple):
 
     def plus(self, counts: Rows) -> Concentrations:
         """Return the parameters of the update, eq (1), given expected counts."""
-        rows = Rows(
-            self.rows.start + counts.start, self.rows.transitions + counts.transitions
-        )
+        rows = Rows(self.rows.start + counts.start, self.rows.transitions + counts.transitions)
         sums, extra = (rows, 0.0) if self.total is None else (counts, self.total)
-        return Concentrations(
-            rows, extra + sums.start.sum(), extra + sums.transitions.sum(axis=1)
-        )
+        return Concentrations(rows, extra + sums.start.sum(), extra + sums.transitions.sum(axis=1))
 
 
 def normalized(rows: Rows) -> Rows:
