@@ -7,13 +7,16 @@ one scale factor for all rows makes that cost proportional to the rows of the mi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels import symbols
 from sojourn.kernels.interface import Floats, Integers, padded_states
+
+if TYPE_CHECKING:
+    from sojourn.families.symbol_prior import SymbolPrior
 
 _SMALLEST_SCALE = 1e-15
 
@@ -85,6 +88,8 @@ class DecayedTable:
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
+    prior : SymbolPrior or None
+        Prior counts that are learned; None where the family's own hold.
 
     Examples
     --------
@@ -101,6 +106,7 @@ class DecayedTable:
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        self.prior: SymbolPrior | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.transitions import Rows, Transitions
@@ -41,6 +42,11 @@ class Posterior:
         """Start from given expected counts."""
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+
+    def learned(self, family: Family) -> Family:
+        """Return the family with the prior that was learned, where one was."""
+        prior = self.emissions.prior
+        return family if prior is None else family.with_prior(prior.of(None))
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False

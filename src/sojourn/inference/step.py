@@ -10,7 +10,7 @@ from sojourn.inference.bound import Bound
 from sojourn.inference.local import Chunk, Engine, expected_statistics
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import StepSizes
 from sojourn.inference.statistics import BatchSums
 from sojourn.sources import RememberingSource
 from sojourn.transitions import Rows
@@ -45,7 +45,7 @@ def step(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    schedule: Schedule,
+    schedule: StepSizes,
     batch: Iterable[Chunk],
     total_sequences: int,
     engine: Engine,
@@ -102,6 +102,15 @@ def step(
         keep * posterior.counts.transitions + weight * sums.transitions,
     )
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
+    if posterior.emissions.prior is not None:
+        posterior.emissions.prior.observe(
+            sums.emissions,
+            posterior.emissions,
+            n_sequences=sums.n_sequences,
+            n_steps=sums.n_steps,
+            total_sequences=total_sequences,
+            n_threads=engine.n_threads,
+        )
     posterior.transitions = transitions
     posterior.n_updates += 1
     if bound is not None and bound.after_step and memory is None:
