@@ -107,7 +107,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         sort_states: bool = True,
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
-        exchangeable_tables: bool = False,
+        exchangeable_tables: bool = True,
         init: str | Statistics = "exponential",
         n_init: int = 1,
         device: str = "cpu",

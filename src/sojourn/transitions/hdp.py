@@ -156,7 +156,7 @@ class HDP(Transitions):
     sort_states: bool = True
     normalize_rows: bool = True
     occupancy: OccupancyForm = "auto"
-    exchangeable: bool = False
+    exchangeable: bool = True
     # The posterior, and the large batch so far.
     tables: Floats = field(default_factory=lambda: np.zeros(0))
     stick_gamma: float = 0.0
