@@ -31,6 +31,7 @@ from sojourn.inference import (
     train,
 )
 from sojourn.inference.local import CHUNK_STEPS, prepare
+from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.schedule import LinearDecay
 from sojourn.kernels.interface import Floats
@@ -81,6 +82,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     emission_: Family
     total_sequences_: int
     history_: list[dict[str, Any]]
+    provenance_: dict[str, Any]
     samples_: Samples
     _posterior: Posterior
 
@@ -391,6 +393,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.emission_ = family
         self.total_sequences_ = total_sequences
         self.history_ = []
+        self.provenance_ = {}
         self._posterior = posterior
         self.__dict__.pop("samples_", None)
 
@@ -634,6 +637,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Expected counts that the posterior is made of, without the prior; a copy."""
         check_is_fitted(self)
         return self._posterior.statistics()
+
+    @property
+    def state_shares_(self) -> Floats:
+        """Expected share of the steps that each state has, shape (K,)."""
+        check_is_fitted(self)
+        return state_shares(self._posterior.counts)
+
+    @property
+    def n_states_used_(self) -> int:
+        """States with more than half a per cent of the steps."""
+        check_is_fitted(self)
+        return n_used(self.state_shares_)
 
     @property
     def n_updates_(self) -> int:

@@ -1,0 +1,32 @@
+"""How much of the data each state has."""
+
+from __future__ import annotations
+
+from sojourn.kernels.interface import Floats
+from sojourn.transitions import Rows
+
+USED_SHARE = 0.005
+"""A state is in use if it has more than this share of the steps."""
+
+
+def state_shares(counts: Rows) -> Floats:
+    """Return the share of the steps that each state has: E[C_·k] over all arrivals.
+
+    Examples
+    --------
+    >>> state_shares(Rows(np.array([1.0, 0.0]), np.array([[0.0, 2.0], [1.0, 0.0]])))
+    array([0.5, 0.5])
+    """
+    arrivals = counts.start + counts.transitions.sum(axis=0)
+    return arrivals / arrivals.sum()
+
+
+def n_used(shares: Floats) -> int:
+    """Count the states in use.
+
+    Examples
+    --------
+    >>> n_used(np.array([0.7, 0.299, 0.001]))
+    2
+    """
+    return int((shares > USED_SHARE).sum())
