@@ -37,6 +37,7 @@ ALLOWED = {
 ALLOWED["models"] = set(ALLOWED)
 ALLOWED["report"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
+ALLOWED["reproduce"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late
 
