@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sojourn.cli.common import errors_in_short
+
+if TYPE_CHECKING:
+    from sojourn.reproduce.figure2 import Cell
 
 _ONLY_LARGE = "only with --large"
 
@@ -29,6 +32,7 @@ def reproduce(
             "with --large a Parquet file.  By default Python's own documentation."
         ),
     ] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the corpus in the title.")] = None,
     large: Annotated[
         bool, typer.Option("--large", help="One pass over a large file, against time.")
     ] = False,
@@ -55,13 +59,17 @@ def reproduce(
     with errors_in_short():
         _check(large, corpus, held_out, states, passes)
         _check_plots()
+        from sojourn.reproduce.figure2 import large_grid, small_grid
+
         out.mkdir(parents=True, exist_ok=True)
         if large:
             assert corpus is not None
             beside = corpus.with_suffix(".held-out.parquet")
-            _large(out, corpus, held_out or beside, tuple(states or (45, 100)), seeds or 1, jobs)
+            cells = large_grid(tuple(states or (45, 100)), seeds or 1)
+            _large(out, corpus, held_out or beside, name, cells, jobs)
         else:
-            _small(out, corpus, (states or [45])[0], passes, seeds or 3, jobs)
+            cells = small_grid(n_states=(states or [45])[0], n_passes=passes, n_seeds=seeds or 3)
+            _small(out, corpus, name, cells, jobs)
 
 
 def _check(
@@ -87,28 +95,34 @@ def _check_plots() -> None:
 
 
 def _small(
-    out: Path, corpus: Path | None, states: int, passes: int, seeds: int, jobs: int | None
+    out: Path, corpus: Path | None, name: str | None, cells: list[Cell], jobs: int | None
 ) -> None:
     from sojourn.reproduce.corpus import read_corpus
     from sojourn.reproduce.draw import draw_small
-    from sojourn.reproduce.figure2 import run_small, small_grid
+    from sojourn.reproduce.figure2 import run_small
 
     text = read_corpus(corpus)
-    cells = small_grid(n_states=states, n_passes=passes, n_seeds=seeds)
+    text = text._replace(name=name or text.name)
     with _Progress() as report:
         result = run_small(text, cells, out, n_jobs=jobs, report=report)
     _finish(out / "figure2.json", draw_small(result, out))
 
 
 def _large(
-    out: Path, corpus: Path, held_out: Path, states: tuple[int, ...], seeds: int, jobs: int | None
+    out: Path,
+    corpus: Path,
+    held_out: Path,
+    name: str | None,
+    cells: list[Cell],
+    jobs: int | None,
 ) -> None:
     from sojourn.reproduce.draw import draw_large
-    from sojourn.reproduce.figure2 import large_grid, run_large
+    from sojourn.reproduce.figure2 import run_large
 
-    cells = large_grid(states, seeds)
     with _Progress() as report:
-        result = run_large(corpus, held_out, cells, out, n_jobs=jobs, report=report)
+        result = run_large(
+            corpus, held_out, cells, out, name=name or corpus.stem, n_jobs=jobs, report=report
+        )
     _finish(out / "figure2-large.json", draw_large(result, out))
 
 

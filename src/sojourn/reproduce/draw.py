@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which all kinds of colour vision tell apart; dashes help in grey.
+# Okabe and Ito's colours, which all kinds of colour vision tell apart; a thin dark line shows where
+# it lies on the broad light one.
 LOOKS: dict[str, dict[str, Any]] = {
     "SVI": {"color": "#D55E00", "linestyle": (0, (4, 1.5)), "linewidth": 1.6},
-    "SCVI": {"color": "#0072B2", "linestyle": "-", "linewidth": 1.8},
-    "SCVI-HDP": {"color": "#009E73", "linestyle": (0, (1.2, 1.2)), "linewidth": 2.2},
+    "SCVI": {"color": "#56B4E9", "linestyle": "-", "linewidth": 3.4},
+    "SCVI-HDP": {"color": "#1A1A1A", "linestyle": (0, (1, 1.4)), "linewidth": 1.3},
 }
 GREY = "#555555"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.5,
     "svg.fonttype": "none",
@@ -118,12 +119,12 @@ def _panel(axis: Axes, cells: list[dict[str, Any]], against: int) -> None:
         axis.plot(x, scores.mean(axis=0), label=method, **look)
         if len(curves) > 1:
             low, high = scores.min(axis=0), scores.max(axis=0)
-            axis.fill_between(x, low, high, color=look["color"], alpha=0.18, linewidth=0)
+            axis.fill_between(x, low, high, color=look["color"], alpha=0.22, linewidth=0)
         last[method] = float(scores[:, -1].mean())
     if {"SVI", "SCVI"} <= set(last):
-        lines = [f"SCVI − SVI  {last['SCVI'] - last['SVI']:+.3f}".replace("-", "−")]
+        lines = [f"SCVI − SVI  {_signed(last['SCVI'] - last['SVI'])}"]
         if "SCVI-HDP" in last:
-            lines.append(f"HDP − SCVI  {last['SCVI-HDP'] - last['SCVI']:+.3f}".replace("-", "−"))
+            lines.append(f"HDP − SCVI  {_signed(last['SCVI-HDP'] - last['SCVI'])}")
         axis.text(
             0.97, 0.06, "\n".join(lines), transform=axis.transAxes, ha="right", va="bottom",
             fontsize=7.5, color=GREY, linespacing=1.35,
@@ -133,6 +134,12 @@ def _panel(axis: Axes, cells: list[dict[str, Any]], against: int) -> None:
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     axis.tick_params(length=2.5, color=GREY)
+
+
+def _signed(margin: float) -> str:
+    """Write a margin with its sign, and none for nothing."""
+    text = f"{margin:+.3f}".replace("-", "−")
+    return text if text[1:] != "0.000" else "0.000"
 
 
 def _aligned(
@@ -147,7 +154,7 @@ def _frame(figure: Figure, axes: Any, result: dict[str, Any], x_label: str, titl
     scores = np.array([point[2] for cell in result["cells"] for point in cell["points"]])
     ends = np.array([cell["points"][-1][2] for cell in result["cells"]])
     # The first moments of training are far below all that follows: they may leave the panel.
-    low = max(scores.min(), ends.min() - 0.9 * (ends.max() - ends.min()) - 0.05)
+    low = max(scores.min(), ends.min() - 0.5 * (ends.max() - ends.min()) - 0.05)
     axes[0, 0].set_ylim(low, ends.max() + 0.06 * (ends.max() - low))
     figure.supxlabel(x_label, fontsize=9.5)
     figure.supylabel("held-out log likelihood, nats a word", fontsize=9.5)

@@ -161,6 +161,7 @@ def run_large(
     cells: list[Cell],
     out: Path,
     *,
+    name: str,
     n_jobs: int | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def run_large(
         raise ValueError(f"{data} does not say how many symbols it has: make it by ingest")
     described: dict[str, Any] = {
         "corpus": {
-            "name": data.stem,
+            "name": name,
             "sentences": source.n_sequences,
             "tokens": source.n_steps,
             "held_out_tokens": validation.n_steps,
