@@ -56,7 +56,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     alpha_prior, gamma_prior : (float, float)
         Shape and rate of the Gamma priors.
     second_order_tables : bool
-        Keep the second-order term in the expected table counts, which the paper drops.
+        Keep the second-order term in the expected table counts (5), which the paper drops.
     sort_states : bool
         Give the first stick to the state with the most tables, and so on: sticks are size-biased.
     normalize_rows : bool
