@@ -157,13 +157,11 @@ def problems(folder: Path, n_passes: int) -> dict[str, Callable[[], Problem]]:
     return {
         "text, K = 45": text,
         "1,000 words, K = 50": letters(1000, 50, 30),
-        "1,000 words, K = 200": letters(1000, 200, 30),
-        "5,000 words, K = 50": letters(5000, 50, 30),
-        "all words, K = 50": letters(25_000, 50, 10),
+        "1,000 words, K = 200": letters(1000, 200, 20),
+        "5,000 words, K = 50": letters(5000, 50, 10),
         "HDP-HMM, 100 sequences": lambda: drawn(100),
         "HDP-HMM, 300 sequences": lambda: drawn(300),
         "HDP-HMM, 1,000 sequences": lambda: drawn(1000),
-        "HDP-HMM, 3,000 sequences": lambda: drawn(3000),
     }
 
 
@@ -226,6 +224,7 @@ def main() -> None:
             "steps": problem.train.n_steps,
             "n_states": problem.n_states,
             "passes": problem.n_passes,
+            "seeds": arguments.seeds,
             "rows": measure(problem, arguments.seeds),
         }
         if problem.true_score is not None:
@@ -237,7 +236,6 @@ def main() -> None:
             RESULT,
             {
                 "command": "python -m experiments.hdp_question FOLDER",
-                "seeds": arguments.seeds,
                 "problems": ordered,
             },
         )

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,3 +245,14 @@ def test_what_does_not_go_together_is_refused(options, message, tmp_path):
     assert result.exit_code != 0
     assert message in result.output.replace("\n", " ")
     assert not list((tmp_path).rglob("*.json"))
+
+
+def test_the_pages_tables_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
+    from experiments.reproduction_tables import PAGE, TABLES, updated
+
+    page = PAGE.read_text()
+    assert updated(page) == page
+    for mark, (path, _) in TABLES.items():
+        assert path.exists(), mark
+        assert f"<!-- {mark}: begin -->" in page
