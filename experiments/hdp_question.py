@@ -157,7 +157,6 @@ def problems(folder: Path, n_passes: int) -> dict[str, Callable[[], Problem]]:
     return {
         "text, K = 45": text,
         "1,000 words, K = 50": letters(1000, 50, 30),
-        "1,000 words, K = 200": letters(1000, 200, 20),
         "5,000 words, K = 50": letters(5000, 50, 10),
         "HDP-HMM, 100 sequences": lambda: drawn(100),
         "HDP-HMM, 300 sequences": lambda: drawn(300),

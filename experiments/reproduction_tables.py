@@ -14,7 +14,6 @@ from sojourn.reproduce.figure2 import METHODS
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"
-SETTLED = 0.005  # a method that gains less in its last pass has converged
 
 
 def rise(result: dict[str, Any], row: dict[str, Any], method: str) -> float:
@@ -87,8 +86,8 @@ def hdp_table(result: dict[str, Any]) -> list[str]:
     lines = [
         "| | " + " | ".join(problems) + " |",
         "|---|" + "---:|" * len(problems),
-        "| sequences, steps | "
-        + " | ".join(f"{p['sequences']:,}, {p['steps']:,}" for p in problems.values())
+        "| sequences, steps, seeds | "
+        + " | ".join(f"{p['sequences']:,}, {p['steps']:,}, {p['seeds']}" for p in problems.values())
         + " |",
     ]
     best = {}
