@@ -59,8 +59,7 @@ def draw_large(result: dict[str, Any], out: Path) -> list[Path]:
         against=1,
         x_label="seconds of training",
         title=(
-            f"{corpus['name']}: {corpus['sentences']:,} sentences, {corpus['tokens']:,} tokens, "
-            "one pass, M = 1,000, κ = 0.5"
+            f"{corpus['name']}: {corpus['sentences']:,} sentences, one pass, M = 1,000, κ = 0.5"
         ),
     )
 
@@ -79,7 +78,8 @@ def _draw(
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        width, height = 2.55 * len(columns) + 0.9, 1.75 * len(rows) + 1.15
+        # Title and legend share a line, which needs some width.
+        width, height = max(8.4, 2.55 * len(columns) + 0.9), max(3.6, 1.75 * len(rows) + 1.15)
         figure = Figure(figsize=(width, height), layout="constrained")
         axes = figure.subplots(
             len(rows), len(columns), sharex=against == 0, sharey=True, squeeze=False
