@@ -217,9 +217,10 @@ def test_another_number_of_passes_would_be_other_steps(tmp_path):
         model(n_passes=4).fit(data, checkpoint=tmp_path, resume=True)
 
 
-def test_saved_and_loaded_it_goes_on_the_same(tmp_path):
+@pytest.mark.parametrize("tuned", [True, ["concentration", "base"], {"steps", "base"}, "base"])
+def test_saved_and_loaded_it_goes_on_the_same(tmp_path, tuned):
     data = skewed_data()
-    first = model().fit(data)
+    first = model(tuned=tuned).fit(data)
     first.save(tmp_path / "m.sojourn")
     loaded = sj.load(tmp_path / "m.sojourn")
     same(loaded, first)

@@ -179,6 +179,8 @@ def _split_parameters(model: BaseHMM) -> tuple[dict[str, Any], Arrays]:
             continue
         if isinstance(value, Statistics):
             values[name] = "exponential"
+        elif name == "tuned" and not isinstance(value, bool):
+            values[name] = list(model._tunings)
         elif isinstance(value, np.random.Generator | np.random.RandomState):
             values[name] = None
         elif isinstance(value, np.generic):
