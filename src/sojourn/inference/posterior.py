@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
+from sojourn.kernels.interface import Integers
 from sojourn.transitions import Rows, Transitions
 
 
@@ -47,6 +48,10 @@ class Posterior:
         """Return the family with the prior that was learned, where one was."""
         prior = self.emissions.prior
         return family if prior is None else family.with_prior(prior.of(None))
+
+    def extract(self, numbers: Integers | None) -> Posterior:
+        """Return what potentials of some emission statistics depend on; None for all of them."""
+        return replace(self, emissions=self.emissions.extract(numbers))
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
