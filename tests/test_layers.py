@@ -46,6 +46,7 @@ ALLOWED = {
 ALLOWED["models"] = {*ALLOWED, "package"}
 ALLOWED["report"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
+ALLOWED["reproduce"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late
 

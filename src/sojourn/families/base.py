@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
@@ -119,6 +120,17 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def prior(self) -> Floats:
         """Return λ°, shape (S,), or (K, S) where states differ."""
+
+    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
+        """Return a prior to be learned along with the statistics; None for what has none.
+
+        `seen` and `new` say what of it is learned.
+        """
+        return None
+
+    def with_prior(self, prior: Floats) -> Family:
+        """Return the family with other prior counts, where `learned_prior` can learn them."""
+        raise NotImplementedError(f"the prior of {type(self).__name__} is not learned")
 
     @abstractmethod
     def initial_statistics(

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -160,6 +161,16 @@ class Categorical(Family):
         prior = np.asarray(self.concentration, dtype=np.float64)
         return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
 
+    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
+        """Begin to learn the prior from one count for all symbols; others are the user's own."""
+        if not (seen or new) or np.ndim(self.concentration) > 0:
+            return None
+        return SymbolPrior(self.n_statistics, float(self.prior()[0]), seen=seen, new=new)
+
+    def with_prior(self, prior: Floats) -> Categorical:
+        """Return the family with other prior counts."""
+        return Categorical(self.n_symbols, prior, self.vocabulary)
+
     def initial_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
     ) -> Floats:
@@ -242,10 +253,13 @@ class Categorical(Family):
             )
             return EmissionRows(on_device, None, index)
         rows = encoded.rows
-        prior = np.asarray(self.concentration, dtype=np.float64)
-        totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
-        if prior.ndim > 0 and rows is not None:
-            prior = prior[..., rows]
+        if table.prior is not None:
+            prior, totals = table.prior.of(rows), np.asarray(table.prior.total)
+        else:
+            prior = np.asarray(self.concentration, dtype=np.float64)
+            totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
+            if prior.ndim > 0 and rows is not None:
+                prior = prior[..., rows]
         # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
         prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
         potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)

@@ -31,6 +31,7 @@ class DeviceTable:
     def __init__(self, table: DecayedTable, device: Any) -> None:
         self.n_states = table.n_states
         self.dtype = table.dtype
+        self.prior = table.prior  # learned on the host
         self.rows: Tensor = torch.as_tensor(table.rows, device=device)
         if table.numbers is not None:
             # An extract becomes a table again, up to its last row; the others are not asked for.
@@ -44,7 +45,9 @@ class DeviceTable:
     def to_host(self) -> DecayedTable:
         """Return the same as a `DecayedTable`."""
         rows = to_host(self.rows[:, : self.n_states])
-        return DecayedTable.from_parts(rows, float(self.scale), to_host(self.totals).copy())
+        table = DecayedTable.from_parts(rows, float(self.scale), to_host(self.totals).copy())
+        table.prior = self.prior
+        return table
 
     def dense(self) -> Tensor:
         """Return the statistics as a new (K, S) tensor."""
@@ -104,7 +107,10 @@ def emission_rows(
     With one prior count for all symbols the posterior mean is an affine function of the statistic:
     the kernel computes it as it reads the symbol's row.
     """
-    prior = np.asarray(family.concentration, dtype=np.float64)
+    learned = table.prior
+    prior = np.asarray(
+        family.concentration if learned is None else learned.of(None), dtype=np.float64
+    )
     kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
     n_symbols = family.n_statistics
     xp = namespace(table.totals)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from sojourn.kernels import symbols
 from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.interface import Floats, Integers, padded_states
+
+if TYPE_CHECKING:
+    from sojourn.families.symbol_prior import SymbolPrior
 
 SMALLEST_SCALE = 1e-15
 """A table whose scale falls below this is multiplied by it, so that no row overflows."""
@@ -135,6 +138,8 @@ class DecayedTable:
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
+    prior : SymbolPrior or None
+        Prior counts that are learned; None where the family's own hold.
     numbers : (U,) integer array or None
         Which statistics the rows are, in increasing order; None for all of them.
 
@@ -153,6 +158,7 @@ class DecayedTable:
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        self.prior: SymbolPrior | None = None
         self.numbers: Integers | None = None
 
     @property

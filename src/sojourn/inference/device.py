@@ -19,7 +19,7 @@ from sojourn.families.device import DeviceSymbols
 from sojourn.inference.local import Chunk, Engine
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import StepSizes, rates
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import gpu
 from sojourn.kernels.arrays import to_device
@@ -420,11 +420,12 @@ class Recorder:
 
     Parameters
     ----------
-    schedule : Schedule
+    schedule : callable
+        Step sizes.
     total_sequences : int
     """
 
-    def __init__(self, schedule: Schedule, total_sequences: int) -> None:
+    def __init__(self, schedule: StepSizes, total_sequences: int) -> None:
         self._schedule = schedule
         self._total = total_sequences
         self._window: Window | None = None
@@ -468,11 +469,11 @@ class Recorder:
 
     def _load(self, window: Window, n_updates: int) -> None:
         """Copy a window to the place that the recorded step reads, or make a larger one."""
-        rates = [
-            self._schedule.rates(n_updates + 1 + b, self._total / window.batch_size)
+        own = [
+            rates(self._schedule, n_updates + 1 + b, self._total / window.batch_size)
             for b in range(window.n_batches)
         ]
-        source = window.all(to_device(np.array(rates).reshape(-1), window.begins.device))
+        source = window.all(to_device(np.array(own).reshape(-1), window.begins.device))
         if self._place is None or not self._place.holds(source, window):
             self._place, self._recording = _Place(source, window), None
         self._place.load(source, window.begins)

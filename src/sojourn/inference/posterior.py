@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.arrays import to_device, to_host
@@ -44,6 +45,11 @@ class Posterior:
         """Start from given expected counts."""
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+
+    def learned(self, family: Family) -> Family:
+        """Return the family with the prior that was learned, where one was."""
+        prior = self.emissions.prior
+        return family if prior is None else family.with_prior(prior.of(None))
 
     def extract(self, numbers: Integers | None) -> Posterior:
         """Return what potentials of some emission statistics depend on; None for all of them."""

@@ -104,7 +104,7 @@ def draw(
             before = states[offsets[active] + t - 1]
             now = (matrix[before] <= u[:, None]).sum(axis=1)
         states[offsets[active] + t] = np.minimum(now, last)
-    natural = family.prior() + posterior.emissions.dense()
+    natural = posterior.learned(family).prior() + posterior.emissions.dense()
     drawn = Sequences(states, offsets)
     return Sequences(family.sample(natural, drawn, rng), offsets), drawn
 

@@ -9,7 +9,7 @@ from sojourn.inference.bound import Bound
 from sojourn.inference.local import Chunk, Place
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import StepSizes, rates
 from sojourn.inference.statistics import BatchSums
 from sojourn.sources import RememberingSource
 from sojourn.transitions import Rows
@@ -44,7 +44,7 @@ def step(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    schedule: Schedule,
+    schedule: StepSizes,
     batch: Any,
     total_sequences: int,
     engine: Place,
@@ -92,13 +92,22 @@ def step(
         posterior.exchange(None, before)
         raise
     copies = total_sequences / sums.n_sequences
-    keep, weight = schedule.rates(posterior.n_updates + 1, copies)
+    keep, weight = rates(schedule, posterior.n_updates + 1, copies)
     if before is not None:
         keep = weight = step_size = 1.0
     value = None
     if bound is not None and not bound.after_step:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
     blend(posterior, sums, keep, weight, engine)
+    if posterior.emissions.prior is not None:
+        posterior.emissions.prior.observe(
+            sums.emissions,
+            posterior.emissions,
+            n_sequences=sums.n_sequences,
+            n_steps=sums.n_steps,
+            total_sequences=total_sequences,
+            n_threads=engine.n_threads,
+        )
     _observe(posterior, sums, total_sequences, engine)
     if bound is not None and bound.after_step and memory is None:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)

@@ -15,7 +15,7 @@ from sojourn.inference.bound import Bound
 from sojourn.inference.local import Engine, Place
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import StepSizes
 from sojourn.inference.step import Memory, StepInfo, step
 from sojourn.kernels.threads import Background
 from sojourn.sources import Minibatches, RememberingSource
@@ -100,7 +100,7 @@ def train(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    schedule: Schedule,
+    schedule: StepSizes,
     source: Minibatches,
     engine: Place,
     *,

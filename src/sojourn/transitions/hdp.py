@@ -137,6 +137,9 @@ class HDP(Transitions):
         Whether the rows of the potentials are made to sum to one.
     occupancy : {"auto", "exact", "fast"}
         How the probability that a transition occurs at all is found; see `wants_absences`.
+    exchangeable : bool
+        Whether uncertain steps open tables as customers of one restaurant do, eq (19), not
+        independently of one another, eq (5).  Needs the exact sums, and is left out without them.
 
     Notes
     -----
@@ -154,6 +157,7 @@ class HDP(Transitions):
     sort_states: bool = True
     normalize_rows: bool = True
     occupancy: OccupancyForm = "auto"
+    exchangeable: bool = True
     # The posterior, and the large batch so far.
     tables: Floats = field(default_factory=lambda: np.zeros(0))
     stick_gamma: float = 0.0
@@ -282,12 +286,15 @@ class HDP(Transitions):
             log_row_absent = scaled["absent_rows"]
         else:
             log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
-        tables = expected_tables(
-            self.update_prior,
-            counts,
-            xp.minimum(log_absent, -counts),
-            variances if self.second_order else None,
-        )
+        if self.exchangeable and "absent_pairs" in scaled:
+            tables = exchangeable_tables(self.update_prior, counts, log_absent, variances)
+        else:
+            tables = expected_tables(
+                self.update_prior,
+                counts,
+                xp.minimum(log_absent, -counts),
+                variances if self.second_order else None,
+            )
         # Row 0 occurs with certainty, once a sequence.
         certain = xp.full_like(row_counts[:1], -np.inf)
         log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
@@ -430,6 +437,41 @@ def expected_tables(
         spread = xp.clip(variances / occurs - (1.0 - occurs) * given**2, 0.0, None)
         excess = excess + 0.5 * spread * xp.polygamma(2, prior + given)
     return xp.where(seen, prior * occurs * xp.clip(excess, 0.0, None), 0.0)
+
+
+def exchangeable_tables(
+    prior: Floats, counts: Floats, log_absent: Floats, variances: Floats
+) -> Floats:
+    r"""Expected number of tables when uncertain steps are exchangeable, eq (19).
+
+    .. math::
+
+        E[s] \approx G\,P_c\,\bigl(\psi(G + c/P_c) - \psi(G)\bigr)
+        + G \log\Bigl(1 + \frac{V}{G + c}\Bigr), \quad c = E[C] - V
+
+    Parameters
+    ----------
+    prior : (K,) array
+        G[α π].
+    counts, log_absent, variances : (R, K) arrays
+        E[C] = Σ q, Σ log(1 − q) and V = Σ q (1 − q), so that c = Σ q² is the certain part of the
+        count.
+
+    Examples
+    --------
+    The same expected count in one certain step, and in a hundred that are hardly there:
+
+    >>> counts, variances = np.ones((1, 2)), np.array([[0.0, 0.99]])
+    >>> log_absent = np.array([[-np.inf, 100 * np.log(0.99)]])
+    >>> exchangeable_tables(np.full(2, 0.1), counts, log_absent, variances).round(2)
+    array([[1.  , 0.24]])
+    """
+    xp = namespace(counts)
+    certain = xp.clip(counts - variances, 0.0, None)
+    # Σ log(1 − q²), with log(1 + q) ≈ q − (1 − log 2) q², which is exact at 0 and 1.
+    none_certain = log_absent + counts - (1.0 - np.log(2.0)) * certain
+    settled = expected_tables(prior, certain, xp.minimum(none_certain, -certain), None)
+    return settled + prior * xp.log1p(variances / (prior + certain))
 
 
 def expected_log_eta(alpha: float, row_counts: Floats, log_absent: Floats) -> Floats:
