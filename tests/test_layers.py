@@ -50,6 +50,7 @@ ALLOWED["model_selection"] = set(ALLOWED) - {"interop"}
 ALLOWED["report"] = {*ALLOWED, "package"}
 ALLOWED["plot"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
+ALLOWED["reproduce"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from copy import copy
 from os import PathLike
@@ -29,16 +29,19 @@ from sojourn.inference import (
     Progress,
     Schedule,
     Statistics,
+    StepSizes,
     predict,
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, Place, prepare
+from sojourn.inference.local import CHUNK_STEPS, Chunk, Place, prepare
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
+from sojourn.inference.schedule import LinearDecay
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
+from sojourn.models.accelerator import device_chunks, gpu_engine, memory_advice
 from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
@@ -51,6 +54,8 @@ from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
+DEVICES = ("cpu", "cuda", "reference")
+TUNINGS = ("steps", "concentration", "base")
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
 
@@ -67,6 +72,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     n_passes: int
     forgetting_rate: float
     delay: float
+    tuned: bool | Collection[str]
     init: str | Statistics
     n_init: int
     device: str
@@ -153,6 +159,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         the training data.
         """
         self._check_parameters()
+        if client is None:
+            self._engine()  # a missing device is told before anything happens
         if validation_every is not None:
             check_whole("validation_every", validation_every, 1)
         checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
@@ -190,15 +198,20 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
-        history = self._train(
-            self._minibatches(data, family, seed, cluster),
-            position,
-            checkpoints,
-            held_out,
-            validation_every,
-            callback,
-            cluster,
-        )
+        with memory_advice(self.device):
+            try:
+                history = self._train(
+                    self._minibatches(data, family, seed, cluster),
+                    data.n_steps,
+                    position,
+                    checkpoints,
+                    held_out,
+                    validation_every,
+                    callback,
+                    cluster,
+                )
+            finally:
+                self._posterior = self._posterior.to_host()
         self.history_ = [entry._asdict() for entry in history]
         warn_of_fit(self)
         return self
@@ -206,6 +219,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _train(
         self,
         minibatches: Minibatches,
+        n_steps: int,
         position: Position,
         checkpoints: Checkpoints | None,
         held_out: Data | None,
@@ -220,9 +234,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             remote = None if held_out.source is None else cluster
             return self._score(held_out, per_step=True, cluster=remote)
 
-        engine: Place = self._engine()
+        engine: Place
         if cluster is not None:
-            engine = ClusterEngine(cluster, engine.n_threads)
+            engine = ClusterEngine(cluster, resolve_jobs(self.n_jobs))
+        else:
+            engine = self._engine()
+            if engine.device is not None:
+                self._posterior = self._posterior.to_device(engine.device)
         title = f"{type(self).__name__} {self.inference}"
         with (
             LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
@@ -238,7 +256,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._posterior,
                 self.emission_,
                 self._method.objective,
-                self._schedule(),
+                self._step_sizes(minibatches.n_sequences, n_steps, self.batch_size),
                 minibatches,
                 engine,
                 n_passes=self.n_passes,
@@ -391,19 +409,41 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             posterior = self._initial_posterior(
                 family, data, total_sequences, total_steps, self._seed()
             )
-        step(
-            posterior,
-            family,
-            self._method.objective,
-            self._schedule(),
-            prepare(family, data),
-            total_sequences,
-            self._engine(),
-        )
+        engine = self._engine()
+        if engine.device is None:
+            self._update(posterior, family, data, prepare(family, data), total_sequences, engine)
+        else:
+            with memory_advice(self.device):
+                moved = posterior.to_device(engine.device)
+                chunks = device_chunks(family, data, self.n_states, engine)
+                self._update(moved, family, data, chunks, total_sequences, engine)
+            posterior = moved.to_host()
+            if fitted:
+                self._posterior = posterior
         if not fitted:
             self._begin(family, posterior, total_sequences)
         self.total_sequences_ = total_sequences
         return self
+
+    def _update(
+        self,
+        posterior: Posterior,
+        family: Family,
+        data: Sequences,
+        chunks: Iterable[Chunk],
+        total_sequences: int,
+        engine: Engine,
+    ) -> None:
+        total_steps = data.n_steps / len(data) * total_sequences
+        step(
+            posterior,
+            family,
+            self._method.objective,
+            self._step_sizes(total_sequences, total_steps, len(data)),
+            chunks,
+            total_sequences,
+            engine,
+        )
 
     def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
         self.emission_ = family
@@ -436,11 +476,19 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts_only = parts if family.statistics_are_counts else parts[:2]
             if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
-            return Posterior.from_statistics(self.init, transitions, dtype)
+            return self._tuned(Posterior.from_statistics(self.init, transitions, dtype), family)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
         counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
         emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
-        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
+        statistics = Statistics(*counts, emissions)
+        return self._tuned(Posterior.from_statistics(statistics, transitions, dtype), family)
+
+    def _tuned(self, posterior: Posterior, family: Family) -> Posterior:
+        """Let the emission prior be learned, where that is asked for."""
+        posterior.emissions.prior = family.learned_prior(
+            seen="concentration" in self._tunings, new="base" in self._tunings
+        )
+        return posterior
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -702,7 +750,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         fitted = vars(self).get("emission_")
         if fitted is None or name not in fitted.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        natural = fitted.prior() + self._posterior.emissions.dense()
+        learned = self._posterior.learned(fitted)
+        natural = learned.prior() + self._posterior.emissions.dense()
         return fitted.parameters(natural)[name]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -775,6 +824,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
+        if self.device == "cuda" and set(self._tunings) - {"steps"}:
+            raise ValueError(
+                "a prior that is learned, tuned='concentration' and 'base', runs on the CPU only: "
+                "device='cpu', or tuned='steps'"
+            )
+        if self.device == "cuda" and (self.inference in self._samplers or self._method.remembers):
+            raise ValueError(
+                f"inference={self.inference!r} goes sequence by sequence, and runs on the CPU "
+                "only: device='cpu'"
+            )
         if self.inference == "em" and not isinstance(self.emission, Categorical):
             raise ValueError(
                 "inference='em' takes Categorical emissions: of other families the potentials (2) "
@@ -783,6 +842,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             )
         check_number("forgetting_rate", self.forgetting_rate, 0.0, 1.0)
         check_number("delay", self.delay, 0.0, np.inf)
+        unknown = set(self._tunings) - set(TUNINGS)
+        if unknown:
+            raise ValueError(f"tuned={self.tuned!r} names more than {', '.join(TUNINGS)}")
+        if self._tunings and not (self.inference in METHODS and self._method.is_stochastic):
+            raise ValueError(
+                f"tuned is for the stochastic ways, 'scvi' and 'svi', not {self.inference!r}"
+            )
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
         named = isinstance(self.init, str) and self.init == "exponential"
@@ -790,7 +856,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
-        self._engine()
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, -(2**31))
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -862,14 +931,30 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return worker
 
     def _engine(self) -> Engine:
-        if self.device not in KERNELS:
-            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
-        if self.n_jobs is not None:
-            check_whole("n_jobs", self.n_jobs, -(2**31))
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+        n_threads = resolve_jobs(self.n_jobs)
+        if self.device == "cuda":
+            return gpu_engine(n_threads, self.dtype)
+        return Engine(KERNELS[self.device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))
+
+    def _step_sizes(self, n_sequences: int, n_steps: float, batch_size: int | None) -> StepSizes:
+        """Return the schedule asked for, for data of that size."""
+        if "steps" not in self._tunings:
+            return self._schedule()
+        return LinearDecay.plan(
+            self.n_states, self.n_passes, batch_size or n_sequences, n_sequences, n_steps
+        )
+
+    @property
+    def _tunings(self) -> tuple[str, ...]:
+        """What departs from the paper's algorithm."""
+        if isinstance(self.tuned, bool | np.bool_):
+            return TUNINGS if self.tuned else ()
+        return (self.tuned,) if isinstance(self.tuned, str) else tuple(self.tuned)
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)
@@ -886,7 +971,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _identity(self, family: Family, data: Data, seed: int) -> dict[str, Any]:
         """Return what a resumed run must agree in; threads and further passes are free."""
         parameters = persist.describe_parameters(self)
-        for name in ("n_passes", "n_jobs", "verbose", "random_state"):
+        free = {"n_passes", "n_jobs", "verbose", "random_state"}
+        if "steps" in self._tunings:
+            free.remove("n_passes")  # the step sizes follow from it
+        for name in free:
             parameters.pop(name)
         return {
             "seed": seed,

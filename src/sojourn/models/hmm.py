@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,16 @@ class HMM(BaseHMM):
         Passes over the data.
     forgetting_rate, delay : float
         Step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...; rate 0 means 1.
+    tuned : bool or collection of str
+        Improvements on the paper, for "scvi" and "svi": all of them, or those that are named.
+
+        - "steps": step sizes that fall in a straight line over `n_passes` passes, eq (20), in
+          place of `forgetting_rate` and `delay`;
+        - "concentration": the prior count of `Categorical` symbols is learned, eq (17), from the
+          number given on;
+        - "base": symbols that were never seen have a count of their own, eq (18).
+
+        False is the paper's algorithm.  A concentration given as an array is kept.
     init : "exponential" or Statistics
         Random initial statistics with the mass of the data, or given ones.
     n_init : int
@@ -129,6 +140,7 @@ class HMM(BaseHMM):
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
+        tuned: bool | Collection[str] = False,
         init: str | Statistics = "exponential",
         n_init: int = 1,
         device: str = "cpu",
@@ -151,6 +163,7 @@ class HMM(BaseHMM):
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
+        self.tuned = tuned
         self.init = init
         self.n_init = n_init
         self.device = device

@@ -7,6 +7,7 @@ beside ``transitions`` (K, K).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 from numpy.typing import NDArray
@@ -42,8 +43,29 @@ class Concentrations(NamedTuple):
     """
 
     rows: Rows
-    start_total: float
+    start_total: Any
     totals: Floats
+
+
+class PriorCounts(NamedTuple):
+    """What a prior adds to the expected counts of every row.
+
+    Attributes
+    ----------
+    rows : Rows
+        Added to the counts; ``transitions`` may be one vector for all rows.
+    total : float or None
+        Where the rows are normalised by this plus their counts; None for their own sums.
+    """
+
+    rows: Rows
+    total: Any = None
+
+    def plus(self, counts: Rows) -> Concentrations:
+        """Return the parameters of the update, eq (1), given expected counts."""
+        rows = Rows(self.rows.start + counts.start, self.rows.transitions + counts.transitions)
+        sums, extra = (rows, 0.0) if self.total is None else (counts, self.total)
+        return Concentrations(rows, extra + sums.start.sum(), extra + sums.transitions.sum(axis=1))
 
 
 def normalized(rows: Rows) -> Rows:
@@ -52,11 +74,6 @@ def normalized(rows: Rows) -> Rows:
         rows.start / rows.start.sum(),
         rows.transitions / rows.transitions.sum(axis=1, keepdims=True),
     )
-
-
-def summed(rows: Rows) -> Concentrations:
-    """Take the sums of the rows as their normalisers."""
-    return Concentrations(rows, float(rows.start.sum()), rows.transitions.sum(axis=1))
 
 
 def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
@@ -74,9 +91,16 @@ class Transitions(ABC):
     A value: `observe` returns a new one.
     """
 
+    n_updates: int = 0
+    """Updates of what is kept beside the counts: between two of them the prior counts stay."""
+
     @abstractmethod
+    def prior_counts(self) -> PriorCounts:
+        """Return what the update of eq (1) adds to the expected counts."""
+
     def concentrations(self, counts: Rows) -> Concentrations:
         """Return the parameters of the update, eq (1), given expected counts."""
+        return self.prior_counts().plus(counts)
 
     @abstractmethod
     def means(self, counts: Rows) -> Rows:
@@ -88,9 +112,18 @@ class Transitions(ABC):
 
     @abstractmethod
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+        """Take in the expected counts of a minibatch of `n_sequences` sequences.
+
+        `update` stands in for the prior's own update of what it keeps, where there is one.
+        """
 
     @abstractmethod
     def divergence(self, counts: Rows) -> float:
@@ -102,6 +135,10 @@ class Transitions(ABC):
 
         Σ_k log p(C_k) with the rows integrated out, less the KL divergence of what is above them.
         """
+
+    @abstractmethod
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the prior with every array and learned number in it converted."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

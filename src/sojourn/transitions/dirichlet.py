@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -10,14 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import (
-    Concentrations,
-    Rows,
-    Transitions,
-    log_row_evidence,
-    normalized,
-    summed,
-)
+from sojourn.transitions.base import PriorCounts, Rows, Transitions, log_row_evidence, normalized
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +44,9 @@ class Dirichlet(Transitions):
             return cls(Rows(matrix.mean(axis=0), matrix))
         return cls(Rows(_expand("start_concentration", start, (n_states,)), matrix))
 
-    def concentrations(self, counts: Rows) -> Concentrations:
-        """Return a + E[C], eq (1)."""
-        return summed(self._posterior(counts))
+    def prior_counts(self) -> PriorCounts:
+        """Return a."""
+        return PriorCounts(self.prior)
 
     def means(self, counts: Rows) -> Rows:
         """Return (a + E[C]) / normaliser."""
@@ -66,7 +60,13 @@ class Dirichlet(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
         return self
@@ -83,6 +83,10 @@ class Dirichlet(Transitions):
         """Return Σ_k log p(C_k) with the rows integrated out, at the expected counts."""
         totals = Rows(*(np.asarray(a.sum(axis=-1)) for a in self.prior))
         return log_row_evidence(self.prior, totals, counts)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the prior with its counts converted."""
+        return replace(self, prior=Rows(*(convert(part) for part in self.prior)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the prior counts."""
