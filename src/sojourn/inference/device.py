@@ -22,7 +22,7 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import gpu
-from sojourn.kernels.arrays import to_device
+from sojourn.kernels.arrays import is_tensor, to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import MemorySource, Minibatches
@@ -423,9 +423,12 @@ class Recorder:
     schedule : callable
         Step sizes.
     total_sequences : int
+    is_able : bool
+        Whether steps can be recorded: with many states the host takes part in them.
     """
 
-    def __init__(self, schedule: StepSizes, total_sequences: int) -> None:
+    def __init__(self, schedule: StepSizes, total_sequences: int, *, is_able: bool = True) -> None:
+        self._is_able = is_able
         self._schedule = schedule
         self._total = total_sequences
         self._window: Window | None = None
@@ -436,7 +439,7 @@ class Recorder:
 
     def takes(self, batch: Any) -> bool:
         """Whether a batch is one of a window of equal ones, of symbols, and not too small."""
-        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1:
+        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
             return False
         return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
 
@@ -608,7 +611,7 @@ class _Recording:
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
-            if total is not None:
+            if is_tensor(total):
                 self._prior.total.copy_(total)
             self._n_updates = posterior.transitions.n_updates
         return True
