@@ -353,17 +353,13 @@ class DeviceBatches:
 
         The next one is made while the device is at work.
         """
-
-        def make(n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
-            order = source.order(n_pass)
-            return order, to_device(order, self._device)
-
         coming, self._coming = self._coming, None
         is_made = coming is not None and coming[0] == n_pass
-        found = coming[1].result() if coming is not None and is_made else make(n_pass)
+        made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
         if not is_last:
-            self._coming = (n_pass + 1, Background(lambda: make(n_pass + 1)))
-        return found
+            # Another thread leaves the device alone: a step may be recorded at that moment.
+            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
+        return made, to_device(made, self._device)
 
     def _resident(
         self, source: MemorySource, order: NDArray[np.int64], numbers: Tensor, start: int
