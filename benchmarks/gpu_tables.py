@@ -54,7 +54,7 @@ def figures(found: dict[str, Any]) -> str:
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
         f"{min(paper['cpu_hdp_pass_seconds']):.0f} s.",
         "",
-        "Where the time of a step goes, in microseconds; the rest has also its share of copying the "
+        "Where the time of a step goes, in microseconds; the rest has its share of copying the "
         "data to the device and of sorting windows:",
         "",
         *table(
