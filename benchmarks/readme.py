@@ -49,8 +49,8 @@ def figures() -> str:
             "",
             f"On one GPU ({gpu['device']}, {gpu['date']}; [more](docs/gpu.md)) the same takes in "
             f"{gpu['end_to_end'][0]['million_steps']:.0f} million words a second, and a pass over "
-            f"{paper['sentences'] / 1e6:.0f} million sentences {paper['scvi_pass_seconds'][-1]:.2f} "
-            "seconds.",
+            f"{paper['sentences'] / 1e6:.0f} million sentences "
+            f"{paper['scvi_pass_seconds'][-1]:.2f} seconds.",
             "",
             f"On {data['sentences']:,} sentences of the English Web Treebank (45 states, "
             f"minibatches of 100, ten passes, mean of three seeds; "
