@@ -1,7 +1,5 @@
 """``device="cuda"`` gives what the CPU gives; without a GPU through Triton's interpreter."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 
@@ -149,13 +147,10 @@ def test_a_worker_of_a_cluster_has_its_own_device(kind):
     chunks = list(prepare(fitted.emission_, data))
     numbers = np.unique(data.values)
     wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
-    exact, found = (
-        run(fitted._posterior.extract(numbers), fitted.emission_, COLLAPSED, chunks, **wanted)
-        for run in (
-            fitted._engine().expected_statistics,
-            partial(device.statistics_of_chunks, there),
-        )
-    )
+    rest = (fitted.emission_, COLLAPSED, chunks)
+    exact = fitted._engine().expected_statistics(fitted._posterior, *rest, **wanted)
+    extract = fitted._posterior.extract(numbers)
+    found = device.statistics_of_chunks(there, extract, *rest, **wanted)
     np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)
     assert isinstance(found.emissions.values, np.ndarray)
