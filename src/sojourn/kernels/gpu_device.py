@@ -66,7 +66,8 @@ def both_halves(x, INTERPRET: tl.constexpr):
 @triton.jit
 def load_row(table, symbol, state, inside, n_rows, stride):
     """Load a row of the emission table; nothing of a missing observation."""
-    mask = inside & (symbol < n_rows)
+    # A mask is made of vectors: not every version of the interpreter mixes them with scalars.
+    mask = inside & (state * 0 + symbol < n_rows)
     return tl.load(table + symbol.to(tl.int64) * stride + state, mask=mask, other=0.0)
 
 
@@ -108,6 +109,7 @@ def warp_chains(
     program = tl.program_id(0)
     direction = program % 2 if BOTH else program * 0
     lane = tl.arange(0, 32)
+    is_ahead = lane * 0 + direction == 0
     place = (program // 2 if BOTH else program) * 2 + lane // 16
     exists = place < n_sequences
     sequence = tl.load(order + place, mask=exists, other=0)
@@ -123,7 +125,7 @@ def warp_chains(
         state = lane % 16 + g * 16
         for k in tl.static_range(K):
             columns = columns + (tl.load(matrix + k * K + state, mask=state < K, other=0.0),)
-        init = tl.load(start + state, mask=(state < K) & (direction == 0), other=1.0)
+        init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0)
         v = v + (tl.where(state < K, init, 0.0),)
         if AFFINE:
             gains = gains + (tl.load(gain + state, mask=state < K, other=0.0),)
@@ -166,10 +168,10 @@ def warp_chains(
             x = x + (message,)
             tl.store(out + row * W + state, message, mask=active & (state < W))
             if BOTH:
-                ahead = active & (direction == 0) & (state < W)
+                ahead = active & is_ahead & (state < W)
                 tl.store(predictions + row * W + state, v[g], mask=ahead)
         if BOTH:
-            tl.store(first + row, (row == begin).to(tl.int8), mask=active & (direction == 0))
+            tl.store(first + row, (row == begin).to(tl.int8), mask=active & is_ahead)
         if SCALED:
             total += tl.load(log_scale + symbol, mask=active & seen, other=0.0)
         norm = half_sum(norm, INTERPRET)
@@ -191,7 +193,7 @@ def warp_chains(
         row, coming_row, later_row = coming_row, later_row, next_row
         symbol, coming, later = coming, later, next_symbol
         phi, coming_phi = coming_phi, later_phi
-    tl.store(log_z + sequence, total, mask=exists & (direction == 0) & (lane % 16 == 0))
+    tl.store(log_z + sequence, total, mask=exists & is_ahead & (lane % 16 == 0))
 
 
 @triton.jit(
@@ -345,11 +347,12 @@ def block_chains(
     end = tl.load(offsets + sequence + 1)
     state = tl.arange(0, LANES)
     inside = state < K
+    is_ahead = state * 0 + direction == 0
     matrix = matrices + direction * K * K
     columns = ()
     for k in tl.static_range(K):
         columns = columns + (tl.load(matrix + k * K + state, mask=inside, other=0.0),)
-    v = tl.load(start + state, mask=inside & (direction == 0), other=1.0)
+    v = tl.load(start + state, mask=inside & is_ahead, other=1.0)
     v = tl.where(inside, v, 0.0)
     if AFFINE:
         gains = tl.load(gain + state, mask=inside, other=0.0)
@@ -368,9 +371,10 @@ def block_chains(
         here = out + row * W
         tl.store(here + state, x, mask=state < W)
         if BOTH:
-            ahead = direction == 0
-            tl.store(predictions + row * W + state, v, mask=(state < W) & ahead)
-            tl.store(first + row, (row == begin).to(tl.int8), mask=ahead)
+            ahead = (state < W) & is_ahead
+            tl.store(predictions + row * W + state, v, mask=ahead)
+            if direction == 0:
+                tl.store(first + row, (row == begin).to(tl.int8))
         if SCALED:
             total += tl.load(log_scale + symbol, mask=seen, other=0.0)
         row = tl.minimum(tl.maximum(row + step, begin), end - 1)
@@ -385,7 +389,8 @@ def block_chains(
             norm += message
         v /= norm
         total += tl.log(norm).to(tl.float64)
-    tl.store(log_z + sequence, total, mask=direction == 0)
+    if direction == 0:
+        tl.store(log_z + sequence, total)
 
 
 @triton.jit(
@@ -527,14 +532,14 @@ def gather_spans(
     state = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = state < K
     total = tl.zeros((TILE,), tl.float64)
-    is_start = row == K
+    is_start = state * 0 + row == K
     for begin in range(0, n_spans, SPANS):
         span = begin + tl.arange(0, SPANS)
         there = (span < n_spans)[:, None] & inside[None, :]
         where = (span * K * K)[:, None] + row * K + state[None, :]
-        values = tl.load(pairs + where, mask=there & ~is_start, other=0.0)
+        values = tl.load(pairs + where, mask=there & ~is_start[None, :], other=0.0)
         where = (span * K)[:, None] + state[None, :]
-        values += tl.load(starts + where, mask=there & is_start, other=0.0)
+        values += tl.load(starts + where, mask=there & is_start[None, :], other=0.0)
         total += tl.sum(values.to(tl.float64), axis=0)
     theta = tl.load(matrix + row * K + state, mask=inside & ~is_start, other=0.0)
     tl.store(transitions + row * K + state, total * theta.to(tl.float64), mask=inside & ~is_start)
@@ -618,7 +623,7 @@ def viterbi(
             state = tile + tiles
             inside = state < K
             phi = tl.load(
-                table + symbol.to(tl.int64) * stride + state, mask=inside & seen, other=0.0
+                table + symbol.to(tl.int64) * stride + state, mask=inside & (state * 0 + symbol < n_rows), other=0.0
             ).to(tl.float64)
             if gain is not None:
                 phi = phi * tl.load(gain + state, mask=inside, other=0.0).to(tl.float64)
