@@ -623,7 +623,9 @@ def viterbi(
             state = tile + tiles
             inside = state < K
             phi = tl.load(
-                table + symbol.to(tl.int64) * stride + state, mask=inside & (state * 0 + symbol < n_rows), other=0.0
+                table + symbol.to(tl.int64) * stride + state,
+                mask=inside & (state * 0 + symbol < n_rows),
+                other=0.0,
             ).to(tl.float64)
             if gain is not None:
                 phi = phi * tl.load(gain + state, mask=inside, other=0.0).to(tl.float64)
