@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from sojourn.families import FAMILIES, Family
 from sojourn.families.table import DecayedTable
-from sojourn.inference.posterior import Posterior
+from sojourn.inference.posterior import MoveState, Posterior
 from sojourn.inference.statistics import Statistics
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
@@ -71,6 +71,7 @@ def save(
         "prior": {"name": type(posterior.transitions).__name__, "values": prior_values},
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
+        "moves": posterior.moves._asdict(),
         "total_sequences": model.total_sequences_,
         "history": model.history_,
     }
@@ -150,6 +151,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
+        MoveState(**description["moves"]),
     )
     model._begin(family, posterior, description["total_sequences"])
     model.history_ = description["history"]

@@ -104,6 +104,7 @@ def step(
     posterior.emissions.blend(sums.emissions, keep=keep, weight=weight, n_threads=engine.n_threads)
     posterior.transitions = transitions
     posterior.n_updates += 1
+    posterior.moves = posterior.moves.earned(sums.n_steps, sums.n_sequences, posterior.n_states)
     if bound is not None and bound.after_step and memory is None:
         value = bound.compute(posterior, family, sums, copies)
     if memory is not None:

@@ -30,6 +30,7 @@ from sojourn.inference import (
     train,
 )
 from sojourn.inference.local import CHUNK_STEPS, prepare
+from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
@@ -61,6 +62,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     n_passes: int
     forgetting_rate: float
     delay: float
+    moves: Literal["auto"] | None
+    init_states: int | None
     init: str | Statistics
     n_init: int
     device: str
@@ -177,20 +180,25 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
+        moves = self._moves(seed)
         history = self._train(
             self._minibatches(data, family, seed),
+            moves,
             position,
             checkpoints,
             held_out,
             validation_every,
             callback,
         )
-        self.history_ = [entry._asdict() for entry in history]
+        self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
+        if moves is not None:
+            posterior.become(by_size(posterior))
         return self
 
     def _train(
         self,
         minibatches: Minibatches,
+        moves: Moves | None,
         position: Position,
         checkpoints: Checkpoints | None,
         held_out: Data | None,
@@ -222,6 +230,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 minibatches,
                 self._engine(),
                 n_passes=self.n_passes,
+                moves=moves,
                 bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
                 evaluate_every=validation_every,
@@ -377,6 +386,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if not fitted:
             self._begin(family, posterior, total_sequences)
         self.total_sequences_ = total_sequences
+        moves = self._moves(posterior.moves.n_phases)
+        if moves is not None and moves.takes(data.n_steps, posterior):
+            made = moves.phase(posterior, family, [data], total_sequences, self._engine())
+            if made:
+                self.history_.append({"updates": posterior.n_updates, "moves": made})
         return self
 
     def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
@@ -411,8 +425,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError("init holds a negative count")
             return Posterior.from_statistics(self.init, transitions, dtype)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
-        counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
-        emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
+        n_states = int(self.init_states or self.n_states)
+        if n_states < self.n_states:
+            if not _is_exchangeable(family, transitions):
+                raise ValueError(
+                    "init_states needs priors that are the same for all states: concentrations "
+                    "that are numbers, or for emissions one row for all states"
+                )
+            transitions = transitions.regrouped(np.eye(n_states, self.n_states))
+        counts = initial_counts(n_states, total_sequences, total_steps, rng)
+        by_segments = self.init == "segments" or (self.init == "auto" and self._may_move)
+        draw = family.segment_statistics if by_segments else family.initial_statistics
+        emissions = draw(data, n_states, total_steps, rng)
         return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
 
     # ---- prediction -----------------------------------------------------------------------
@@ -620,6 +644,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return self._posterior.statistics()
 
     @property
+    def n_states_(self) -> int:
+        """Number of states in use."""
+        check_is_fitted(self)
+        return self._posterior.n_states
+
+    @property
+    def dwell_times_(self) -> Floats:
+        """Expected number of steps that a visit to each state lasts, shape (K,)."""
+        return 1.0 / np.maximum(1.0 - np.diag(self.transmat_), 1e-300)
+
+    @property
     def n_updates_(self) -> int:
         """Minibatch updates so far."""
         check_is_fitted(self)
@@ -669,12 +704,38 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         check_number("delay", self.delay, 0.0, np.inf)
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
-        named = isinstance(self.init, str) and self.init == "exponential"
+        named = isinstance(self.init, str) and self.init in ("auto", "exponential", "segments")
         if not (named or isinstance(self.init, Statistics)):
-            raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
+            raise ValueError(
+                f"init={self.init!r} is neither 'auto', 'exponential', 'segments' nor Statistics"
+            )
+        if self.moves not in (None, "auto"):
+            raise ValueError(f"moves={self.moves!r} is neither 'auto' nor None")
+        if self.init_states is not None:
+            check_whole("init_states", self.init_states, 1)
+            if self.init_states > self.n_states:
+                raise ValueError(
+                    f"init_states={self.init_states} is more than n_states={self.n_states}"
+                )
+            if not self._may_move:
+                raise ValueError(
+                    "init_states needs moves='auto' and inference='scvi', by which the model grows"
+                )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
         self._engine()
+
+    @property
+    def _may_move(self) -> bool:
+        """Whether states may change: their moves are judged by the bound that SCVI has."""
+        return self.moves == "auto" and self.inference == "scvi"
+
+    def _moves(self, seed: int) -> Moves | None:
+        """Return how the states may change: not at all where priors tell them apart."""
+        if not (self._may_move and _is_exchangeable(self.emission_, self._posterior.transitions)):
+            return None
+        grows = self.init_states is not None and self.init_states < self.n_states
+        return Moves(int(self.n_states), seed, grows)
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -746,6 +807,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             "emission": persist.describe_family(family),
             "data": data.fingerprint(),
         }
+
+
+def _is_exchangeable(family: Family, transitions: Transitions) -> bool:
+    """Whether the priors are the same for all states."""
+    return family.prior().ndim == 1 and transitions.is_exchangeable
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

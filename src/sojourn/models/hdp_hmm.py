@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -101,7 +101,9 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         sort_states: bool = True,
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
-        init: str | Statistics = "exponential",
+        moves: Literal["auto"] | None = "auto",
+        init_states: int | None = None,
+        init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -128,6 +130,8 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         self.sort_states = sort_states
         self.normalize_rows = normalize_rows
         self.occupancy = occupancy
+        self.moves = moves
+        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device

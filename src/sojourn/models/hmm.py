@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -129,7 +129,9 @@ class HMM(BaseHMM):
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
-        init: str | Statistics = "exponential",
+        moves: Literal["auto"] | None = None,
+        init_states: int | None = None,
+        init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -151,6 +153,8 @@ class HMM(BaseHMM):
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
+        self.moves = moves
+        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device

@@ -7,7 +7,7 @@ beside ``transitions`` (K, K).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
 from scipy.special import gammaln
@@ -91,6 +91,26 @@ class Transitions(ABC):
         self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
     ) -> Self:
         """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+
+    shares_weights: ClassVar[bool]
+    """Whether a state made of two has both their prior counts, or those of one."""
+
+    @abstractmethod
+    def prior_counts(self) -> Concentrations:
+        """Return the prior counts of the update, eq (1), without data."""
+
+    @property
+    @abstractmethod
+    def is_exchangeable(self) -> bool:
+        """Whether all states are alike to the prior, so that their number may change."""
+
+    @abstractmethod
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the prior for other states, each a weighted sum of these; `weights` (K', K)."""
+
+    @abstractmethod
+    def refitted(self, counts: Rows) -> Self:
+        """Return the prior with its own posterior fitted to the counts of the whole data set."""
 
     @abstractmethod
     def divergence(self, counts: Rows) -> float:

@@ -25,6 +25,7 @@ from sojourn.transitions.base import (
 OccupancyForm = Literal["auto", "exact", "fast"]
 
 _FIRST_CONCENTRATION = 0.1
+_REFITS = 3  # rounds in which the posteriors are fitted to given counts
 _FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
 
 
@@ -54,6 +55,39 @@ class Gamma(NamedTuple):
         """Move the parameters towards new ones, eq (7)."""
         keep = 1.0 - step_size
         return Gamma(keep * self.shape + step_size * shape, keep * self.rate + step_size * rate)
+
+
+class Beta(NamedTuple):
+    """A Beta(a, b) distribution."""
+
+    a: float
+    b: float
+
+    @property
+    def mean(self) -> float:
+        """E[x]."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def log_means(self) -> tuple[float, float]:
+        """E[log x] and E[log(1 − x)]."""
+        total = digamma(self.a + self.b)
+        return float(digamma(self.a) - total), float(digamma(self.b) - total)
+
+    def divergence(self, other: Beta) -> float:
+        """KL(self || other)."""
+        log_mean, log_rest = self.log_means
+        return float(
+            betaln(*other)
+            - betaln(*self)
+            + (self.a - other.a) * log_mean
+            + (self.b - other.b) * log_rest
+        )
+
+    def blend(self, a: float, b: float, step_size: float) -> Beta:
+        """Move the parameters towards new ones."""
+        keep = 1.0 - step_size
+        return Beta(keep * self.a + step_size * a, keep * self.b + step_size * b)
 
 
 class Sticks(NamedTuple):
@@ -100,12 +134,15 @@ class HDPSummary(NamedTuple):
     effective_states : float
         Exponential of the entropy of the normalised weights: K for equal weights, 1 for a single
         state.
+    stickiness : float
+        κ, the extra concentration on staying in a state; E[κ] where it is learned.
     """
 
     alpha: float
     gamma: float
     weights: Floats
     effective_states: float
+    stickiness: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,12 +173,21 @@ class HDP(Transitions):
         Whether the rows of the potentials are made to sum to one.
     occupancy : {"auto", "exact", "fast"}
         How the probability that a transition occurs at all is found; see `wants_absences`.
+    stickiness : float
+        κ, where it is fixed: rows are θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)).
+    learn_stickiness : bool
+        Learn α + κ and κ / (α + κ) in place of α: `alpha` is then the posterior of α + κ, and the
+        start row is θ_0 ~ DP(α + κ, π).
+    override_prior : Beta
+        Prior on κ / (α + κ), where it is learned.
 
     Notes
     -----
     u and v are not stored: both follow from the blended table counts of the states and the
     blended E[γ], so that a change in the order of the states needs no permutation of v.
     """
+
+    shares_weights = True
 
     n_states: int
     alpha_prior: Gamma = Gamma(1.0, 0.1)
@@ -153,11 +199,15 @@ class HDP(Transitions):
     sort_states: bool = True
     normalize_rows: bool = True
     occupancy: OccupancyForm = "auto"
+    stickiness: float = 0.0
+    learn_stickiness: bool = False
+    override_prior: Beta = Beta(1.0, 1.0)
     # The posterior, and the large batch so far.
     tables: Floats = field(default_factory=lambda: np.zeros(0))
     stick_gamma: float = 0.0
     alpha: Gamma = Gamma(1.0, 0.1)
     gamma: Gamma = Gamma(1.0, 0.1)
+    override: Beta = Beta(1.0, 1.0)
     n_updates: int = 0
     pending: dict[str, Floats] = field(default_factory=dict)
     n_pending: int = 0
@@ -172,6 +222,7 @@ class HDP(Transitions):
             stick_gamma=hdp.gamma_prior.mean,
             alpha=hdp.alpha_prior,
             gamma=hdp.gamma_prior,
+            override=hdp.override_prior,
         )
 
     @property
@@ -206,21 +257,58 @@ class HDP(Transitions):
         weights = self.alpha.mean * self._by_state(self.sticks.mean_weights)
         return np.maximum(weights, 1e-30)
 
+    def _cells(self, prior: Floats, keep: float, extra: float) -> Rows:
+        """Give the rows of states their share of the prior, and staying the extra, eq (19)."""
+        rows = np.tile(keep * prior, (self.n_states, 1))
+        rows[np.diag_indices(self.n_states)] += extra
+        return Rows(prior, rows)
+
+    @property
+    def update_cells(self) -> Rows:
+        """Prior counts of every cell for the updates: eq (8), with stickiness eq (19)."""
+        keep, extra = self._shares
+        return self._cells(self.update_prior, keep, extra)
+
+    @property
+    def _shares(self) -> tuple[float, float]:
+        """What of G[τπ] is left to the weights, and what staying has beside it, eq (19)."""
+        if not self.learn_stickiness or self.n_updates == 0:
+            return 1.0, self.stickiness
+        log_over, log_keep = self.override.log_means
+        return float(np.exp(log_keep)), self.alpha.geometric_mean * float(np.exp(log_over))
+
+    @property
+    def mean_cells(self) -> Rows:
+        """Prior counts of every cell for prediction."""
+        if not self.learn_stickiness or self.n_updates == 0:
+            return self._cells(self.mean_prior, 1.0, self.stickiness)
+        over = self.override.mean
+        return self._cells(self.mean_prior, 1.0 - over, self.alpha.mean * over)
+
+    @property
+    def _row_totals(self) -> Rows:
+        """Mean concentration of the start row and of the others."""
+        extra = 0.0 if self.learn_stickiness else self.stickiness
+        alpha = self.alpha.mean
+        return Rows(np.asarray(alpha), np.full(self.n_states, alpha + extra))
+
     def concentrations(self, counts: Rows) -> Concentrations:
         """Return G[απ] + E[C], eq (1), normalised by their sum or by E[α] + E[C_k·]."""
-        prior = self.update_prior
-        rows = Rows(prior + counts.start, prior + counts.transitions)
+        prior = self.update_cells
+        rows = Rows(prior.start + counts.start, prior.transitions + counts.transitions)
         if self.normalize_rows or self.n_updates == 0:
             return summed(rows)
-        alpha = self.alpha.mean
+        totals = self._row_totals
         return Concentrations(
-            rows, alpha + counts.start.sum(), alpha + counts.transitions.sum(axis=1)
+            rows,
+            float(totals.start + counts.start.sum()),
+            totals.transitions + counts.transitions.sum(axis=1),
         )
 
     def means(self, counts: Rows) -> Rows:
         """Return E[α] E[π] + E[C], normalised over the K states."""
-        prior = self.mean_prior
-        return normalized(Rows(prior + counts.start, prior + counts.transitions))
+        prior = self.mean_cells
+        return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
 
     def wants_absences(self, total_sequences: int) -> bool:
         """Whether the sums of log(1 − q) are needed, or −E[C] will do for them.
@@ -266,27 +354,41 @@ class HDP(Transitions):
             log_row_absent = scaled["absent_rows"]
         else:
             log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
-        tables = expected_tables(
-            self.update_prior,
-            counts,
-            np.minimum(log_absent, -counts),
-            variances if self.second_order else None,
-        )
         # Row 0 occurs with certainty, once a sequence.
         log_row_absent = np.concatenate([[-np.inf], np.minimum(log_row_absent, -row_counts[1:])])
-        log_eta = expected_log_eta(self.alpha.mean, row_counts, log_row_absent)
         step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
+        moved = self._moved(
+            counts, np.minimum(log_absent, -counts), log_row_absent, variances, step_size
+        )
+        return replace(moved, n_updates=self.n_updates + 1, pending={}, n_pending=0)
+
+    def _moved(
+        self,
+        counts: Floats,
+        log_absent: Floats,
+        log_row_absent: Floats,
+        variances: Floats,
+        step_size: float,
+    ) -> Self:
+        """Move all posteriors towards those of given counts, eqs (5) to (7) and (20)."""
+        prior, totals = self.update_cells, self._row_totals
+        tables = expected_tables(
+            np.vstack(prior), counts, log_absent, variances if self.second_order else None
+        )
+        log_eta = expected_log_eta(np.hstack(totals), counts.sum(axis=1), log_row_absent)
+        overridden = self._overridden(tables)
+        state_tables = tables.sum(axis=0) - overridden
         keep = 1.0 - step_size
-        state_tables = tables.sum(axis=0)
         fresh = Sticks.from_tables(
             state_tables[_order(state_tables, self.sort_states)], self.gamma.mean
         )
+        n_tables = tables.sum() if self.learn_stickiness else state_tables.sum()
         return replace(
             self,
             tables=keep * self.tables + step_size * state_tables,
             stick_gamma=keep * self.stick_gamma + step_size * self.gamma.mean,
             alpha=self.alpha.blend(
-                self.alpha_prior.shape + state_tables.sum(),
+                self.alpha_prior.shape + n_tables,
                 self.alpha_prior.rate - log_eta.sum(),
                 step_size,
             ),
@@ -295,15 +397,66 @@ class HDP(Transitions):
                 self.gamma_prior.rate - fresh.log_rest.sum(),
                 step_size,
             ),
-            n_updates=self.n_updates + 1,
-            pending={},
-            n_pending=0,
+            override=self.override.blend(
+                self.override_prior.a + overridden.sum(),
+                self.override_prior.b + tables[1:].sum() - overridden.sum(),
+                step_size,
+            ),
         )
+
+    def _overridden(self, tables: Floats) -> Floats:
+        """Expected tables of staying that owe nothing to the shared weights, eq (20)."""
+        keep, extra = self._shares
+        if extra == 0.0:
+            return np.zeros(self.n_states)
+        return np.diag(tables[1:]) * extra / (extra + keep * self.update_prior)
+
+    def prior_counts(self) -> Concentrations:
+        """Return G[απ] and the mean concentrations of the rows."""
+        start_total, totals = self._row_totals
+        return Concentrations(self.update_cells, float(start_total), totals)
+
+    @property
+    def is_exchangeable(self) -> bool:
+        """Always: sticks follow the states."""
+        return True
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the prior for other states.
+
+        A large batch that is not full is kept where states are only reordered, and begins anew
+        where they are not: its sums of log(1 − q) belong to the states that there were.
+        """
+        order = weights.argmax(axis=1)
+        reordered = weights.shape == (self.n_states, self.n_states) and np.array_equal(
+            weights, np.eye(self.n_states)[order]
+        )
+        pending = {name: part[np.ix_(*[order] * part.ndim)] for name, part in self.pending.items()}
+        return replace(
+            self,
+            n_states=len(weights),
+            tables=weights @ self.tables,
+            pending=pending if reordered else {},
+            n_pending=self.n_pending if reordered else 0,
+        )
+
+    def refitted(self, counts: Rows) -> Self:
+        """Fit the posteriors to counts of the whole data set, in the fast form of eq (4)."""
+        stacked = np.vstack(counts)
+        log_row_absent = np.concatenate([[-np.inf], -counts.transitions.sum(axis=1)])
+        fitted = self
+        for _ in range(_REFITS):
+            fitted = fitted._moved(stacked, -stacked, log_row_absent, stacked, 1.0)
+            fitted = replace(fitted, n_updates=max(1, self.n_updates))
+        return fitted
 
     def summary(self) -> HDPSummary:
         """Return E[α], E[γ], E[π] and the effective number of states."""
         weights = self._by_state(self.sticks.mean_weights)
-        return HDPSummary(self.alpha.mean, self.gamma.mean, weights, effective_states(weights))
+        alpha, extra = self.alpha.mean, self.stickiness
+        if self.learn_stickiness:
+            alpha, extra = alpha * (1.0 - self.override.mean), alpha * self.override.mean
+        return HDPSummary(alpha, self.gamma.mean, weights, effective_states(weights), extra)
 
     def divergence(self, counts: Rows) -> float:
         """Not there: the rows are integrated out; `PointHDP` goes with mean-field rows."""
@@ -315,9 +468,7 @@ class HDP(Transitions):
         With q(s | z) and q(η | z) at their best, the sums over tables and the integrals over η
         give the ratios of Γ functions back, with G[απ] and E[α] in them.
         """
-        prior, alpha = self.update_prior, np.full(self.n_states, self.alpha.mean)
-        rows = Rows(prior, np.broadcast_to(prior, (self.n_states, self.n_states)))
-        evidence = log_row_evidence(rows, Rows(alpha[0], alpha), counts)
+        evidence = log_row_evidence(self.update_cells, self._row_totals, counts)
         return evidence - self._prior_divergence()
 
     def _prior_divergence(self) -> float:
@@ -328,6 +479,8 @@ class HDP(Transitions):
         entropy += ((u + v - 2) * digamma(u + v)).sum()
         prior = self.n_states * log_gamma + (self.gamma.mean - 1) * self.sticks.log_rest.sum()
         above = self.alpha.divergence(self.alpha_prior) + self.gamma.divergence(self.gamma_prior)
+        if self.learn_stickiness:
+            above += self.override.divergence(self.override_prior)
         return float(above - prior - entropy)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -345,6 +498,7 @@ class HDP(Transitions):
         """Undo `state`."""
         gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
         values = values | {name: Gamma(*values[name]) for name in gammas}
+        values |= {name: Beta(*values[name]) for name in ("override_prior", "override")}
         pending = {
             name.removeprefix("pending."): part
             for name, part in arrays.items()
@@ -375,7 +529,7 @@ def expected_tables(
 
     Parameters
     ----------
-    prior : (K,) array
+    prior : (K,) or (R, K) array
         G[α π].
     counts : (R, K) array
         E[C].
@@ -402,7 +556,7 @@ def expected_tables(
     return np.where(seen, prior * occurs * np.maximum(excess, 0.0), 0.0)
 
 
-def expected_log_eta(alpha: float, row_counts: Floats, log_absent: Floats) -> Floats:
+def expected_log_eta(alpha: float | Floats, row_counts: Floats, log_absent: Floats) -> Floats:
     """E[log η_k] of every row, eq (6); `log_absent` is log q(C_k· = 0)."""
     occurs = -np.expm1(log_absent)
     seen = row_counts > 1e-200

@@ -45,6 +45,8 @@ class PointHDP(Transitions):
         log(v_k / (1 − v_k)).
     """
 
+    shares_weights = True
+
     n_states: int
     alpha: float = 10.0
     gamma: float = 10.0
@@ -110,6 +112,25 @@ class PointHDP(Transitions):
             pending={},
             n_pending=0,
         )
+
+    def prior_counts(self) -> Concentrations:
+        """Return απ and α."""
+        prior = self._prior
+        rows = Rows(prior, np.tile(prior, (self.n_states, 1)))
+        return Concentrations(rows, self.alpha, np.full(self.n_states, self.alpha))
+
+    @property
+    def is_exchangeable(self) -> bool:
+        """Never: the sticks have the order of the states."""
+        return False
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
+
+    def refitted(self, counts: Rows) -> Self:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
 
     def divergence(self, counts: Rows) -> float:
         """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π): what the bound subtracts."""

@@ -1,0 +1,639 @@
+"""Merge, delete and split states, judged by the collapsed bound, eqs (17) and (18).
+
+A phase takes a sample of sequences and a budget of work.  A proposal is a posterior with other
+states; it gets local steps on the sample, and so does the present one, equally many: otherwise the
+progress of training would be taken for a gain of the move.  The sample only judges: states that
+are merged or deleted are so in the statistics of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.families.table import DecayedTable
+from sojourn.inference.bound import COLLAPSED_BOUND
+from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
+from sojourn.inference.objective import COLLAPSED
+from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences
+from sojourn.sources.base import joined
+from sojourn.transitions import Rows
+from sojourn.transitions.merging import merge_gains
+
+Kind = Literal["merge", "delete", "split"]
+Pair = tuple[int, int]
+Batches = Iterable[Sequences | Iterable[Sequences]]
+
+HARM = 0.001
+"""Nats a step that one merge, deletion or split may cost in the likelihood of fresh sequences."""
+
+_MOST_STEPS = 2**18  # a sample needs no more
+_ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
+_CHECK_EVERY = 4  # one sequence in so many is only for checking
+_PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
+_PATIENCE = 3  # refusals in a row that end a round
+_SPLIT_STEPS = 5  # local steps that states just split get to become different
+_FIRST_PHASE = 0.25  # share of the passes before the first phase
+_SMALL = 0.02  # share of the mass below which a state may be deleted
+_MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
+
+
+class Move(NamedTuple):
+    """A proposal and what came of it.
+
+    Attributes
+    ----------
+    kind : {"merge", "delete", "split"}
+    states : list of lists of int
+        Pairs that were merged together, or single states, in the numbering of that moment.
+    gain : float
+        Change of the bound over an equally refreshed present model, in nats of the sample.
+    fresh : float
+        Change of the log likelihood a step of sequences that neither model was fitted to.
+    accepted : bool
+    n_states : int
+        Number of states afterwards.
+    """
+
+    kind: Kind
+    states: list[list[int]]
+    gain: float
+    fresh: float
+    accepted: bool
+    n_states: int
+
+
+# ---- proposals ----------------------------------------------------------------------------------
+
+
+def merge_weights(n_states: int, pairs: Iterable[Pair]) -> Floats:
+    """Weights that add the second state of each pair to the first.
+
+    Examples
+    --------
+    >>> merge_weights(3, [(0, 2)])
+    array([[1., 0., 1.],
+           [0., 1., 0.]])
+    """
+    weights, gone = np.eye(n_states), []
+    for keep, other in pairs:
+        weights[keep] += weights[other]
+        gone.append(other)
+    return np.delete(weights, gone, axis=0)
+
+
+def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tuple[float, Pair]]:
+    """Pairs of states with the gain that a merge is sure to have, the largest first, eq (18).
+
+    It is the change of the evidence of emissions and transitions, less the entropy `shared` by
+    the two states.
+    """
+    emissions = posterior.emissions.dense().astype(np.float64)
+    first, second = np.triu_indices(len(emissions), 1)
+    gains = -shared[first, second]
+    gains += merge_gains(posterior.transitions, posterior.counts, first, second)
+    if family.statistics_are_counts and emissions.shape[1] > _MANY_STATISTICS:
+        overlap = _overlaps(emissions)[first, second]
+        likely = np.sort(np.argsort(-overlap, kind="stable")[: 2 * len(emissions)])
+        first, second, gains = first[likely], second[likely], gains[likely]
+    alone = _log_normalizers(family, emissions)
+    nothing = _log_normalizers(family, np.zeros((1, emissions.shape[1])))
+    gains -= alone[first] + alone[second] - nothing
+    for at in _blocks(len(first), emissions.shape[1]):
+        gains[at] += _log_normalizers(family, emissions[first[at]] + emissions[second[at]])
+    order = np.argsort(-gains, kind="stable")
+    return [(float(gains[n]), (int(first[n]), int(second[n]))) for n in order]
+
+
+def _log_normalizers(family: Family, emissions: Floats) -> Floats:
+    return family.log_normalizer(family.prior() + emissions)
+
+
+def _overlaps(counts: Floats) -> Floats:
+    """Bhattacharyya coefficients of the states' shares."""
+    shares = np.sqrt(np.maximum(counts, 0.0))
+    shares /= np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), 1e-300)
+    return shares @ shares.T
+
+
+def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Cut rows into blocks of some megabytes."""
+    size = max(1, 2**20 // max(n_columns, 1))
+    return (slice(begin, begin + size) for begin in range(0, n_rows, size))
+
+
+def disjoint(ranked: list[tuple[float, Pair]], size: int) -> list[Pair]:
+    """Take the best pairs, so many of them at most, that share no state.
+
+    Examples
+    --------
+    >>> disjoint([(5.0, (0, 1)), (4.0, (1, 2)), (3.0, (2, 3)), (-1.0, (4, 5))], 2)
+    [(0, 1), (2, 3)]
+    """
+    used: set[int] = set()
+    chosen: list[Pair] = []
+    for _, pair in ranked:
+        if len(chosen) == size:
+            break
+        if used.isdisjoint(pair):
+            used.update(pair)
+            chosen.append(pair)
+    return chosen
+
+
+def split_posterior(
+    posterior: Posterior,
+    family: Family,
+    runs: Callable[[int], Sequences | None],
+    states: list[int],
+    rng: np.random.Generator,
+) -> Posterior:
+    """Split states in two: emissions as a start with two states has them, transitions by halves.
+
+    Parameters
+    ----------
+    runs : callable
+        Gives the steps that are in a state, as sequences; None for none.
+    """
+    n_states = posterior.n_states
+    weights = np.concatenate([np.eye(n_states), np.eye(n_states)[states]])
+    weights[states] *= 0.5
+    weights[n_states:] *= 0.5
+    split = posterior.regrouped(weights)
+    emissions = split.emissions.dense().astype(np.float64)
+    mass = state_masses(posterior)
+    for n, state in enumerate(states):
+        own = runs(state)
+        if own is not None:
+            both = family.segment_statistics(own, 2, float(mass[state]), rng)
+            emissions[[state, n_states + n]] = np.asarray(both, dtype=np.float64)
+    # A little noise tells the halves apart where only their neighbours differ.
+    start, transitions = (part * rng.uniform(0.8, 1.2, part.shape) for part in split.counts)
+    return replace(
+        split,
+        counts=Rows(start, transitions),
+        emissions=DecayedTable(emissions, str(posterior.emissions.dtype)),
+    )
+
+
+# ---- a phase ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sequences on which proposals are judged.
+
+    Attributes
+    ----------
+    fitted : list of Chunk
+        Sequences that a model is fitted to.
+    check : list of Chunk
+        Sequences that the bound counts too, but whose likelihood is that under a model fitted to
+        the others.  Empty where there are too few sequences.
+    n_sequences, n_steps, check_steps : int
+    """
+
+    fitted: list[Chunk]
+    check: list[Chunk]
+    n_sequences: int
+    n_steps: int
+    check_steps: int
+
+    @classmethod
+    def draw(cls, batches: Batches, family: Family, n_steps: float) -> Sample:
+        """Take sequences from minibatches until there are about so many steps."""
+        taken: list[Sequences] = []
+        missing = n_steps
+        for part in (p for b in batches for p in ([b] if isinstance(b, Sequences) else b)):
+            enough = int(np.searchsorted(part.offsets, missing))
+            taken.append(part[: max(1, enough)] if enough < len(part) else part)
+            missing -= taken[-1].n_steps
+            if missing <= 0:
+                break
+        data = joined(taken)
+        is_check = np.arange(len(data)) % _CHECK_EVERY == _CHECK_EVERY - 1
+        fitted, check = (data.take(np.flatnonzero(part)) for part in (~is_check, is_check))
+        return cls(
+            list(prepare(family, fitted)),
+            list(prepare(family, check)) if len(check) else [],
+            len(data),
+            data.n_steps,
+            check.n_steps if len(check) else 0,
+        )
+
+
+class Fit(NamedTuple):
+    """A posterior after local steps on a sample.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Expected counts of the sample.
+    bound : float
+        L(q), eq (13), as if the sample were all the data.
+    check : float
+        Log likelihood a step of the check's sequences under a model fitted to the others.
+    shared : (K, K) array or None
+        Entropies that pairs of states share, eq (18).
+    """
+
+    posterior: Posterior
+    bound: float
+    check: float
+    shared: Floats | None
+
+
+@dataclass
+class Phase:
+    """Proposals on one sample, within a budget of work.
+
+    Attributes
+    ----------
+    present : Fit
+        The model as it is now.
+    most_states : int
+        Splits do not go beyond this.
+    grows : bool
+        Whether splits come first.
+    groups : (K, K0) array or None
+        What share of each state at the beginning the present ones have; None after a split.
+    moves : list of Move
+        Every proposal so far.
+    """
+
+    present: Fit
+    family: Family
+    sample: Sample
+    engine: Engine
+    rng: np.random.Generator
+    budget: float
+    most_states: int
+    grows: bool = False
+    groups: Floats | None = None
+    moves: list[Move] = field(default_factory=list)
+    _baselines: dict[int, Fit] = field(default_factory=dict)
+
+    @classmethod
+    def begin(cls, posterior: Posterior, family: Family, sample: Sample, *rest: Any) -> Phase:
+        """Fit the posterior of the stream to the sample, and start from there."""
+        phase = cls(None, family, sample, *rest)  # type: ignore[arg-type]
+        phase.present = phase.fit(posterior, 1, shared=True)
+        phase.groups = np.eye(posterior.n_states)
+        return phase
+
+    def run(self) -> None:
+        """Make proposals as long as the budget lasts.
+
+        A model that began small splits as long as that gains something.  Otherwise states are
+        split only where none can be merged or deleted.
+        """
+        if self.grows:
+            while self._split():
+                pass
+        self._merge()
+        self._delete()
+        if not self.changed:
+            self._split()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any proposal was accepted."""
+        return any(move.accepted for move in self.moves)
+
+    @property
+    def n_states(self) -> int:
+        """States of the present model."""
+        return self.present.posterior.n_states
+
+    # ---- judging ----------------------------------------------------------------------------
+
+    def fit(self, posterior: Posterior, n_times: int, *, shared: bool = False) -> Fit:
+        """Take local steps on the sample, and evaluate the bound at the last of them."""
+        for n in range(n_times):
+            self.budget -= work(self.sample.n_steps, posterior.n_states)
+            last = n == n_times - 1
+            parts = [
+                expected_statistics(
+                    posterior,
+                    self.family,
+                    COLLAPSED,
+                    chunks,
+                    self.engine,
+                    entropy=last,
+                    shared=last and shared,
+                )
+                for chunks in (self.sample.fitted, self.sample.check)
+                if chunks
+            ]
+            own = self._posterior(parts[0], posterior) if last and self.sample.check else None
+            sums = parts[0]
+            for part in parts[1:]:
+                sums += part
+            posterior = self._posterior(sums, posterior)
+        bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, 1.0)
+        check = 0.0 if own is None else self._check(own)
+        return Fit(posterior, bound, check, sums.shared)
+
+    def _posterior(self, sums: BatchSums, before: Posterior) -> Posterior:
+        """Return the posterior with the statistics of the sample alone."""
+        counts = Rows(sums.start, sums.transitions)
+        emissions = np.array(sums.emissions.dense().T, dtype=np.float64)
+        return replace(
+            before,
+            counts=counts,
+            emissions=DecayedTable(emissions, str(before.emissions.dtype)),
+            transitions=before.transitions.refitted(counts),
+        )
+
+    def _check(self, posterior: Posterior) -> float:
+        """Log likelihood a step of the check's sequences."""
+        potentials = posterior.transitions.means(posterior.counts)
+        chunks = chunk_potentials(
+            posterior, self.family, self.sample.check, potentials, self.engine, collapsed=True
+        )
+        total = sum(
+            float(
+                self.engine.kernel.log_normalizers(
+                    factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
+                ).sum()
+            )
+            for chunk, factors, index in chunks
+        )
+        return total / self.sample.check_steps
+
+    def affords(self, n_states: int, n_times: int) -> bool:
+        """Whether the budget lasts for a proposal of so many states, and its baseline."""
+        n_steps = n_times * self.sample.n_steps
+        cost = work(n_steps, n_states)
+        if n_times not in self._baselines:
+            cost += work(n_steps, self.n_states)
+        return cost <= self.budget
+
+    def baseline(self, n_times: int) -> Fit:
+        """Return the present model after as many local steps as a proposal gets."""
+        if n_times not in self._baselines:
+            self._baselines[n_times] = self.fit(self.present.posterior, n_times)
+        return self._baselines[n_times]
+
+    def judge(
+        self,
+        kind: Kind,
+        states: list[list[int]],
+        proposed: Fit,
+        n_times: int,
+        weights: Floats | None,
+        least: float = 0.0,
+    ) -> bool:
+        """Compare a proposal with the present model, both after equally many local steps.
+
+        It is accepted if the bound rises and fresh sequences do not become less likely: a bound
+        from expected counts prefers few states where the model has not learned enough yet.
+        """
+        base = self.baseline(n_times)
+        gain, fresh = proposed.bound - base.bound, proposed.check - base.check
+        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(len(states)))
+        if accepted:
+            self.present = proposed
+            merged = self.groups is not None and weights is not None
+            self.groups = weights @ self.groups if merged else None  # type: ignore[operator]
+            self._baselines.clear()
+        self.moves.append(Move(kind, states, gain, fresh, accepted, self.n_states))
+        return accepted
+
+    # ---- kinds of moves ---------------------------------------------------------------------
+
+    def _merge(self) -> None:
+        """Merge pairs, several at a time: twice as many after a success, half after a refusal.
+
+        Several must gain, each on average, half of what the last ones did: a few that lose much
+        would otherwise pass among many that gain.
+        """
+        refused: set[Pair] = set()
+        ranked: list[tuple[float, Pair]] | None = None
+        misses, size, usual = 0, 0, 0.0
+        while misses < _PATIENCE and self.n_states > 1 and self.affords(self.n_states - 1, 1):
+            if ranked is None:
+                assert self.present.shared is not None
+                ranked = rank_pairs(self.family, self.present.posterior, self.present.shared)
+                sure = disjoint([entry for entry in ranked if entry[0] > 0.0], self.n_states)
+                size = len(sure) or max(size, self.n_states // 8, 1)
+            left = [entry for entry in ranked if entry[1] not in refused]
+            pairs = disjoint(left, min(size, max(1, self.n_states // 3)))
+            if not pairs:
+                return
+            weights = merge_weights(self.n_states, pairs)
+            proposed = self.fit(self.present.posterior.regrouped(weights), 1, shared=True)
+            least = 0.0 if len(pairs) <= max(1, len(sure)) else 0.5 * usual * len(pairs)
+            if self.judge("merge", [list(pair) for pair in pairs], proposed, 1, weights, least):
+                ranked, misses, size = None, 0, 2 * len(pairs)
+                usual = self.moves[-1].gain / len(pairs)
+                refused.clear()
+            elif len(pairs) > 1:
+                size = len(pairs) // 2
+            else:
+                refused.add(pairs[0])
+                misses += 1
+
+    def _delete(self) -> None:
+        """Leave small states out, whose steps then go to the others."""
+        refused: set[int] = set()
+        while len(refused) < _PATIENCE and self.affords(self.n_states - 1, 1):
+            mass = state_masses(self.present.posterior)
+            small = [int(k) for k in np.argsort(mass, kind="stable") if mass[k] < _SMALL * mass.sum()]
+            small = [k for k in small if k not in refused]
+            if not small or self.n_states == 1:
+                return
+            weights = np.delete(np.eye(self.n_states), small[0], axis=0)
+            proposed = self.fit(self.present.posterior.regrouped(weights), 1, shared=True)
+            if self.judge("delete", [[small[0]]], proposed, 1, weights):
+                refused.clear()
+            else:
+                refused.add(small[0])
+
+    def _split(self) -> bool:
+        """Split the largest states, as many as there is room for, and undo what does not differ.
+
+        Whether two halves have come to differ, their sure gain of a merge says.
+        """
+        n_states, n_times = self.n_states, _SPLIT_STEPS + 1
+        room = min(n_states, self.most_states - n_states)
+        while room > 0 and not self.affords(n_states + room, n_times):
+            room //= 2
+        if room <= 0:
+            return False
+        mass = state_masses(self.present.posterior)
+        states = [int(k) for k in np.argsort(-mass, kind="stable")[:room]]
+        halves = split_posterior(
+            self.present.posterior, self.family, self._runs(), states, self.rng
+        )
+        apart = self.fit(halves, _SPLIT_STEPS, shared=True)
+        assert apart.shared is not None
+        siblings = {(state, n_states + n) for n, state in enumerate(states)}
+        gains = dict(
+            (pair, gain) for gain, pair in rank_pairs(self.family, apart.posterior, apart.shared)
+        )
+        undone = [pair for pair in siblings if gains.get(pair, 0.0) > 0.0]
+        if len(undone) == len(siblings):
+            gain = apart.bound - self.baseline(_SPLIT_STEPS).bound
+            self.moves.append(Move("split", [[k] for k in states], gain, 0.0, False, n_states))
+            return False
+        weights = merge_weights(apart.posterior.n_states, sorted(undone))
+        proposed = self.fit(apart.posterior.regrouped(weights), 1, shared=True)
+        kept = [[state] for state, other in sorted(siblings) if (state, other) not in undone]
+        return self.judge("split", kept, proposed, n_times, None)
+
+    def _runs(self) -> Callable[[int], Sequences | None]:
+        """Return a function that gives the steps of a state, each unbroken run a sequence."""
+        posterior = self.present.posterior
+        chunk = max(self.sample.fitted, key=lambda c: c.sequences.n_steps)
+        potentials = COLLAPSED.transition_potentials(
+            posterior.transitions.concentrations(posterior.counts)
+        )
+        _, factors, index = next(
+            chunk_potentials(posterior, self.family, [chunk], potentials, self.engine, collapsed=True)
+        )
+        smoothed = self.engine.kernel.forward_backward(
+            factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
+        )
+        path = smoothed.responsibilities.argmax(axis=1)
+        return lambda state: _runs_of(chunk.sequences, path, state)
+
+
+def _runs_of(sequences: Sequences, path: Integers, state: int) -> Sequences | None:
+    """Steps in a state, each unbroken run a sequence; None for less than four steps."""
+    inside = path == state
+    if inside.sum() < 4:
+        return None
+    begins = inside.copy()
+    begins[1:] &= ~inside[:-1]
+    begins[sequences.offsets[:-1]] |= inside[sequences.offsets[:-1]]
+    starts = np.flatnonzero(begins[inside])
+    return Sequences(sequences.values[inside], np.append(starts, int(inside.sum())))
+
+
+def state_masses(posterior: Posterior) -> Floats:
+    """Expected steps in each state."""
+    return posterior.counts.start + posterior.counts.transitions.sum(axis=0)
+
+
+def by_size(posterior: Posterior) -> Posterior:
+    """Return the posterior with the largest state first."""
+    order = np.argsort(-state_masses(posterior), kind="stable")
+    return posterior.regrouped(np.eye(posterior.n_states)[order])
+
+
+# ---- in the stream ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Whether and how the number of states may change.
+
+    Attributes
+    ----------
+    most_states : int
+        Upper bound on the number of states.
+    seed : int
+    grows : bool
+        Whether training began with fewer states than that.
+    """
+
+    most_states: int
+    seed: int
+    grows: bool = False
+
+    def in_pass(self, n_pass: int, n_passes: int) -> bool:
+        """Whether states may change at the end of pass `n_pass`, counted from 0.
+
+        At first they have yet to become different, and at last the model is to settle.  A start
+        with fewer states than there may be grows from the first pass on.
+        """
+        first = 0 if self.grows else int(np.ceil(_FIRST_PHASE * n_passes)) - 1
+        return first <= n_pass < n_passes - max(1, n_passes // 10)
+
+    def takes(self, n_steps: int, posterior: Posterior) -> bool:
+        """Whether a minibatch that comes alone is large enough to judge on."""
+        total_steps = float(posterior.counts.start.sum() + posterior.counts.transitions.sum())
+        return n_steps >= min(_ALONE_STEPS, total_steps / 8)
+
+    def phase(
+        self,
+        posterior: Posterior,
+        family: Family,
+        batches: Batches,
+        total_sequences: int,
+        engine: Engine,
+        *,
+        passes_to_come: float = 0.0,
+    ) -> list[dict[str, Any]]:
+        """Make proposals on a sample from `batches`, if it is time; move the posterior in place.
+
+        There is a phase a pass at most; after phases that changed nothing it waits for 2, 4, 8
+        passes.
+
+        Parameters
+        ----------
+        passes_to_come : float
+            Passes that training will yet take.  A model that grows spends their share ahead: they
+            will be taken with the states that there are, or more.
+
+        Returns
+        -------
+        list of dict
+            Every proposal, as `Move`.
+        """
+        state = posterior.moves
+        if state.sequences < total_sequences * 2 ** min(state.quiet, 3):
+            return []
+        total_steps = float(posterior.counts.start.sum() + posterior.counts.transitions.sum())
+        one = work(1.0, posterior.n_states)
+        ahead = 0.0
+        if self.grows:
+            ahead = MOVE_SHARE * passes_to_come * total_steps * one
+        budget = state.budget + ahead
+        n_steps = min(_MOST_STEPS, total_steps)
+        if budget < _PROPOSALS * one * n_steps:
+            return []
+        sample = Sample.draw(batches, family, n_steps)
+        phase = Phase.begin(
+            posterior,
+            family,
+            sample,
+            engine,
+            np.random.default_rng([self.seed, 2**33, state.n_phases]),
+            budget,
+            self.most_states,
+            self.grows,
+        )
+        phase.run()
+        if phase.changed:
+            posterior.become(self._outcome(posterior, phase, total_sequences))
+        posterior.moves = MoveState(
+            budget=phase.budget - ahead,
+            sequences=0,
+            n_phases=state.n_phases + 1,
+            quiet=0 if phase.changed else state.quiet + 1,
+        )
+        return [move._asdict() for move in phase.moves]
+
+    def _outcome(self, before: Posterior, phase: Phase, total_sequences: int) -> Posterior:
+        """Return the statistics of the stream regrouped; after a split those of the sample."""
+        if phase.groups is None:
+            found = phase.present.posterior
+            copies = total_sequences / phase.sample.n_sequences
+            counts = Rows(*(copies * part for part in found.counts))
+            table = found.emissions
+            emissions = DecayedTable.from_parts(
+                table.rows[:, : table.n_states], copies * table.scale, copies * table.totals
+            )
+            found = replace(found, counts=counts, emissions=emissions)
+        else:
+            found = before.regrouped(phase.groups)
+        return replace(found, transitions=found.transitions.refitted(found.counts))

@@ -1,0 +1,84 @@
+"""Which states of two models, or of a model and of labels, are the same."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from sojourn.models.base import BaseHMM
+from sojourn.sequences import Sequences, as_sequences
+
+
+class Matching(NamedTuple):
+    """States matched one to one.
+
+    Attributes
+    ----------
+    states : (K,) integer array
+        For each state of the first its partner in the second, -1 for none.
+    agreement : float
+        Share of the steps on which matched states agree.
+    overlaps : (K, L) integer array
+        Steps that are in state k of the first and state l of the second.
+    """
+
+    states: NDArray[np.int64]
+    agreement: float
+    overlaps: NDArray[np.int64]
+
+
+def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None) -> Matching:
+    """Match states one to one so that as many steps as can be agree (Hungarian algorithm).
+
+    Parameters
+    ----------
+    a, b : fitted model, or state paths or labels
+        A model is decoded on `X`.  Paths and labels are whole numbers from 0, flat or as sequences.
+    X, lengths
+        Data as for `fit`; needed where `a` or `b` is a model.
+
+    Returns
+    -------
+    Matching
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> match = sj.match_states([0, 0, 1, 1, 2], [1, 1, 0, 0, 0])
+    >>> match.states
+    array([ 1,  0, -1])
+    >>> match.agreement
+    0.8
+    """
+    first, second = (_path(part, X, lengths) for part in (a, b))
+    if len(first) != len(second):
+        raise ValueError(f"the paths have {len(first)} and {len(second)} steps")
+    shape = tuple(
+        max(int(path.max()) + 1, part.n_states_ if isinstance(part, BaseHMM) else 0)
+        for path, part in ((first, a), (second, b))
+    )
+    overlaps = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1])
+    overlaps = overlaps.reshape(shape)
+    rows, columns = linear_sum_assignment(-overlaps)
+    states = np.full(shape[0], -1)
+    states[rows] = columns
+    return Matching(states, float(overlaps[rows, columns].sum() / len(first)), overlaps)
+
+
+def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
+    """Return the states of every step, one sequence after another."""
+    if isinstance(part, BaseHMM):
+        if X is None:
+            raise ValueError("a model needs data X to be decoded")
+        if isinstance(X, Sequences):
+            return _path(part.predict(X), None, None)
+        data, _ = as_sequences(X, lengths, step_ndim=part.emission_.step_ndim)
+        return _path(part.predict(data), None, None)
+    data, _ = as_sequences(part, None, step_ndim=0)
+    path = np.asarray(data.values)
+    if path.dtype.kind not in "iu" or (path < 0).any():
+        raise ValueError("paths and labels must be whole numbers from 0")
+    return path.astype(np.int64)
