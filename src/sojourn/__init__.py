@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ZeroMeanGaussian,
     )
     from sojourn.inference import Progress, Statistics
+    from sojourn.matching import dwell_summary, match_states
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
     from sojourn.sequences import Sequences
@@ -65,7 +66,9 @@ _HOMES = {
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
+    "dwell_summary": "sojourn.matching",
     "load": "sojourn.persist",
+    "match_states": "sojourn.matching",
     "open": "sojourn.sources",
 }
 
@@ -95,7 +98,9 @@ __all__ = [
     "Statistics",
     "Vocabulary",
     "ZeroMeanGaussian",
+    "dwell_summary",
     "load",
+    "match_states",
     "open",
 ]
 

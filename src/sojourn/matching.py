@@ -1,4 +1,4 @@
-"""Which states of two models, or of a model and of labels, are the same."""
+"""Which states are the same in two models or in labels, and how long visits to them last."""
 
 from __future__ import annotations
 
@@ -68,6 +68,68 @@ def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None
     return Matching(states, float(overlaps[rows, columns].sum() / len(first)), overlaps)
 
 
+class Dwell(NamedTuple):
+    """How long visits to a state last, in steps.
+
+    Attributes
+    ----------
+    state : int
+    visits : int
+        Unbroken runs in that state.
+    mean, median : float
+    longest : int
+    """
+
+    state: int
+    visits: int
+    mean: float
+    median: float
+    longest: int
+
+
+def dwell_summary(states: Any, lengths: ArrayLike | None = None) -> list[Dwell]:
+    """Summarise how long visits to each state last, from paths as `predict` gives them.
+
+    A visit ends with its sequence.  ``model.dwell_times_`` has what the model expects instead.
+
+    Parameters
+    ----------
+    states, lengths
+        Paths, flat with `lengths` or as sequences.
+
+    Returns
+    -------
+    list of Dwell
+        One for each state that occurs.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> for dwell in sj.dwell_summary([[0, 0, 0, 1], [0, 1, 1]]):
+    ...     print(*dwell)
+    0 2 2.0 2.0 3
+    1 2 1.5 1.5 2
+    """
+    data, _ = as_sequences(states, lengths, step_ndim=0)
+    path = _checked(data)
+    begins = np.ones(len(path), dtype=bool)
+    begins[1:] = path[1:] != path[:-1]
+    begins[data.offsets[:-1]] = True
+    at = np.flatnonzero(begins)
+    runs, of_run = np.diff(np.append(at, len(path))), path[at]
+    return [
+        Dwell(
+            int(state),
+            int(own.size),
+            float(own.mean()),
+            float(np.median(own)),
+            int(own.max()),
+        )
+        for state in np.unique(of_run)
+        for own in [runs[of_run == state]]
+    ]
+
+
 def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
     """Return the states of every step, one sequence after another."""
     if isinstance(part, BaseHMM):
@@ -78,6 +140,10 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
         data, _ = as_sequences(X, lengths, step_ndim=part.emission_.step_ndim)
         return _path(part.predict(data), None, None)
     data, _ = as_sequences(part, None, step_ndim=0)
+    return _checked(data)
+
+
+def _checked(data: Sequences) -> NDArray[np.int64]:
     path = np.asarray(data.values)
     if path.dtype.kind not in "iu" or (path < 0).any():
         raise ValueError("paths and labels must be whole numbers from 0")

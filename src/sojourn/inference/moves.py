@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,12 +35,14 @@ Batches = Iterable[Sequences | Iterable[Sequences]]
 HARM = 0.001
 """Nats a step that one merge, deletion or split may cost in the likelihood of fresh sequences."""
 
+MOST_COPIES = 4.0
+"""How often a sample may stand for itself, of more data than that."""
+
 _MOST_STEPS = 2**18  # a sample needs no more
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
 _PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
 _PATIENCE = 3  # refusals in a row that end a round
-_SPLIT_STEPS = 5  # local steps that states just split get to become different
 _FIRST_PHASE = 0.25  # share of the passes before the first phase
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -148,33 +151,61 @@ def disjoint(ranked: list[tuple[float, Pair]], size: int) -> list[Pair]:
     return chosen
 
 
+class SplitPlan(NamedTuple):
+    """How states are split.
+
+    Attributes
+    ----------
+    n_parts : int
+        States that one is split into.
+    n_steps : int
+        Local steps that the parts get to become different.
+    """
+
+    n_parts: int
+    n_steps: int
+
+    @classmethod
+    def of(cls, family: Family) -> SplitPlan:
+        """Return the plan for a family: parts of a state of symbols begin at random."""
+        return cls(4, 10) if family.statistics_are_counts else cls(2, 5)
+
+    def work(self, n_states: int, most_states: int) -> float:
+        """Work for each step of the sample to split all states, as far as there is room."""
+        after = min(self.n_parts * n_states, most_states)
+        return (self.n_steps + 1) * (work(1.0, after) + work(1.0, n_states))
+
+
 def split_posterior(
     posterior: Posterior,
     family: Family,
     runs: Callable[[int], Sequences | None],
-    states: list[int],
+    groups: list[list[int]],
     rng: np.random.Generator,
 ) -> Posterior:
-    """Split states in two: emissions as a start with two states has them, transitions by halves.
+    """Split states: emissions as a start with so many states has them, transitions alike.
 
     Parameters
     ----------
     runs : callable
         Gives the steps that are in a state, as sequences; None for none.
+    groups : list of lists of int
+        A state, and the numbers of those to be split off from it.
     """
     n_states = posterior.n_states
-    weights = np.concatenate([np.eye(n_states), np.eye(n_states)[states]])
-    weights[states] *= 0.5
-    weights[n_states:] *= 0.5
+    weights = np.eye(n_states + sum(len(group) - 1 for group in groups), n_states)
+    for group in groups:
+        weights[group] = 0.0
+        weights[group, group[0]] = 1.0 / len(group)
     split = posterior.regrouped(weights)
     emissions = split.emissions.dense().astype(np.float64)
     mass = state_masses(posterior)
-    for n, state in enumerate(states):
-        own = runs(state)
+    for group in groups:
+        own = runs(group[0])
         if own is not None:
-            both = family.segment_statistics(own, 2, float(mass[state]), rng)
-            emissions[[state, n_states + n]] = np.asarray(both, dtype=np.float64)
-    # A little noise tells the halves apart where only their neighbours differ.
+            parts = family.segment_statistics(own, len(group), float(mass[group[0]]), rng)
+            emissions[group] = np.asarray(parts, dtype=np.float64)
+    # A little noise tells the parts from one another where only their neighbours differ.
     start, transitions = (part * rng.uniform(0.8, 1.2, part.shape) for part in split.counts)
     return replace(
         split,
@@ -198,6 +229,8 @@ class Sample:
         Sequences that the bound counts too, but whose likelihood is that under a model fitted to
         the others.  Empty where there are too few sequences.
     n_sequences, n_steps, check_steps : int
+    total_sequences : int
+        N.
     """
 
     fitted: list[Chunk]
@@ -205,9 +238,19 @@ class Sample:
     n_sequences: int
     n_steps: int
     check_steps: int
+    total_sequences: int
+
+    @property
+    def copies(self) -> float:
+        """How often the sample stands for itself: N/B, but at most `MOST_COPIES` times.
+
+        What fits a sample by chance counts once a copy.  So a small sample of much data is judged
+        as a smaller data set, in which fewer states can be told apart.
+        """
+        return min(MOST_COPIES, self.total_sequences / self.n_sequences)
 
     @classmethod
-    def draw(cls, batches: Batches, family: Family, n_steps: float) -> Sample:
+    def draw(cls, batches: Batches, family: Family, n_steps: float, total_sequences: int) -> Sample:
         """Take sequences from minibatches until there are about so many steps."""
         taken: list[Sequences] = []
         missing = n_steps
@@ -226,6 +269,7 @@ class Sample:
             len(data),
             data.n_steps,
             check.n_steps if len(check) else 0,
+            total_sequences,
         )
 
 
@@ -237,7 +281,7 @@ class Fit(NamedTuple):
     posterior : Posterior
         Expected counts of the sample.
     bound : float
-        L(q), eq (13), as if the sample were all the data.
+        L(q), eq (13), as if the copies of the sample were all the data.
     check : float
         Log likelihood a step of the check's sequences under a model fitted to the others.
     shared : (K, K) array or None
@@ -297,9 +341,11 @@ class Phase:
         if self.grows:
             while self._split():
                 pass
+            if self.changed:
+                return
         self._merge()
         self._delete()
-        if not self.changed:
+        if not (self.grows or self.changed):
             self._split()
 
     @property
@@ -337,14 +383,17 @@ class Phase:
             for part in parts[1:]:
                 sums += part
             posterior = self._posterior(sums, posterior)
-        bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, 1.0)
+        copies = self.sample.copies
+        bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, copies)
         check = 0.0 if own is None else self._check(own)
-        return Fit(posterior, bound, check, sums.shared)
+        pairs = None if sums.shared is None else copies * sums.shared
+        return Fit(posterior, bound, check, pairs)
 
     def _posterior(self, sums: BatchSums, before: Posterior) -> Posterior:
-        """Return the posterior with the statistics of the sample alone."""
-        counts = Rows(sums.start, sums.transitions)
-        emissions = np.array(sums.emissions.dense().T, dtype=np.float64)
+        """Return the posterior with the statistics of the sample alone, times its copies."""
+        copies = self.sample.copies
+        counts = Rows(copies * sums.start, copies * sums.transitions)
+        emissions = copies * sums.emissions.dense().T.astype(np.float64)
         return replace(
             before,
             counts=counts,
@@ -439,15 +488,17 @@ class Phase:
                 size = len(pairs) // 2
             else:
                 refused.add(pairs[0])
-                misses += 1
+                # Those ranked below lose more: after a clear loss no other is tried.
+                hopeless = self.moves[-1].fresh < -10.0 * HARM
+                misses += _PATIENCE if hopeless else 1
 
     def _delete(self) -> None:
         """Leave small states out, whose steps then go to the others."""
         refused: set[int] = set()
         while len(refused) < _PATIENCE and self.affords(self.n_states - 1, 1):
             mass = state_masses(self.present.posterior)
-            small = [int(k) for k in np.argsort(mass, kind="stable") if mass[k] < _SMALL * mass.sum()]
-            small = [k for k in small if k not in refused]
+            by_mass = [int(k) for k in np.argsort(mass, kind="stable") if k not in refused]
+            small = [k for k in by_mass if mass[k] < _SMALL * mass.sum()]
             if not small or self.n_states == 1:
                 return
             weights = np.delete(np.eye(self.n_states), small[0], axis=0)
@@ -460,34 +511,35 @@ class Phase:
     def _split(self) -> bool:
         """Split the largest states, as many as there is room for, and undo what does not differ.
 
-        Whether two halves have come to differ, their sure gain of a merge says.
+        Whether two parts have come to differ, their sure gain of a merge says.
         """
-        n_states, n_times = self.n_states, _SPLIT_STEPS + 1
-        room = min(n_states, self.most_states - n_states)
-        while room > 0 and not self.affords(n_states + room, n_times):
+        n_states = self.n_states
+        n_parts, n_steps = SplitPlan.of(self.family)
+        room = min((n_parts - 1) * n_states, self.most_states - n_states)
+        while room > 0 and not self.affords(n_states + room, n_steps + 1):
             room //= 2
         if room <= 0:
             return False
         mass = state_masses(self.present.posterior)
-        states = [int(k) for k in np.argsort(-mass, kind="stable")[:room]]
-        halves = split_posterior(
-            self.present.posterior, self.family, self._runs(), states, self.rng
-        )
-        apart = self.fit(halves, _SPLIT_STEPS, shared=True)
+        n_split = -(-room // (n_parts - 1))
+        groups = [[int(k)] for k in np.argsort(-mass, kind="stable")[:n_split]]
+        for n in range(room):
+            groups[n % n_split].append(n_states + n)
+        parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
+        apart = self.fit(parts, n_steps, shared=True)
         assert apart.shared is not None
-        siblings = {(state, n_states + n) for n, state in enumerate(states)}
-        gains = dict(
-            (pair, gain) for gain, pair in rank_pairs(self.family, apart.posterior, apart.shared)
-        )
-        undone = [pair for pair in siblings if gains.get(pair, 0.0) > 0.0]
-        if len(undone) == len(siblings):
-            gain = apart.bound - self.baseline(_SPLIT_STEPS).bound
-            self.moves.append(Move("split", [[k] for k in states], gain, 0.0, False, n_states))
+        ranked = rank_pairs(self.family, apart.posterior, apart.shared)
+        siblings = {pair for group in groups for pair in combinations(sorted(group), 2)}
+        alike = [entry for entry in ranked if entry[0] > 0.0 and entry[1] in siblings]
+        undone = disjoint(alike, room)
+        states = [[group[0]] for group in groups]
+        if len(undone) == room:
+            gain = apart.bound - self.baseline(n_steps).bound
+            self.moves.append(Move("split", states, gain, 0.0, False, n_states))
             return False
-        weights = merge_weights(apart.posterior.n_states, sorted(undone))
+        weights = merge_weights(apart.posterior.n_states, undone)
         proposed = self.fit(apart.posterior.regrouped(weights), 1, shared=True)
-        kept = [[state] for state, other in sorted(siblings) if (state, other) not in undone]
-        return self.judge("split", kept, proposed, n_times, None)
+        return self.judge("split", states, proposed, n_steps + 1, None)
 
     def _runs(self) -> Callable[[int], Sequences | None]:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
@@ -497,7 +549,9 @@ class Phase:
             posterior.transitions.concentrations(posterior.counts)
         )
         _, factors, index = next(
-            chunk_potentials(posterior, self.family, [chunk], potentials, self.engine, collapsed=True)
+            chunk_potentials(
+                posterior, self.family, [chunk], potentials, self.engine, collapsed=True
+            )
         )
         smoothed = self.engine.kernel.forward_backward(
             factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
@@ -560,8 +614,7 @@ class Moves:
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
         """Whether a minibatch that comes alone is large enough to judge on."""
-        total_steps = float(posterior.counts.start.sum() + posterior.counts.transitions.sum())
-        return n_steps >= min(_ALONE_STEPS, total_steps / 8)
+        return n_steps >= min(_ALONE_STEPS, float(state_masses(posterior).sum()) / 8)
 
     def phase(
         self,
@@ -575,8 +628,7 @@ class Moves:
     ) -> list[dict[str, Any]]:
         """Make proposals on a sample from `batches`, if it is time; move the posterior in place.
 
-        There is a phase a pass at most; after phases that changed nothing it waits for 2, 4, 8
-        passes.
+        There is a phase a pass at most, and fewer where the budget does not last for more.
 
         Parameters
         ----------
@@ -589,19 +641,25 @@ class Moves:
         list of dict
             Every proposal, as `Move`.
         """
-        state = posterior.moves
-        if state.sequences < total_sequences * 2 ** min(state.quiet, 3):
+        state, n_states = posterior.moves, posterior.n_states
+        if state.sequences < total_sequences:
             return []
-        total_steps = float(posterior.counts.start.sum() + posterior.counts.transitions.sum())
-        one = work(1.0, posterior.n_states)
-        ahead = 0.0
-        if self.grows:
-            ahead = MOVE_SHARE * passes_to_come * total_steps * one
+        total_steps = float(state_masses(posterior).sum())
+        grows = self.grows and state.quiet == 0
+        later = min(self.most_states, 2 * n_states)
+        ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         budget = state.budget + ahead
-        n_steps = min(_MOST_STEPS, total_steps)
-        if budget < _PROPOSALS * one * n_steps:
+        # Where merges were refused, splits are what is left to try, and they take more steps.
+        tries_splits = (grows or state.quiet > 0) and n_states < self.most_states
+        cost = _PROPOSALS * work(1.0, n_states)
+        if tries_splits:
+            cost += SplitPlan.of(family).work(n_states, self.most_states)
+        least = min(_MOST_STEPS, total_steps / MOST_COPIES)
+        # A model that grows is soon another one: a small sample is good enough for it.
+        n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)
+        if n_steps < least:
             return []
-        sample = Sample.draw(batches, family, n_steps)
+        sample = Sample.draw(batches, family, n_steps, total_sequences)
         phase = Phase.begin(
             posterior,
             family,
@@ -610,7 +668,7 @@ class Moves:
             np.random.default_rng([self.seed, 2**33, state.n_phases]),
             budget,
             self.most_states,
-            self.grows,
+            grows,
         )
         phase.run()
         if phase.changed:
@@ -627,7 +685,7 @@ class Moves:
         """Return the statistics of the stream regrouped; after a split those of the sample."""
         if phase.groups is None:
             found = phase.present.posterior
-            copies = total_sequences / phase.sample.n_sequences
+            copies = total_sequences / phase.sample.n_sequences / phase.sample.copies
             counts = Rows(*(copies * part for part in found.counts))
             table = found.emissions
             emissions = DecayedTable.from_parts(

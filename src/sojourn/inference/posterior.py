@@ -12,7 +12,6 @@ from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import Rows, Transitions
 
-
 MOVE_SHARE = 0.25
 """Work that may go into moves, for each unit that goes into training."""
 

@@ -42,7 +42,7 @@ from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink
-from sojourn.transitions import Transitions
+from sojourn.transitions import Gamma, Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
@@ -812,6 +812,24 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 def _is_exchangeable(family: Family, transitions: Transitions) -> bool:
     """Whether the priors are the same for all states."""
     return family.prior().ndim == 1 and transitions.is_exchangeable
+
+
+def as_gamma(name: str, value: tuple[float, float]) -> Gamma:
+    """Return a positive shape and rate, or refuse them."""
+    pair = np.asarray(value, dtype=np.float64)
+    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
+        raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
+    return Gamma(*pair.tolist())
+
+
+def learns_stickiness(stickiness: float | str, inference: str) -> bool:
+    """Check a stickiness, and say whether it is to be learned."""
+    if stickiness != "learned":
+        check_number("stickiness", stickiness, 0.0, np.finfo(np.float64).max)
+        return False
+    if inference != "scvi":
+        raise ValueError(f"stickiness='learned' needs inference='scvi', not {inference!r}")
+    return True
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

@@ -91,9 +91,7 @@ class Dirichlet(Transitions):
     def is_exchangeable(self) -> bool:
         """Whether all prior counts but those of staying are the same."""
         matrix = self.prior.transitions - self.stickiness * np.eye(len(self.prior.start))
-        return all(
-            bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix)
-        )
+        return all(bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix))
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the same prior counts on another number of states."""
