@@ -35,6 +35,8 @@ ALLOWED = {
     },
 }
 ALLOWED["models"] = set(ALLOWED)
+ALLOWED["matching"] = set(ALLOWED)
+ALLOWED["report"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)
 ALLOWED["cli"] = {*ALLOWED, "package"}
 ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late

@@ -74,6 +74,7 @@ def save(
         "moves": posterior.moves._asdict(),
         "total_sequences": model.total_sequences_,
         "history": model.history_,
+        "provenance": model.provenance_,
     }
     if training is not None:
         description["training"] = training
@@ -155,6 +156,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
     )
     model._begin(family, posterior, description["total_sequences"])
     model.history_ = description["history"]
+    model.provenance_ = description.get("provenance", {})
     if "samples.states" in arrays:
         model.samples_ = Samples.from_arrays(_with_prefix("samples.", arrays))
     return model

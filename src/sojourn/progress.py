@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class LiveProgress:
-    """Show passes, speed, held-out score and time left; a callback for `fit`.
+    """Show passes, time left, speed, the held-out curve and states in use; a callback for `fit`.
+
+    Without a terminal there is no live view, but a plain line now and then where there is a score.
 
     Parameters
     ----------
@@ -23,9 +26,18 @@ class LiveProgress:
         What is being trained.
     console : rich.console.Console, optional
         Where to print; standard error by default, so that piped output stays clean.
+    n_used : callable, optional
+        Gives the number of states in use; asked after each pass.
     """
 
-    def __init__(self, n_passes: int, title: str, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        n_passes: int,
+        title: str,
+        console: Console | None = None,
+        *,
+        n_used: Callable[[], int] | None = None,
+    ) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
@@ -33,19 +45,21 @@ class LiveProgress:
         self._console = console if console is not None else Console(stderr=True)
         self._bars = Bars(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
-            TextColumn("pass {task.completed:.1f}/{task.total:.0f}"),
-            TextColumn("{task.fields[speed]}"),
-            TextColumn("{task.fields[held_out]}"),
+            BarColumn(bar_width=14),
+            TextColumn("{task.completed:.1f}/{task.total:.0f}"),
             TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[about]}"),
             console=self._console,
         )
-        self._task = self._bars.add_task(title, total=n_passes, speed="", held_out="")
+        self._task = self._bars.add_task(title, total=n_passes, about="")
         self._n_passes = n_passes
-        self._quiet = not self._console.is_terminal
+        self._n_used = n_used
+        self._used = ""
+        self._scores: list[float] = []
+        self.is_live = bool(self._console.is_terminal)
 
     def __enter__(self) -> Self:
-        if not self._quiet:
+        if self.is_live:
             self._bars.start()
         return self
 
@@ -55,24 +69,66 @@ class LiveProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if not self._quiet:
+        if self.is_live:
             self._bars.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Take in the state of training."""
-        seconds = max(progress.seconds, 1e-9)
-        speed = f"{progress.sequences / seconds:,.0f} seq/s {progress.steps / seconds:,.0f} steps/s"
-        self._bars.update(self._task, completed=progress.passes, speed=speed)
+        speed = f"{_short(progress.steps / max(progress.seconds, 1e-9))} steps/s"
         if progress.score is not None:
-            self._bars.update(self._task, held_out=f"held-out {progress.score:.4f}")
-            a_tenth = max(1, self._n_passes // 10)
-            if self._quiet and round(progress.passes) % a_tenth == 0:
-                # Without a terminal there is no live view: a plain line now and then.
-                digits = 0 if progress.passes == round(progress.passes) else 2
-                self._console.print(
-                    f"pass {progress.passes:.{digits}f}: {speed}, held-out {progress.score:.4f}",
-                    highlight=False,
-                )
+            self._scores.append(progress.score)
+            if self._n_used is not None:
+                self._used = f"{self._n_used()} states"
+        curve = [sparkline(self._scores, 8), f"{self._scores[-1]:.3f}"] if self._scores else []
+        about = " ".join(part for part in (speed, *curve, self._used) if part)
+        self._bars.update(self._task, completed=progress.passes, about=about)
+        a_tenth = max(1, self._n_passes // 10)
+        if (
+            not self.is_live
+            and progress.score is not None
+            and round(progress.passes) % a_tenth == 0
+        ):
+            digits = 0 if progress.passes == round(progress.passes) else 2
+            used = f", {self._used}" if self._used else ""
+            self._console.print(
+                f"pass {progress.passes:.{digits}f}: {speed}, held-out {progress.score:.4f}{used}",
+                highlight=False,
+            )
+
+
+def _short(number: float) -> str:
+    """Write a speed in four characters or so.
+
+    Examples
+    --------
+    >>> _short(8_230_000.0), _short(52_100.0), _short(7.0)
+    ('8.2M', '52k', '7')
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.{0 if number >= 10 * size else 1}f}{letter}"
+    return f"{number:.0f}"
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: list[float], width: int = 16) -> str:
+    """Draw a curve in one line of text: `width` of the values, spread over all of them.
+
+    Examples
+    --------
+    >>> sparkline([0.0, 1.0, 2.0, 4.0])
+    '▁▃▅█'
+    """
+    if len(values) > width:
+        last = len(values) - 1
+        values = [values[round(i * last / (width - 1))] for i in range(width)]
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    span = (high - low) or 1.0
+    return "".join(_BLOCKS[round((value - low) / span * (len(_BLOCKS) - 1))] for value in values)
 
 
 class ShareProgress:

@@ -20,6 +20,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
 from sojourn.inference.objective import COLLAPSED
+from sojourn.inference.occupancy import state_masses, state_shares
 from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.interface import Floats, Integers
@@ -199,7 +200,7 @@ def split_posterior(
         weights[group, group[0]] = 1.0 / len(group)
     split = posterior.regrouped(weights)
     emissions = split.emissions.dense().astype(np.float64)
-    mass = state_masses(posterior)
+    mass = state_masses(posterior.counts)
     for group in groups:
         own = runs(group[0])
         if own is not None:
@@ -496,9 +497,9 @@ class Phase:
         """Leave small states out, whose steps then go to the others."""
         refused: set[int] = set()
         while len(refused) < _PATIENCE and self.affords(self.n_states - 1, 1):
-            mass = state_masses(self.present.posterior)
-            by_mass = [int(k) for k in np.argsort(mass, kind="stable") if k not in refused]
-            small = [k for k in by_mass if mass[k] < _SMALL * mass.sum()]
+            shares = state_shares(self.present.posterior.counts)
+            by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in refused]
+            small = [k for k in by_mass if shares[k] < _SMALL]
             if not small or self.n_states == 1:
                 return
             weights = np.delete(np.eye(self.n_states), small[0], axis=0)
@@ -520,9 +521,9 @@ class Phase:
             room //= 2
         if room <= 0:
             return False
-        mass = state_masses(self.present.posterior)
+        shares = state_shares(self.present.posterior.counts)
         n_split = -(-room // (n_parts - 1))
-        groups = [[int(k)] for k in np.argsort(-mass, kind="stable")[:n_split]]
+        groups = [[int(k)] for k in np.argsort(-shares, kind="stable")[:n_split]]
         for n in range(room):
             groups[n % n_split].append(n_states + n)
         parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
@@ -572,14 +573,9 @@ def _runs_of(sequences: Sequences, path: Integers, state: int) -> Sequences | No
     return Sequences(sequences.values[inside], np.append(starts, int(inside.sum())))
 
 
-def state_masses(posterior: Posterior) -> Floats:
-    """Expected steps in each state."""
-    return posterior.counts.start + posterior.counts.transitions.sum(axis=0)
-
-
 def by_size(posterior: Posterior) -> Posterior:
     """Return the posterior with the largest state first."""
-    order = np.argsort(-state_masses(posterior), kind="stable")
+    order = np.argsort(-state_masses(posterior.counts), kind="stable")
     return posterior.regrouped(np.eye(posterior.n_states)[order])
 
 
@@ -614,7 +610,7 @@ class Moves:
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
         """Whether a minibatch that comes alone is large enough to judge on."""
-        return n_steps >= min(_ALONE_STEPS, float(state_masses(posterior).sum()) / 8)
+        return n_steps >= min(_ALONE_STEPS, float(state_masses(posterior.counts).sum()) / 8)
 
     def phase(
         self,
@@ -644,7 +640,7 @@ class Moves:
         state, n_states = posterior.moves, posterior.n_states
         if state.sequences < total_sequences:
             return []
-        total_steps = float(state_masses(posterior).sum())
+        total_steps = float(state_masses(posterior.counts).sum())
         grows = self.grows and state.quiet == 0
         later = min(self.most_states, 2 * n_states)
         ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0

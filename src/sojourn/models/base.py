@@ -31,6 +31,7 @@ from sojourn.inference import (
 )
 from sojourn.inference.local import CHUNK_STEPS, prepare
 from sojourn.inference.moves import Moves, by_size
+from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
@@ -80,6 +81,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     emission_: Family
     total_sequences_: int
     history_: list[dict[str, Any]]
+    provenance_: dict[str, Any]
     samples_: Samples
     _posterior: Posterior
 
@@ -397,6 +399,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.emission_ = family
         self.total_sequences_ = total_sequences
         self.history_ = []
+        self.provenance_ = {}
         self._posterior = posterior
         self.__dict__.pop("samples_", None)
 
@@ -653,6 +656,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def dwell_times_(self) -> Floats:
         """Expected number of steps that a visit to each state lasts, shape (K,)."""
         return 1.0 / np.maximum(1.0 - np.diag(self.transmat_), 1e-300)
+
+    @property
+    def state_shares_(self) -> Floats:
+        """Expected share of the steps that each state has, shape (K,)."""
+        check_is_fitted(self)
+        return state_shares(self._posterior.counts)
+
+    @property
+    def n_states_used_(self) -> int:
+        """States with more than half a per cent of the steps."""
+        check_is_fitted(self)
+        return n_used(self.state_shares_)
 
     @property
     def n_updates_(self) -> int:

@@ -68,7 +68,7 @@ class Data:
             return family, self.sequences
         blocks = self._source.sample()
         with reading(blocks[0].place):
-            _check_steps(blocks[0].sequences, family)
+            blocks = [b._replace(sequences=_as_steps(b.sequences, family)) for b in blocks]
         summary = self._source.summary
         family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
         self._check_vocabulary(family)
@@ -135,15 +135,18 @@ def check_out(out: str | PathLike[str] | None, data: Data) -> Path | None:
 
 def _taker(family: Family) -> Validate:
     def take(sequences: Sequences) -> Sequences:
-        _check_steps(sequences, family)
-        return family.validate(sequences)
+        return family.validate(_as_steps(sequences, family))
 
     return take
 
 
-def _check_steps(sequences: Sequences, family: Family) -> None:
+def _as_steps(sequences: Sequences, family: Family) -> Sequences:
+    """Make numbers vectors of one where vectors are expected, as in memory; refuse other shapes."""
     shape = sequences.values.shape[1:]
+    if family.step_ndim == 1 and not shape:
+        return sequences.with_values(sequences.values[:, None])
     if len(shape) != family.step_ndim:
         raise ValueError(
             f"a step must have {family.step_ndim} dimensions here, but has the shape {shape}"
         )
+    return sequences

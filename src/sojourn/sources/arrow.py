@@ -1,4 +1,4 @@
-"""Parquet, Arrow and Feather files: a list column, or long format with a sequence id."""
+"""Parquet, Arrow, Feather and CSV files: a list column, or long format with a sequence id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,28 +154,85 @@ class _ArrowStream(_Table):
         return read
 
 
+class _Csv(_Table):
+    """Comma-separated values with a header line; ``.tsv`` has tabs.
+
+    The file is read whole: only then are the types of its columns known.
+    """
+
+    n_blocks = 1
+
+    def _look(self) -> None:
+        self.schema = self._read().schema
+        if all(_is_number(name) for name in self.schema.names):
+            raise ValueError("the first line holds numbers: it must hold the names of the columns")
+
+    def _read(self, names: list[str] | None = None) -> Any:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        delimiter = "\t" if ".tsv" in self.path.suffixes else ","
+        try:
+            return csv.read_csv(
+                self.path,
+                parse_options=csv.ParseOptions(delimiter=delimiter),
+                convert_options=csv.ConvertOptions(include_columns=names),
+            )
+        except pa.ArrowInvalid as error:
+            raise ValueError(str(error)) from error
+
+    def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        def read(block: int) -> Batches:
+            with reading(str(self.path)):
+                table = self._read(names)
+            for batch in table.combine_chunks().to_batches():
+                yield from ((part, str(self.path)) for part in _sliced(batch))
+
+        return read
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _sliced(batch: Any) -> Iterator[Any]:
     """Cut a large record batch, without copying."""
     for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
         yield batch.slice(begin, PIECE_SEQUENCES)
 
 
-TABLES = {"parquet": _Parquet, "arrow": _ArrowFile, "arrow stream": _ArrowStream}
+TABLES = {
+    "parquet": _Parquet,
+    "arrow": _ArrowFile,
+    "arrow stream": _ArrowStream,
+    "csv": _Csv,
+}
+
+
+def column_types(path: Path, kind: str) -> dict[str, Any]:
+    """Return the columns of a file with their PyArrow types."""
+    schema = TABLES[kind](path).schema  # type: ignore[abstract]
+    return dict(zip(schema.names, schema.types, strict=True))
 
 
 class ArrowSource(Source):
-    """Columns of a Parquet, Arrow or Feather file.
+    """Columns of a Parquet, Arrow, Feather or CSV file.
 
     Parameters
     ----------
     path : Path
-    kind : {"parquet", "arrow", "arrow stream"}
+    kind : {"parquet", "arrow", "arrow stream", "csv"}
     column : str or list of str, optional
         Column that holds the steps.  By default the only list column, or in long format the only
         column beside the sequence id.  A list of columns makes vectors.
-    sequence : str, optional
+    sequence : str or False, optional
         Long format: one row a step, and this column says which sequence it belongs to.  Rows of a
-        sequence stand together.  Such a file is read in its own order.
+        sequence stand together.  Such a file is read in its own order.  False: all rows are one
+        sequence.
     lower : bool
         Turn words into lower case.
     """
@@ -186,12 +243,13 @@ class ArrowSource(Source):
         kind: str = "parquet",
         *,
         column: str | Sequence[str] | None = None,
-        sequence: str | None = None,
+        sequence: str | Literal[False] | None = None,
         lower: bool = False,
     ) -> None:
         super().__init__([path])
         self.path = path
-        self.sequence = sequence
+        self.sequence = sequence or None
+        self.is_long = sequence is not None
         self.lower = lower
         self._table = TABLES[kind](path)  # type: ignore[abstract]
         self.columns, self.is_vector = self._pick(column)
@@ -199,7 +257,7 @@ class ArrowSource(Source):
     @property
     def n_blocks(self) -> int:
         """Row groups or record batches; one in long format."""
-        return self._table.n_blocks if self.sequence is None else 1
+        return 1 if self.is_long else self._table.n_blocks
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -224,7 +282,7 @@ class ArrowSource(Source):
         import pyarrow as pa
 
         table = self._table
-        if self.sequence is not None or not isinstance(table, _Parquet):
+        if self.is_long or not isinstance(table, _Parquet):
             return None
         leaf = table.leaf(self.columns[0])
         kind = table.schema.field(self.columns[0]).type.value_type
@@ -247,7 +305,7 @@ class ArrowSource(Source):
 
     def opened(self) -> Reader:
         """Open the file."""
-        names = self.columns if self.sequence is None else [self.sequence, *self.columns]
+        names = self.columns if not self.sequence else [self.sequence, *self.columns]
         read = self._table.opened(names)
 
         def lists(block: int) -> Iterator[Block]:
@@ -261,7 +319,7 @@ class ArrowSource(Source):
             batches = (part for b in range(self._table.n_blocks) for part in read(b))
             return self._from_steps(batches)
 
-        return lists if self.sequence is None else steps
+        return steps if self.is_long else lists
 
     def _from_lists(self, batch: Any) -> Sequences:
         parts = [_list_sequences(batch.column(c)) for c in range(batch.num_columns)]
@@ -300,12 +358,15 @@ class ArrowSource(Source):
 
     def _steps(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         for name in batch.schema.names:
-            if batch.column(name).null_count:
+            # A missing number is NaN, which most families integrate out; a word has no such value.
+            number = name != self.sequence and _is_numeric(batch.schema.field(name).type)
+            if batch.column(name).null_count and not number:
                 raise ValueError(f"column {name!r} has missing values")
-        ids = batch.column(0).to_numpy(zero_copy_only=False)
-        arrays = [
-            batch.column(c).to_numpy(zero_copy_only=False) for c in range(1, batch.num_columns)
-        ]
+        arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.columns]
+        if self.sequence is None:
+            ids = np.zeros(batch.num_rows, np.int64)
+        else:
+            ids = batch.column(self.sequence).to_numpy(zero_copy_only=False)
         return ids, np.stack(arrays, axis=1) if self.is_vector else arrays[0]
 
     def _lowered(self, sequences: Sequences) -> Sequences:
@@ -327,7 +388,7 @@ class ArrowSource(Source):
         if not asked:
             asked = [name for name in names if self._may_be_steps(name)]
             if len(asked) != 1:
-                wanted = "list column" if self.sequence is None else "column beside the sequence id"
+                wanted = "column beside the sequence id" if self.is_long else "list column"
                 raise DataFileError(
                     f"{self.path} has {len(asked)} columns that could hold the steps "
                     f"({', '.join(asked) or 'of ' + ', '.join(names)}), and column= says not "
@@ -339,7 +400,7 @@ class ArrowSource(Source):
                 raise DataFileError(
                     f"{self.path}, column {name!r}: {kind} is not a list, and without sequence= "
                     "a row is a whole sequence"
-                    if self.sequence is None
+                    if not self.is_long
                     else f"{self.path}, column {name!r}: {kind} is no step of a sequence"
                 )
         return asked, column is not None and not isinstance(column, str)
@@ -349,9 +410,15 @@ class ArrowSource(Source):
 
         kind = self._table.schema.field(name).type
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-        if self.sequence is None:
+        if not self.is_long:
             return is_list
         return name != self.sequence and not pa.types.is_nested(kind)
+
+
+def _is_numeric(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _check_together(runs: NDArray[Any]) -> None:

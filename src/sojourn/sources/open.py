@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sojourn.sources.arrow import ArrowSource
+from sojourn.sources.arrow import TABLES, ArrowSource
 from sojourn.sources.base import DataFileError, Source
 from sojourn.sources.iterable import IterableSource
 from sojourn.sources.many import ManySource
@@ -38,7 +38,7 @@ def open(
     path: Any,
     *,
     column: str | Sequence[str] | None = None,
-    sequence: str | None = None,
+    sequence: str | Literal[False] | None = None,
     pattern: str | None = None,
     lower: bool = False,
     offsets: str | PathLike[str] | None = None,
@@ -47,7 +47,8 @@ def open(
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
 
     What a file is shows in its first bytes: Parquet, Arrow or Feather, NumPy's ``.npy``, or text,
-    plain or compressed with gzip or zstd.
+    plain or compressed with gzip or zstd.  Comma- and tab-separated tables show in their names,
+    ``.csv`` and ``.tsv``.
 
     Parameters
     ----------
@@ -57,8 +58,9 @@ def open(
     column : str or list of str, optional
         Columnar files: the column that holds the steps; several make vectors.  By default the
         only list column.
-    sequence : str, optional
-        Columnar files in long format, one row a step: the column with the sequence's id.
+    sequence : str or False, optional
+        Columnar files in long format, one row a step: the column with the sequence's id; False
+        for a file whose rows are all one sequence.
     pattern : str, optional
         Text: a regular expression whose matches are the words; by default what whitespace
         separates.
@@ -135,6 +137,20 @@ def _is_data(file: Path) -> bool:
 
 
 def _open_file(path: Path, options: dict[str, Any]) -> Source:
+    kind = kind_of(path)
+    if kind == "npy":
+        _refuse(path, options, {"offsets"}, "a NumPy file")
+        offsets = options.get("offsets")
+        return NpySource(path, None if offsets is None else Path(offsets))
+    if kind in TABLES:
+        _refuse(path, options, {"column", "sequence", "lower"}, "a columnar file")
+        return ArrowSource(path, kind, **options)
+    _refuse(path, options, {"pattern", "lower"}, "read as text")
+    return TextSource(path, None if kind == "text" else kind, **options)
+
+
+def kind_of(path: Path) -> str:
+    """Tell what a file is: by its first bytes, and text by its name."""
     with path.open("rb") as file:
         head = file.read(8)
     if not head:
@@ -143,15 +159,8 @@ def _open_file(path: Path, options: dict[str, Any]) -> Source:
         if head.startswith(magic):
             raise DataFileError(f"{path} is {problem}")
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), "text")
-    if kind == "npy":
-        _refuse(path, options, {"offsets"}, "a NumPy file")
-        offsets = options.get("offsets")
-        return NpySource(path, None if offsets is None else Path(offsets))
-    if kind in ("parquet", "arrow", "arrow stream"):
-        _refuse(path, options, {"column", "sequence", "lower"}, "a columnar file")
-        return ArrowSource(path, kind, **options)
-    _refuse(path, options, {"pattern", "lower"}, "read as text")
-    return TextSource(path, None if kind == "text" else kind, **options)
+    is_table = kind in ("text", "gzip") and {".csv", ".tsv"} & set(path.suffixes)
+    return "csv" if is_table else kind
 
 
 def _refuse(path: Path, options: dict[str, Any], known: set[str], what: str) -> None:

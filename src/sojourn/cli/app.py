@@ -1,0 +1,58 @@
+"""The commands, put together.  A new one is a module beside this and a line below."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sojourn import __version__
+from sojourn.cli.decode import decode
+from sojourn.cli.demo import demo
+from sojourn.cli.fit import fit
+from sojourn.cli.generate import generate
+from sojourn.cli.ingest import ingest
+from sojourn.cli.inspect import inspect
+from sojourn.cli.sample import sample
+from sojourn.cli.score import score
+
+app = typer.Typer(
+    help="Bayesian hidden Markov models from more sequences than fit in memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_show_locals=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+LEARN, USE, DATA = "Learn", "Use a model", "Prepare data"
+
+app.command(rich_help_panel=LEARN)(demo)
+app.command(rich_help_panel=LEARN)(fit)
+app.command(rich_help_panel=USE)(score)
+app.command(rich_help_panel=USE)(decode)
+app.command(rich_help_panel=USE)(sample)
+app.command(rich_help_panel=USE)(inspect)
+app.command(rich_help_panel=DATA)(ingest)
+app.command(rich_help_panel=DATA)(generate)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sojourn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,92 @@
+"""``sojourn decode``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sojourn.cli.common import (
+    Columns,
+    DataFile,
+    Force,
+    Lower,
+    ModelFile,
+    Pattern,
+    Sequence,
+    errors_in_short,
+)
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+    from sojourn.sources import Source
+
+
+def decode(
+    model: ModelFile,
+    data: DataFile,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[OUT]", help="Parquet file; else a line a sequence.")
+    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="State probabilities in place of the best path.")
+    ] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Print each word with its state: cat/3.")
+    ] = False,
+    column: Columns = None,
+    sequence: Sequence = None,
+    lower: Lower = None,
+    pattern: Pattern = None,
+    force: Force = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a sequence.")
+    ] = False,
+) -> None:
+    """Find the most probable states of every sequence, in order.
+
+    Without OUT, one line a sequence goes to standard output; with OUT, a Parquet file of any size.
+
+    Example: [bold]sojourn decode words.sojourn new.txt --words[/]
+    """
+    if words and (out is not None or proba):
+        raise typer.BadParameter("only for paths that are printed", param_hint="--words")
+    from sojourn.cli.data import open_for, reading_options
+    from sojourn.persist import load
+
+    with errors_in_short():
+        fitted = load(model)
+        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        if out is None:
+            _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
+            return
+        predict = fitted.predict_proba if proba else fitted.predict
+        predict(opened.source, out=out, overwrite=force)
+    typer.echo(json.dumps({"path": str(out)}) if as_json else f"written: {out}")
+
+
+def _print_states(
+    model: BaseHMM, source: Source, *, proba: bool, words: bool, as_json: bool
+) -> None:
+    """Print a line for each sequence, piece by piece."""
+    predict = model.predict_proba if proba else model.predict
+    key = "probabilities" if proba else "states"
+    for piece in source:
+        symbols = piece
+        if words and piece.values.dtype.kind in "iu" and source.vocabulary is not None:
+            symbols = piece.with_values(source.vocabulary.decode(piece.values))
+        for n, result in enumerate(predict(piece)):
+            if as_json:
+                typer.echo(
+                    json.dumps({key: result.round(6).tolist() if proba else result.tolist()})
+                )
+            elif proba:
+                rows = (" ".join(f"{p:.4f}" for p in row) for row in result)
+                typer.echo("\t".join(rows))
+            elif words:
+                pairs = zip(symbols[n].tolist(), result.tolist(), strict=True)
+                typer.echo(" ".join(f"{word}/{state}" for word, state in pairs))
+            else:
+                typer.echo(" ".join(map(str, result.tolist())))

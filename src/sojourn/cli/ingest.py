@@ -1,0 +1,64 @@
+"""``sojourn ingest``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sojourn.cli.common import Columns, DataFile, Force, Json, Pattern, Sequence, errors_in_short
+
+
+def ingest(
+    data: DataFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")],
+    min_count: Annotated[int, typer.Option(min=1, help="Leave out rarer words.")] = 1,
+    max_size: Annotated[int | None, typer.Option(min=1, help="At most so many words.")] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="Turn words into lower case.")] = False,
+    pattern: Pattern = None,
+    column: Columns = None,
+    sequence: Sequence = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Take the vocabulary of this ingested file.")
+    ] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write data in the form that is read quickest: symbols in Parquet, with their vocabulary.
+
+    Example: [bold]sojourn ingest wiki.txt.gz wiki.parquet --lower --min-count 5[/]
+    """
+    from sojourn.cli.common import print_json
+    from sojourn.progress import ShareProgress
+    from sojourn.sources.ingest import ingest as run
+    from sojourn.sources.ingest import vocabulary_of
+
+    columns = column[0] if column and len(column) == 1 else column or None
+    with errors_in_short(), ShareProgress() as report:
+        done = run(
+            data,
+            out,
+            min_count=min_count,
+            max_size=max_size,
+            vocabulary=None if vocabulary is None else vocabulary_of(vocabulary),
+            overwrite=force,
+            report=report,
+            lower=lower,
+            pattern=pattern,
+            column=columns,
+            sequence=sequence,
+        )
+    n_words = None if done.vocabulary is None else len(done.vocabulary)
+    if as_json:
+        print_json(
+            {
+                "path": str(done.path),
+                "sequences": done.n_sequences,
+                "steps": done.n_steps,
+                "words": n_words,
+            }
+        )
+        return
+    words = "" if n_words is None else f", {n_words:,} words"
+    typer.echo(f"{done.path}: {done.n_sequences:,} sequences, {done.n_steps:,} steps{words}")

@@ -1,0 +1,62 @@
+"""``sojourn score``."""
+
+from __future__ import annotations
+
+import math
+
+from sojourn.cli.common import (
+    Columns,
+    DataFile,
+    Json,
+    Lower,
+    ModelFile,
+    Pattern,
+    Sequence,
+    console,
+    errors_in_short,
+    print_json,
+)
+
+
+def score(
+    model: ModelFile,
+    data: DataFile,
+    column: Columns = None,
+    sequence: Sequence = None,
+    lower: Lower = None,
+    pattern: Pattern = None,
+    as_json: Json = False,
+) -> None:
+    """Tell how well a model predicts data: log likelihood in nats, in all and a step.
+
+    Example: [bold]sojourn score words.sojourn new.txt[/]
+    """
+    from sojourn.cli.data import open_for, reading_options
+    from sojourn.families import Categorical
+    from sojourn.persist import load
+
+    with errors_in_short():
+        fitted = load(model)
+        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        each = fitted.log_likelihood(opened.source)
+        n_steps = opened.source.n_steps
+    total = math.fsum(each)
+    result = {
+        "model": str(model),
+        "data": data,
+        "sequences": len(each),
+        "steps": n_steps,
+        "log_likelihood": total,
+        "per_step": total / n_steps,
+    }
+    if isinstance(fitted.emission_, Categorical):
+        result["perplexity"] = math.exp(-total / n_steps)
+    if as_json:
+        print_json(result)
+        return
+    screen = console()
+    screen.print(f"{len(each):,} sequences, {n_steps:,} steps")
+    screen.print(f"log likelihood  {total:,.2f} nats")
+    screen.print(f"a step          [bold]{total / n_steps:.4f}[/]")
+    if "perplexity" in result:
+        screen.print(f"perplexity      {result['perplexity']:.1f}")

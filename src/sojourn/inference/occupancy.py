@@ -1,0 +1,37 @@
+"""How much of the data each state has."""
+
+from __future__ import annotations
+
+from sojourn.kernels.interface import Floats
+from sojourn.transitions import Rows
+
+USED_SHARE = 0.005
+"""A state is in use if it has more than this share of the steps."""
+
+
+def state_masses(counts: Rows) -> Floats:
+    """Return the expected number of steps in each state: E[C_·k], arrivals from the start too."""
+    return counts.start + counts.transitions.sum(axis=0)
+
+
+def state_shares(counts: Rows) -> Floats:
+    """Return the share of the steps that each state has: E[C_·k] over all arrivals.
+
+    Examples
+    --------
+    >>> state_shares(Rows(np.array([1.0, 0.0]), np.array([[0.0, 2.0], [1.0, 0.0]])))
+    array([0.5, 0.5])
+    """
+    masses = state_masses(counts)
+    return masses / masses.sum()
+
+
+def n_used(shares: Floats) -> int:
+    """Count the states in use.
+
+    Examples
+    --------
+    >>> n_used(np.array([0.7, 0.299, 0.001]))
+    2
+    """
+    return int((shares > USED_SHARE).sum())

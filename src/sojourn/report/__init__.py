@@ -1,0 +1,1 @@
+"""What a model has learned, for people: summaries, plots, and a report in one HTML file."""

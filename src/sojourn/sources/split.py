@@ -1,0 +1,99 @@
+"""A source in two parts: to learn from, and to be held out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from sojourn.sources.base import Block, Reader, Source, Summary, scan
+from sojourn.vocabulary import Vocabulary
+
+
+class PartSource(Source):
+    """The sequences of another source that a coin picks, or those that it does not.
+
+    The coin is thrown for each sequence anew, from the seed and the sequence's place alone, so
+    that the two parts never overlap and every pass sees the same.
+
+    Parameters
+    ----------
+    whole : Source
+    share : float
+        Probability that a sequence is held out.
+    held_out : bool
+        Which of the two parts this is.
+    seed : int
+    """
+
+    def __init__(self, whole: Source, share: float, *, held_out: bool, seed: int) -> None:
+        super().__init__(whole.paths)
+        self.whole = whole
+        self.share = share
+        self.held_out = held_out
+        self.seed = seed
+
+    @property
+    def n_blocks(self) -> int:
+        """Parts that can be read in any order: those of the whole."""
+        return self.whole.n_blocks
+
+    @property
+    def name(self) -> str:
+        """What to call the source in messages."""
+        return self.whole.name
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words that the symbols stand for, where the file tells."""
+        return self.whole.vocabulary
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Sizes of this part, from a pass over the data; its words are its own."""
+        found = scan(self)
+        known = self.vocabulary
+        return found if known is None else found._replace(n_symbols=len(known), vocabulary=known)
+
+    def opened(self) -> Reader:
+        """Open the whole."""
+        read = self.whole.opened()
+
+        def picked(block: int) -> Iterator[Block]:
+            rng = np.random.default_rng([self.seed, block])
+            for piece in read(block):
+                is_out = rng.random(len(piece.sequences)) < self.share
+                mine = np.flatnonzero(is_out == self.held_out)
+                if len(mine):
+                    yield piece._replace(sequences=piece.sequences.take(mine))
+
+        return picked
+
+
+def split(source: Source, share: float, seed: int = 0) -> tuple[PartSource, PartSource]:
+    r"""Split a source by chance into sequences to learn from and sequences to hold out.
+
+    Parameters
+    ----------
+    source : Source
+    share : float
+        Share to hold out, between 0 and 1.
+    seed : int
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "text.txt"
+    ...     _ = path.write_text("the cat sleeps\n" * 1000)
+    ...     train, held_out = split(sj.open(path), 0.1)
+    ...     (train.n_sequences, held_out.n_sequences)
+    (911, 89)
+    """
+    if not 0.0 < share < 1.0:
+        raise ValueError(f"the share to hold out must be between 0 and 1, got {share}")
+    train, held_out = (
+        PartSource(source, share, held_out=which, seed=seed) for which in (False, True)
+    )
+    return train, held_out
