@@ -55,6 +55,7 @@ def measure(
                 n_passes=passes,
                 hdp_batch_size=2000,
                 random_state=seed,
+                moves=None,
                 **options,
             ).fit(train)
             for seed in range(seeds)

@@ -33,7 +33,7 @@ Kind = Literal["merge", "delete", "split"]
 Pair = tuple[int, int]
 Batches = Iterable[Sequences | Iterable[Sequences]]
 
-HARM = 0.001
+HARM = 0.0015
 """Nats a step that one merge, deletion or split may cost in the likelihood of fresh sequences."""
 
 MOST_COPIES = 4.0
@@ -43,8 +43,9 @@ _MOST_STEPS = 2**18  # a sample needs no more
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
 _PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
+_MORE_STEPS = 4  # local steps for a merge that one is not enough for
 _PATIENCE = 3  # refusals in a row that end a round
-_FIRST_PHASE = 0.25  # share of the passes before the first phase
+_FIRST_PHASE = 0.35  # share of the passes before the first phase
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
 
@@ -171,10 +172,14 @@ class SplitPlan(NamedTuple):
         """Return the plan for a family: parts of a state of symbols begin at random."""
         return cls(4, 10) if family.statistics_are_counts else cls(2, 5)
 
-    def work(self, n_states: int, most_states: int) -> float:
-        """Work for each step of the sample to split all states, as far as there is room."""
-        after = min(self.n_parts * n_states, most_states)
-        return (self.n_steps + 1) * (work(1.0, after) + work(1.0, n_states))
+    def room(self, n_states: int, most_states: int, grows: bool) -> int:
+        """States to add at most: a model that grows splits all it has, another one a few."""
+        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts - 1, n_states // 4)
+        return max(0, min(wanted, most_states - n_states))
+
+    def work(self, n_states: int, room: int) -> float:
+        """Work for each step of the sample to split so many states off, and for its baseline."""
+        return (self.n_steps + 1) * (work(1.0, n_states + room) + work(1.0, n_states))
 
 
 def split_posterior(
@@ -459,6 +464,20 @@ class Phase:
 
     # ---- kinds of moves ---------------------------------------------------------------------
 
+    def _regroup(
+        self,
+        kind: Kind,
+        states: list[list[int]],
+        weights: Floats,
+        n_times: int,
+        least: float = 0.0,
+    ) -> bool:
+        """Propose other states, each a sum of present ones, if the budget lasts."""
+        if not self.affords(len(weights), n_times):
+            return False
+        proposed = self.fit(self.present.posterior.regrouped(weights), n_times, shared=True)
+        return self.judge(kind, states, proposed, n_times, weights, least)
+
     def _merge(self) -> None:
         """Merge pairs, several at a time: twice as many after a success, half after a refusal.
 
@@ -479,9 +498,14 @@ class Phase:
             if not pairs:
                 return
             weights = merge_weights(self.n_states, pairs)
-            proposed = self.fit(self.present.posterior.regrouped(weights), 1, shared=True)
+            states = [list(pair) for pair in pairs]
             least = 0.0 if len(pairs) <= max(1, len(sure)) else 0.5 * usual * len(pairs)
-            if self.judge("merge", [list(pair) for pair in pairs], proposed, 1, weights, least):
+            accepted = self._regroup("merge", states, weights, 1, least)
+            hopeless = self.moves[-1].fresh < -10.0 * HARM
+            if not accepted and len(pairs) == 1 and not hopeless:
+                # States that take turns need time to become one.
+                accepted = self._regroup("merge", states, weights, _MORE_STEPS)
+            if accepted:
                 ranked, misses, size = None, 0, 2 * len(pairs)
                 usual = self.moves[-1].gain / len(pairs)
                 refused.clear()
@@ -490,7 +514,6 @@ class Phase:
             else:
                 refused.add(pairs[0])
                 # Those ranked below lose more: after a clear loss no other is tried.
-                hopeless = self.moves[-1].fresh < -10.0 * HARM
                 misses += _PATIENCE if hopeless else 1
 
     def _delete(self) -> None:
@@ -503,8 +526,7 @@ class Phase:
             if not small or self.n_states == 1:
                 return
             weights = np.delete(np.eye(self.n_states), small[0], axis=0)
-            proposed = self.fit(self.present.posterior.regrouped(weights), 1, shared=True)
-            if self.judge("delete", [[small[0]]], proposed, 1, weights):
+            if self._regroup("delete", [[small[0]]], weights, 1):
                 refused.clear()
             else:
                 refused.add(small[0])
@@ -515,8 +537,9 @@ class Phase:
         Whether two parts have come to differ, their sure gain of a merge says.
         """
         n_states = self.n_states
-        n_parts, n_steps = SplitPlan.of(self.family)
-        room = min((n_parts - 1) * n_states, self.most_states - n_states)
+        plan = SplitPlan.of(self.family)
+        n_parts, n_steps = plan
+        room = plan.room(n_states, self.most_states, self.grows)
         while room > 0 and not self.affords(n_states + room, n_steps + 1):
             room //= 2
         if room <= 0:
@@ -643,13 +666,13 @@ class Moves:
         total_steps = float(state_masses(posterior.counts).sum())
         grows = self.grows and state.quiet == 0
         later = min(self.most_states, 2 * n_states)
-        ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        ahead = MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         budget = state.budget + ahead
         # Where merges were refused, splits are what is left to try, and they take more steps.
-        tries_splits = (grows or state.quiet > 0) and n_states < self.most_states
-        cost = _PROPOSALS * work(1.0, n_states)
-        if tries_splits:
-            cost += SplitPlan.of(family).work(n_states, self.most_states)
+        plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
+        room = plan.room(n_states, self.most_states, grows)
+        if (grows or state.quiet > 0) and room > 0:
+            cost += plan.work(n_states, room)
         least = min(_MOST_STEPS, total_steps / MOST_COPIES)
         # A model that grows is soon another one: a small sample is good enough for it.
         n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)

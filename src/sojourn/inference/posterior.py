@@ -12,7 +12,7 @@ from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import Rows, Transitions
 
-MOVE_SHARE = 0.25
+MOVE_SHARE = 0.2
 """Work that may go into moves, for each unit that goes into training."""
 
 _LINEAR_WORK = 64  # states at which the matrix products cost as much as all else
