@@ -94,6 +94,7 @@ def bernoulli(n_states: int, rng: np.random.Generator) -> tuple[sj.Bernoulli, Dr
     return sj.Bernoulli(), draw, density
 
 
+STICKINESS = {"not sticky": 0.0, "fixed": "dwell", "learned": "learned"}
 KINDS = {"gaussian": gaussian, "categorical": categorical, "poisson": poisson,
          "bernoulli": bernoulli}  # fmt: skip
 
@@ -219,27 +220,28 @@ def sticky(dwell: int) -> Callable[[int], Any]:
     """Make a measurement of recordings whose states last `dwell` steps on average."""
 
     def run(seeds: int) -> dict[str, Any]:
-        table: dict[str, list[Any]] = {"not sticky": [], "fixed": [], "learned": []}
+        table: dict[str, list[Any]] = {}
         for seed in range(min(seeds, 3)):
             family, drawn, true_segments, offsets = recording(dwell, seed)
-            for name, stickiness in (
-                ("not sticky", 0.0), ("fixed", float(dwell)), ("learned", "learned")
-            ):  # fmt: skip
+            for name, stickiness in STICKINESS.items():
                 model = sj.HDPHMM(
-                    20, family, batch_size=1, n_passes=PASSES, random_state=seed,
-                    stickiness=stickiness,
-                ).fit(drawn.train)  # fmt: skip
-                path = np.asarray(model.predict(drawn.test).values)
-                found = segments(path, offsets)
-                distance = np.abs(true_segments[:, None] - found[None]).min(axis=1)
+                    20,
+                    family,
+                    batch_size=1,
+                    n_passes=PASSES,
+                    random_state=seed,
+                    stickiness=float(dwell) if stickiness == "dwell" else stickiness,
+                ).fit(drawn.train)
+                found = segments(np.asarray(model.predict(drawn.test).values), offsets)
+                nearest = np.abs(true_segments[:, None] - found[None]).min(axis=1)
                 entry = {
                     "states": model.n_states_,
                     "segments": len(found),
                     "true_segments": len(true_segments),
-                    "boundary_error": round(float(np.mean(distance)), 2),
+                    "boundary_error": round(float(np.mean(nearest)), 2),
                     "stickiness": round(model.hdp_.stickiness, 2),
                 }
-                table[name].append(entry)
+                table.setdefault(name, []).append(entry)
                 print("sticky", dwell, seed, name, entry, flush=True)
         return table
 

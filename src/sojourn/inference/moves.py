@@ -666,7 +666,7 @@ class Moves:
         total_steps = float(state_masses(posterior.counts).sum())
         grows = self.grows and state.quiet == 0
         later = min(self.most_states, 2 * n_states)
-        ahead = MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         budget = state.budget + ahead
         # Where merges were refused, splits are what is left to try, and they take more steps.
         plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
