@@ -150,10 +150,10 @@ def with_truth(
 
 
 def measure(
-    family: Any, drawn: Drawn, truncation: int, seed: int, **options: Any
+    family: Any, drawn: Drawn, truncation: int, seed: int, n_passes: int, **options: Any
 ) -> dict[str, Any]:
     """Fit with and without moves, and compare with the truth."""
-    settings = {"batch_size": 100, "n_passes": PASSES, "random_state": seed}
+    settings = {"batch_size": 100, "n_passes": n_passes, "random_state": seed}
     began = time.perf_counter()
     model = sj.HDPHMM(truncation, family, **settings, **options).fit(drawn.train)
     seconds = time.perf_counter() - began
@@ -176,12 +176,16 @@ def measure(
     }
 
 
-def summary(true_states: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(
+    true_states: int, truncation: int, n_passes: int, runs: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Say how many runs meet the aims."""
     within = [abs(run["states"] - true_states) <= 1 for run in runs]
     decoded = [run["error"] <= 1.3 * run["truth_error"] for run in runs]
     return {
         "true_states": true_states,
+        "truncation": truncation,
+        "passes": n_passes,
         "within_one": sum(within),
         "decoded_within_1.3": sum(decoded),
         "runs": len(runs),
@@ -195,7 +199,7 @@ def summary(true_states: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def states_found(
-    kind: str, true_states: int, truncation: int, **options: Any
+    kind: str, true_states: int, truncation: int, n_passes: int = PASSES, **options: Any
 ) -> Callable[[int], Any]:
     """Make a measurement over seeds for data and fit."""
 
@@ -203,9 +207,9 @@ def states_found(
         runs = []
         for seed in range(seeds):
             family, drawn = simulate(kind, true_states, seed)
-            runs.append(measure(family, drawn, truncation, seed, **options))
+            runs.append(measure(family, drawn, truncation, seed, n_passes, **options))
             print(kind, true_states, options, seed, runs[-1], flush=True)
-        return summary(true_states, runs)
+        return summary(true_states, truncation, n_passes, runs)
 
     return run
 
@@ -270,10 +274,15 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
     lines = (folder / "test.upos").read_text(encoding="utf-8").splitlines()
     tags = [tag for line in lines for tag in line.split()]
     table: dict[str, list[Any]] = {}
-    for name, moves in (("with moves", "auto"), ("without moves", None)):
+    options: dict[str, dict[str, Any]] = {
+        "with moves": {},
+        "without moves": {"moves": None, "init": "segments"},
+        "paper": {"moves": None},
+    }
+    for name, own in options.items():
         for seed in range(min(seeds, 3)):
             model = sj.HDPHMM(
-                45, sj.Categorical(len(vocabulary)), batch_size=100, moves=moves, random_state=seed
+                45, sj.Categorical(len(vocabulary)), batch_size=100, random_state=seed, **own
             ).fit(train)
             entry = {
                 "states": model.n_states_,
@@ -292,7 +301,7 @@ EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "categorical 8": states_found("categorical", 8, 16),
     "categorical 20": states_found("categorical", 20, 40),
     "categorical 40": states_found("categorical", 40, 80),
-    "categorical 8 from 2": states_found("categorical", 8, 16, init_states=2),
+    "categorical 8 from 2": states_found("categorical", 8, 16, 2 * PASSES, init_states=2),
     "poisson 8": states_found("poisson", 8, 30),
     "bernoulli 8": states_found("bernoulli", 8, 30),
     "dwell 5": sticky(5),
@@ -314,14 +323,14 @@ def main() -> None:
             found[name] = EXPERIMENTS[name](arguments.seeds)
         elif arguments.corpus is not None:
             found[name] = corpus(arguments.corpus, arguments.seeds)
-    write_result(
-        RESULT,
-        {
-            "command": "python -m experiments.number_of_states FOLDER",
-            "settings": {"passes": PASSES, "batch_size": 100, "sequences": 2000},
-            "experiments": found,
-        },
-    )
+        write_result(
+            RESULT,
+            {
+                "command": "python -m experiments.number_of_states FOLDER",
+                "settings": {"passes": PASSES, "batch_size": 100, "sequences": 2000},
+                "experiments": found,
+            },
+        )
 
 
 if __name__ == "__main__":

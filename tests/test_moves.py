@@ -277,7 +277,7 @@ def test_a_move_that_harms_fresh_sequences_is_refused(gaussian):
     family, engine = model.emission_, model._engine()
     sample = Sample.draw([family.validate(drawn.train)], family, 1e9, 500)
     rng = np.random.default_rng(0)
-    phase = Phase.begin(model._posterior, family, sample, engine, rng, 1e18, 5)
+    phase = Phase(model._posterior, family, sample, engine, rng, 1e18, 5)
     fit = phase.fit(phase.present.posterior, 1)
     better = fit._replace(bound=fit.bound + 10.0)
     assert not phase.judge("merge", [[0, 1]], better._replace(check=fit.check - 0.01), 1, None)

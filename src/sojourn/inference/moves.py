@@ -9,7 +9,7 @@ are merged or deleted are so in the statistics of the stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
@@ -306,19 +306,21 @@ class Phase:
 
     Attributes
     ----------
-    present : Fit
-        The model as it is now.
+    start : Posterior
+        That of the stream, which is first fitted to the sample.
     most_states : int
         Splits do not go beyond this.
     grows : bool
         Whether splits come first.
+    present : Fit
+        The model as it is now.
     groups : (K, K0) array or None
         What share of each state at the beginning the present ones have; None after a split.
     moves : list of Move
         Every proposal so far.
     """
 
-    present: Fit
+    start: InitVar[Posterior]
     family: Family
     sample: Sample
     engine: Engine
@@ -326,17 +328,14 @@ class Phase:
     budget: float
     most_states: int
     grows: bool = False
-    groups: Floats | None = None
-    moves: list[Move] = field(default_factory=list)
-    _baselines: dict[int, Fit] = field(default_factory=dict)
+    present: Fit = field(init=False)
+    groups: Floats | None = field(init=False)
+    moves: list[Move] = field(default_factory=list, init=False)
+    _baselines: dict[int, Fit] = field(default_factory=dict, init=False)
 
-    @classmethod
-    def begin(cls, posterior: Posterior, family: Family, sample: Sample, *rest: Any) -> Phase:
-        """Fit the posterior of the stream to the sample, and start from there."""
-        phase = cls(None, family, sample, *rest)  # type: ignore[arg-type]
-        phase.present = phase.fit(posterior, 1, shared=True)
-        phase.groups = np.eye(posterior.n_states)
-        return phase
+    def __post_init__(self, start: Posterior) -> None:
+        self.present = self.fit(start, 1, shared=True)
+        self.groups = np.eye(start.n_states)
 
     def run(self) -> None:
         """Make proposals as long as the budget lasts.
@@ -456,8 +455,8 @@ class Phase:
         accepted = bool(gain > least and fresh >= -HARM * np.sqrt(len(states)))
         if accepted:
             self.present = proposed
-            merged = self.groups is not None and weights is not None
-            self.groups = weights @ self.groups if merged else None  # type: ignore[operator]
+            if self.groups is not None:
+                self.groups = None if weights is None else weights @ self.groups
             self._baselines.clear()
         self.moves.append(Move(kind, states, gain, fresh, accepted, self.n_states))
         return accepted
@@ -679,7 +678,7 @@ class Moves:
         if n_steps < least:
             return []
         sample = Sample.draw(batches, family, n_steps, total_sequences)
-        phase = Phase.begin(
+        phase = Phase(
             posterior,
             family,
             sample,
