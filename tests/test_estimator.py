@@ -304,16 +304,18 @@ def test_history_without_validation(model_class):
 @both
 def test_history_with_validation(model_class):
     held_out = [[0, 1], [3, 2, 1]]
-    model = make(model_class, n_passes=3).fit(X, validation=held_out)
+    # With moves the states change their order at the end, and with it the rounding.
+    options = {"moves": None}
+    model = make(model_class, n_passes=3, **options).fit(X, validation=held_out)
     scores = [entry["score"] for entry in model.history_]
     assert scores[-1] == model.score(held_out, per_step=True)
     for n_passes in (1, 2):
-        shorter = make(model_class, n_passes=n_passes).fit(X)
+        shorter = make(model_class, n_passes=n_passes, **options).fit(X)
         assert scores[n_passes - 1] == shorter.score(held_out, per_step=True)
-    pair = make(model_class, n_passes=3).fit(X, validation=([0, 1, 3, 2, 1], [2, 3]))
+    pair = make(model_class, n_passes=3, **options).fit(X, validation=([0, 1, 3, 2, 1], [2, 3]))
     assert [entry["score"] for entry in pair.history_] == scores
     # Looking at held-out data must not change what is learned.
-    assert learned(model) == learned(make(model_class, n_passes=3).fit(X))
+    assert learned(model) == learned(make(model_class, n_passes=3, **options).fit(X))
 
 
 @both

@@ -13,7 +13,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
 from sojourn.inference.local import Chunk, Engine, prepare
-from sojourn.inference.moves import Moves, by_size
+from sojourn.inference.moves import Moves
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -132,8 +132,7 @@ def train(
     Parameters
     ----------
     moves : Moves, optional
-        May change the number of states at the end of a pass; at the very end the largest state
-        comes first.
+        May change the number of states at the end of a pass.
     bound : Bound, optional
         What to report of each pass.
     evaluate : callable, optional
@@ -216,8 +215,6 @@ def train(
             )
             move_seconds = time.perf_counter() - before
             at = at._replace(seconds=at.seconds + move_seconds)
-        if moves is not None and n_pass + 1 == n_passes:
-            posterior.become(by_size(posterior))
         score = None if evaluate is None else evaluate()
         entry = at.progress(n_pass + 1.0, posterior.n_states, score)._replace(
             bound=value, moves=made, move_seconds=move_seconds

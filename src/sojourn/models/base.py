@@ -30,7 +30,7 @@ from sojourn.inference import (
     train,
 )
 from sojourn.inference.local import CHUNK_STEPS, prepare
-from sojourn.inference.moves import Moves
+from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels.interface import Floats
@@ -193,6 +193,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             callback,
         )
         self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
+        if moves is not None:
+            # After the last checkpoint: further passes go on from states in their old order.
+            posterior.become(by_size(posterior))
         return self
 
     def _train(
