@@ -1,7 +1,11 @@
 """The number of states is found, by moves that the bound judges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import xlogy
 
 import sojourn as sj
@@ -17,6 +21,8 @@ from sojourn.inference.moves import (
 )
 from sojourn.inference.posterior import work
 from sojourn.kernels.overlap import shared_entropies
+from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
+from sojourn.transitions.base import log_row_evidence
 
 SETTINGS = {"batch_size": 50, "n_passes": 40}
 
@@ -81,14 +87,11 @@ def test_a_finite_model_takes_moves_too_on_symbols():
     assert model.score(drawn.test, per_step=True) > plain.score(drawn.test, per_step=True) - 0.002
 
 
-def test_the_same_seed_makes_the_same_moves_on_any_number_of_threads(gaussian):
+@pytest.mark.parametrize("init_states", [None, 2])
+def test_the_same_seed_makes_the_same_moves_on_any_number_of_threads(gaussian, init_states):
     family, drawn = gaussian
-    models = [
-        sj.HDPHMM(8, family, random_state=3, n_jobs=n_jobs, batch_size=50, n_passes=20).fit(
-            drawn.train
-        )
-        for n_jobs in (1, 3)
-    ]
+    options = {"init_states": init_states, "random_state": 3, "batch_size": 50, "n_passes": 20}
+    models = [sj.HDPHMM(8, family, n_jobs=n, **options).fit(drawn.train) for n in (1, 3)]
     first, second = (moves_of(model) for model in models)
     assert first == second
     assert any(move["accepted"] for move in first)
@@ -332,6 +335,52 @@ def test_sticky_states_give_recordings_their_segments(model, stickiness, tmp_pat
     np.testing.assert_array_equal(same.transmat_, fitted.transmat_)
     if model is sj.HDPHMM:
         assert fitted.hdp_.stickiness > fitted.hdp_.alpha / fitted.n_states_
+
+
+def lasting_counts(n_states):
+    rng = np.random.default_rng(4)
+    rows = rng.dirichlet(np.full(n_states, 0.3), n_states) + 4.0 * np.eye(n_states)
+    counts = np.array([rng.multinomial(200, row / row.sum()) for row in rows])
+    return Rows(np.full(n_states, 1.0), counts.astype(float))
+
+
+def test_learned_stickiness_is_the_best_one_for_the_counts_of_a_finite_model():
+    counts = lasting_counts(40)
+    prior = StickyDirichlet(Dirichlet.make(40, None, 0.02))
+    for _ in range(30):
+        prior = prior.refitted(counts)
+
+    def loss(log_extra):
+        cells = Dirichlet.make(40, None, 0.02, np.exp(log_extra))
+        return -cells.collapsed_bound(counts) - stats.gamma(1.0, scale=10).logpdf(np.exp(log_extra))
+
+    best = np.exp(minimize_scalar(loss, bounds=(-5, 5), method="bounded").x)
+    assert prior.stickiness.geometric_mean == pytest.approx(best, rel=0.05)
+    assert best > 1.0  # and not that of the prior counts
+
+
+def test_learned_stickiness_is_the_best_one_for_the_counts_of_an_hdp():
+    counts = lasting_counts(40)
+    hdp, cells = HDP.make(40, learn_stickiness=True), np.vstack(counts)
+    certain = np.where(cells > 0, -np.inf, 0.0)  # whole counts, without a doubt
+    for _ in range(300):
+        hdp = hdp._moved(cells, certain, np.full(41, -np.inf), 0.0 * cells, 1.0)
+        hdp = replace(hdp, n_updates=1)
+    weights = hdp.update_prior / hdp.alpha.geometric_mean
+
+    def loss(logs):
+        alpha, extra = np.exp(logs)
+        total = alpha + extra
+        cells = Rows(total * weights, alpha * weights + extra * np.eye(40))
+        evidence = log_row_evidence(cells, Rows(np.asarray(total), np.full(40, total)), counts)
+        # The priors of α + κ and κ / (α + κ), as densities of α and κ.
+        return -evidence - stats.gamma(1.0, scale=10).logpdf(total) + np.log(total)
+
+    alpha, extra = np.exp(minimize(loss, [0.0, 0.0], method="Nelder-Mead").x)
+    summary = hdp.summary()
+    assert summary.stickiness == pytest.approx(extra, rel=0.1)
+    assert summary.alpha == pytest.approx(alpha, rel=0.25)
+    assert extra > 1.0
 
 
 # ---- matching -----------------------------------------------------------------------------------

@@ -673,6 +673,10 @@ class Moves:
         if (grows or state.quiet > 0) and room > 0:
             cost += plan.work(n_states, room)
         least = min(_MOST_STEPS, total_steps / MOST_COPIES)
+        if grows and budget < cost * least:
+            # To stay small for want of a budget would be worse than to exceed it.
+            ahead += cost * least - budget
+            budget = cost * least
         # A model that grows is soon another one: a small sample is good enough for it.
         n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)
         if n_steps < least:
