@@ -243,7 +243,7 @@ def sticky(dwell: int) -> Callable[[int], Any]:
                     "segments": len(found),
                     "true_segments": len(true_segments),
                     "boundary_error": round(float(np.mean(nearest)), 2),
-                    "stickiness": round(model.hdp_.stickiness, 2),
+                    "stickiness": round(float(model.hdp_.stickiness), 2),
                 }
                 table.setdefault(name, []).append(entry)
                 print("sticky", dwell, seed, name, entry, flush=True)

@@ -293,7 +293,7 @@ def test_the_work_of_a_split_is_that_of_all_its_local_steps():
     assert plan.room(4, 30, grows=True) == 4
     assert plan.room(4, 5, grows=True) == 1
     assert plan.room(20, 30, grows=False) == 5
-    assert plan.work(4, 4) == 6 * (work(1, 8) + work(1, 4))
+    assert plan.work(4, 4) == 7 * (work(1, 8) + work(1, 4))
 
 
 def test_segments_give_states_symbols_that_occur_together():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
 _PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
 _MORE_STEPS = 4  # local steps for a merge that one is not enough for
+_PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
 _FIRST_PHASE = 0.35  # share of the passes before the first phase
 _SMALL = 0.02  # share of the mass below which a state may be deleted
@@ -179,7 +179,7 @@ class SplitPlan(NamedTuple):
 
     def work(self, n_states: int, room: int) -> float:
         """Work for each step of the sample to split so many states off, and for its baseline."""
-        return (self.n_steps + 1) * (work(1.0, n_states + room) + work(1.0, n_states))
+        return (self.n_steps + _PRUNINGS) * (work(1.0, n_states + room) + work(1.0, n_states))
 
 
 def split_posterior(
@@ -531,38 +531,39 @@ class Phase:
                 refused.add(small[0])
 
     def _split(self) -> bool:
-        """Split the largest states, as many as there is room for, and undo what does not differ.
+        """Split states, large ones more likely, and merge again what does not differ.
 
-        Whether two parts have come to differ, their sure gain of a merge says.
+        What a merge is sure to gain, or nearly, says which of the states then differ.  The number
+        of states need not grow: other states may be better ones.
         """
         n_states = self.n_states
         plan = SplitPlan.of(self.family)
         n_parts, n_steps = plan
         room = plan.room(n_states, self.most_states, self.grows)
-        while room > 0 and not self.affords(n_states + room, n_steps + 1):
+        while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
             room //= 2
         if room <= 0:
             return False
+        # Empty states cannot be chosen, and are not worth it.
         shares = state_shares(self.present.posterior.counts)
-        n_split = -(-room // (n_parts - 1))
-        groups = [[int(k)] for k in np.argsort(-shares, kind="stable")[:n_split]]
+        n_split = min(-(-room // (n_parts - 1)), int((shares > 0.0).sum()))
+        chosen = self.rng.choice(n_states, n_split, replace=False, p=shares)
+        groups = [[int(k)] for k in chosen]
         for n in range(room):
             groups[n % n_split].append(n_states + n)
         parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
-        apart = self.fit(parts, n_steps, shared=True)
-        assert apart.shared is not None
-        ranked = rank_pairs(self.family, apart.posterior, apart.shared)
-        siblings = {pair for group in groups for pair in combinations(sorted(group), 2)}
-        alike = [entry for entry in ranked if entry[0] > 0.0 and entry[1] in siblings]
-        undone = disjoint(alike, room)
-        states = [[group[0]] for group in groups]
-        if len(undone) == room:
-            gain = apart.bound - self.baseline(n_steps).bound
-            self.moves.append(Move("split", states, gain, 0.0, False, n_states))
-            return False
-        weights = merge_weights(apart.posterior.n_states, undone)
-        proposed = self.fit(apart.posterior.regrouped(weights), 1, shared=True)
-        return self.judge("split", states, proposed, n_steps + 1, None)
+        proposed = self.fit(parts, n_steps, shared=True)
+        n_times, least = n_steps, -HARM * self.sample.copies * self.sample.n_steps
+        for _ in range(_PRUNINGS):
+            assert proposed.shared is not None
+            ranked = rank_pairs(self.family, proposed.posterior, proposed.shared)
+            alike = disjoint([entry for entry in ranked if entry[0] > least], room)
+            if not alike:
+                break
+            weights = merge_weights(proposed.posterior.n_states, alike)
+            proposed = self.fit(proposed.posterior.regrouped(weights), 1, shared=True)
+            n_times += 1
+        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
 
     def _runs(self) -> Callable[[int], Sequences | None]:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
@@ -663,7 +664,7 @@ class Moves:
         if state.sequences < total_sequences:
             return []
         total_steps = float(state_masses(posterior.counts).sum())
-        grows = self.grows and state.quiet == 0
+        grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
         ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         budget = state.budget + ahead
