@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from scipy.optimize import minimize, minimize_scalar
@@ -10,6 +12,7 @@ from scipy.special import xlogy
 
 import sojourn as sj
 from experiments.number_of_states import recording, segments, simulate
+from experiments.number_of_states_tables import PAGE, updated
 from sojourn.inference.moves import (
     Move,
     Moves,
@@ -142,6 +145,14 @@ def test_partial_fit_moves_when_a_minibatch_is_large_enough(gaussian):
     assert any(move["accepted"] for move in moves_of(large))
 
 
+def test_files_are_enough_for_moves(tmp_path):
+    family, drawn = simulate("categorical", 3, 1, n_train=600)
+    column = pa.array([row.tolist() for row in drawn.train], pa.list_(pa.int32()))
+    pq.write_table(pa.table({"x": column}), tmp_path / "data.parquet", row_group_size=100)
+    model = sj.HDPHMM(6, family, random_state=0, **SETTINGS).fit(tmp_path / "data.parquet")
+    assert 3 <= model.n_states_ < 6
+
+
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
@@ -209,6 +220,11 @@ def test_bad_options_are_refused(model, parameters, message):
 def test_stickiness_is_refused_where_the_weights_are_no_part_of_the_bound(inference):
     with pytest.raises(ValueError, match="has no stickiness"):
         sj.HDPHMM(2, sj.Categorical(3), inference=inference, stickiness=1.0).fit([[0, 1, 2]])
+
+
+def test_the_tables_in_the_docs_are_those_of_the_result_file():
+    page = PAGE.read_text()
+    assert updated(page) == page
 
 
 # ---- the pieces ---------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ def state_shares(counts: Rows) -> Floats:
 
     Examples
     --------
+    >>> import numpy as np
     >>> state_shares(Rows(np.array([1.0, 0.0]), np.array([[0.0, 2.0], [1.0, 0.0]])))
     array([0.5, 0.5])
     """
@@ -31,6 +32,7 @@ def n_used(shares: Floats) -> int:
 
     Examples
     --------
+    >>> import numpy as np
     >>> n_used(np.array([0.7, 0.299, 0.001]))
     2
     """

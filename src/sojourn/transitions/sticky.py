@@ -39,8 +39,9 @@ class StickyDirichlet(Transitions):
     Examples
     --------
     >>> prior = StickyDirichlet(Dirichlet.make(2, None, 1.0))
-    >>> counts = Rows(np.ones(2), np.array([[90.0, 1.0], [1.0, 90.0]]))
-    >>> bool(prior.refitted(counts).stickiness.mean > prior.stickiness.mean)
+    >>> stays = prior.refitted(Rows(np.ones(2), np.array([[90.0, 1.0], [1.0, 90.0]])))
+    >>> leaves = prior.refitted(Rows(np.ones(2), np.array([[1.0, 90.0], [90.0, 1.0]])))
+    >>> bool(stays.stickiness.mean > leaves.stickiness.mean)
     True
     """
 
