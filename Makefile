@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types bench bench-scale bench-families compare references clean
+.PHONY: help setup demo test lint format types bench bench-scale bench-families bench-cluster compare references clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -42,6 +42,9 @@ bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scal
 
 bench-families: $(READY)  ## measure Gaussian emissions against hmmlearn
 	$(BIN)/python -m benchmarks.families
+
+bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
+	$(BIN)/python -m benchmarks.cluster
 
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)

@@ -22,6 +22,15 @@ ALLOWED = {
     "transitions": {"kernels", "sequences"},
     "sources": {"kernels", "sequences", "vocabulary"},
     "inference": {"kernels", "sequences", "families", "transitions", "sources"},
+    "cluster": {
+        "kernels",
+        "sequences",
+        "families",
+        "transitions",
+        "sources",
+        "inference",
+        "package",
+    },
     "sampling": {"kernels", "sequences", "families", "transitions", "inference"},
     "progress": {"inference"},
     "persist": {
@@ -34,7 +43,7 @@ ALLOWED = {
         "sampling",
     },
 }
-ALLOWED["models"] = set(ALLOWED)
+ALLOWED["models"] = {*ALLOWED, "package"}
 ALLOWED["matching"] = set(ALLOWED)
 ALLOWED["report"] = set(ALLOWED)
 ALLOWED["demo"] = set(ALLOWED)

@@ -335,7 +335,7 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         yield ragged(12, 5)
         raise OSError("the disk is gone")
 
-    prepared = trainer._Batches(sj.Categorical(9), batches())
+    prepared = trainer._Batches(ENGINES["cpu"], sj.Categorical(9), batches())
     iterator = iter(prepared)
     for _ in range(2):
         assert next(iterator)

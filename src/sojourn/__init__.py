@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sojourn.cluster import ClusterError
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -57,6 +58,7 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "ClusterError": "sojourn.cluster",
     "DataFileError": "sojourn.sources",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
@@ -78,6 +80,7 @@ __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
     "Categorical",
+    "ClusterError",
     "DataFileError",
     "DiagonalGaussian",
     "Exponential",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sojourn.cli.cluster import Address, Workers, connected
 from sojourn.cli.common import (
     Columns,
     DataFile,
@@ -40,6 +41,8 @@ def decode(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    cluster: Address = None,
+    workers: Workers = None,
     force: Force = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a sequence.")
@@ -47,23 +50,26 @@ def decode(
 ) -> None:
     """Find the most probable states of every sequence, in order.
 
-    Without OUT, one line a sequence goes to standard output; with OUT, a Parquet file of any size.
+    Without OUT, one line a sequence goes to standard output; with OUT, a Parquet file of any size,
+    or from a cluster a folder of them.
 
     Example: [bold]sojourn decode words.sojourn new.txt --words[/]
     """
     if words and (out is not None or proba):
         raise typer.BadParameter("only for paths that are printed", param_hint="--words")
+    if out is None and (cluster is not None or workers is not None):
+        raise typer.BadParameter("workers write to a folder: OUT is needed", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
     from sojourn.persist import load
 
-    with errors_in_short():
+    with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
         opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
             return
         predict = fitted.predict_proba if proba else fitted.predict
-        predict(opened.source, out=out, overwrite=force)
+        predict(opened.source, out=out, overwrite=force, client=client)
     typer.echo(json.dumps({"path": str(out)}) if as_json else f"written: {out}")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from sojourn.cli.cluster import Address, Workers, connected
 from sojourn.cli.common import (
     Columns,
     DataFile,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = 2**25  # bytes of a file up to which it is read once, and not in every pass
 _MOST_HELD_OUT = 10_000  # sequences of a large file that are held out
+_MOST, _MOST_ON_CLUSTER = 1000, 2**16  # sequences an update: enough parts for many workers
 _UPDATES = 300  # about as many updates as a model needs to settle
 
 
@@ -83,6 +85,8 @@ def fit(
     pattern: Pattern = None,
     device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
     jobs: Annotated[int | None, typer.Option(help="Threads; by default all cores.")] = None,
+    cluster: Address = None,
+    workers: Workers = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints; Ctrl-C writes one.")
     ] = None,
@@ -107,7 +111,7 @@ def fit(
         if not as_json:
             screen.print(text, soft_wrap=True)
 
-    with errors_in_short():
+    with errors_in_short(), connected(cluster, workers) as client:
         from sojourn.cli.data import open_data, reading_options
         from sojourn.progress import LiveProgress
         from sojourn.sources.write import check_target
@@ -116,10 +120,11 @@ def fit(
         opened = open_data(data, reading_options(column, sequence, lower, pattern))
         for note in opened.notes:
             say(f"[dim]{_plain(note)}[/]")
-        parts = _hold_out(opened, held_out, seed)
+        parts = _hold_out(opened, held_out, seed, remote=client is not None)
         choice = _choose(opened, parts.train, family, min_count, max_size)
         say(_about_data(parts, choice))
-        plan = _plan(parts.n_sequences, batch_size, passes, forgetting_rate)
+        most = _MOST if client is None else _MOST_ON_CLUSTER
+        plan = _plan(parts.n_sequences, batch_size, passes, forgetting_rate, most)
         model = _make(kind, states, choice, plan)
         model.set_params(
             inference=inference, n_init=restarts, device=device, n_jobs=jobs, random_state=seed
@@ -132,6 +137,7 @@ def fit(
                 callback=live if live.is_live else None,  # quiet when piped
                 checkpoint=checkpoint,
                 resume=resume,
+                client=client,
             )
         model.provenance_ = _provenance(data, opened, parts, choice)
         model.save(target)
@@ -154,12 +160,12 @@ class Parts(NamedTuple):
     how: str
 
 
-def _hold_out(opened: Opened, held_out: str, seed: int) -> Parts:
-    """Take the held-out data from a file, or split it off."""
+def _hold_out(opened: Opened, held_out: str, seed: int, *, remote: bool) -> Parts:
+    """Take the held-out data from a file, or split it off; remote data stays in its file."""
     from sojourn.cli.data import open_data
 
     source = opened.source
-    small = sum(path.stat().st_size for path in source.paths) <= _IN_MEMORY
+    small = not remote and sum(path.stat().st_size for path in source.paths) <= _IN_MEMORY
     try:
         share = float(held_out)
     except ValueError:
@@ -275,12 +281,16 @@ class Plan(NamedTuple):
 
 
 def _plan(
-    n_sequences: int, batch_size: int | None, n_passes: int | None, rate: float | None
+    n_sequences: int,
+    batch_size: int | None,
+    n_passes: int | None,
+    rate: float | None,
+    most: int = _MOST,
 ) -> Plan:
     """Fill in what was not given: about 300 updates, or more for large data.
 
-    Minibatches are a fiftieth of the data, at most 1000 sequences.  Few sequences are taken all at
-    once, with full steps.
+    Minibatches are a fiftieth of the data, and at most `most` sequences.  Few sequences are taken
+    all at once, with full steps.
 
     Examples
     --------
@@ -291,7 +301,7 @@ def _plan(
     """
     if batch_size is None and n_sequences < 50:
         return Plan(None, n_passes or 50, 0.0 if rate is None else rate)
-    size = batch_size or min(1000, max(5, n_sequences // 50))
+    size = batch_size or min(most, max(5, n_sequences // 50))
     a_pass = math.ceil(n_sequences / size)
     wanted = n_passes or min(50, max(10, math.ceil(_UPDATES / a_pass)))
     return Plan(size, wanted, 0.5 if rate is None else rate)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from sojourn.cli.cluster import Address, Workers, connected
 from sojourn.cli.common import (
     Columns,
     DataFile,
@@ -25,6 +26,8 @@ def score(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    cluster: Address = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Tell how well a model predicts data: log likelihood in nats, in all and a step.
@@ -35,16 +38,20 @@ def score(
     from sojourn.families import Categorical
     from sojourn.persist import load
 
-    with errors_in_short():
+    with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
         opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
-        each = fitted.log_likelihood(opened.source)
+        if client is None:
+            each = fitted.log_likelihood(opened.source)
+            n_sequences, total = len(each), math.fsum(each)
+        else:
+            n_sequences = opened.source.n_sequences
+            total = fitted.score(opened.source, client=client)
         n_steps = opened.source.n_steps
-    total = math.fsum(each)
     result = {
         "model": str(model),
         "data": data,
-        "sequences": len(each),
+        "sequences": n_sequences,
         "steps": n_steps,
         "log_likelihood": total,
         "per_step": total / n_steps,
@@ -55,7 +62,7 @@ def score(
         print_json(result)
         return
     screen = console()
-    screen.print(f"{len(each):,} sequences, {n_steps:,} steps")
+    screen.print(f"{n_sequences:,} sequences, {n_steps:,} steps")
     screen.print(f"log likelihood  {total:,.2f} nats")
     screen.print(f"a step          [bold]{total / n_steps:.4f}[/]")
     if "perplexity" in result:

@@ -96,6 +96,21 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     def validate(self, data: Sequences) -> Sequences:
         """Return the data in the family's own dtype, or say which sequence and position is bad."""
 
+    def as_steps(self, data: Sequences) -> Sequences:
+        """Make numbers vectors of one where vectors are expected, and refuse other shapes."""
+        shape = data.values.shape[1:]
+        if self.step_ndim == 1 and not shape:
+            return data.with_values(data.values[:, None])
+        if len(shape) != self.step_ndim:
+            raise ValueError(
+                f"a step must have {self.step_ndim} dimensions here, but has the shape {shape}"
+            )
+        return data
+
+    def accept(self, data: Sequences) -> Sequences:
+        """Check and validate data as it comes from a file."""
+        return self.validate(self.as_steps(data))
+
     @abstractmethod
     def prior(self) -> Floats:
         """Return λ°, shape (S,), or (K, S) where states differ."""
@@ -158,6 +173,13 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def encode(self, data: Sequences) -> Any:
         """Return what the potentials and the sums of a batch both need of it."""
+
+    def rows_needed(self, encoded: Any) -> Integers | None:
+        """Return which statistics the potentials of an encoded batch depend on; None for all.
+
+        Totals over all statistics are known besides.
+        """
+        return None
 
     @abstractmethod
     def emission_rows(

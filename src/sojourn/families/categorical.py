@@ -240,6 +240,10 @@ class Categorical(Family):
         n_rows = self.n_statistics if rows is None else len(rows)
         return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)
 
+    def rows_needed(self, encoded: SymbolsPresent) -> Integers | None:
+        """Return the symbols present; None where that may be the whole alphabet."""
+        return encoded.rows
+
     def emission_rows(
         self,
         encoded: SymbolsPresent,

@@ -6,6 +6,8 @@ one scale factor for all rows makes that cost proportional to the rows of the mi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +68,27 @@ class RowSums:
         self.values = symbols.sum_by_row(inverse, values, len(self.rows), n_threads=1)
         return self
 
+    @classmethod
+    def total(cls, parts: Sequence[RowSums]) -> RowSums:
+        """Add many at once, first to last, and keep them sparse: no argument is changed.
+
+        Examples
+        --------
+        >>> parts = [RowSums(np.array([n]), np.ones((1, 3)), 4) for n in (2, 0, 2)]
+        >>> RowSums.total(parts).rows
+        array([0, 2])
+        """
+        n_rows = parts[0].n_rows
+        if any(part.rows is None for part in parts):
+            values = np.zeros((n_rows, parts[0].values.shape[1]), parts[0].values.dtype)
+            for part in parts:
+                symbols.add_rows(values, part.rows, part.values, 1.0)
+            return cls(None, values, n_rows)
+        every = np.concatenate([part.rows for part in parts if part.rows is not None])
+        rows, inverse = np.unique(every, return_inverse=True)
+        stacked = np.concatenate([part.values for part in parts])
+        return cls(rows, symbols.sum_by_row(inverse, stacked, len(rows), n_threads=1), n_rows)
+
 
 class DecayedTable:
     """Expected emission statistics E[t], shape (S, K), under one scale factor.
@@ -85,6 +108,8 @@ class DecayedTable:
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
+    numbers : (U,) integer array or None
+        Which statistics the rows are, in increasing order; None for all of them.
 
     Examples
     --------
@@ -101,6 +126,7 @@ class DecayedTable:
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        self.numbers: Integers | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -124,6 +150,16 @@ class DecayedTable:
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
 
+    def extract(self, numbers: Integers | None) -> DecayedTable:
+        """Return some of the statistics with the totals of all: enough for their potentials.
+
+        The rows are shared or copied as they are, so that potentials are the same to the bit.
+        """
+        part = copy(self)
+        if numbers is not None:
+            part.numbers, part.rows = numbers, self.rows[numbers]
+        return part
+
     def clip(self, rows: Integers | None) -> None:
         """Set what rounding left below zero in some rows, after a subtraction, to zero."""
         chosen = slice(None) if rows is None else rows
@@ -140,6 +176,9 @@ class DecayedTable:
         n_threads: int,
     ) -> Floats:
         """Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
+        if self.numbers is not None:
+            assert rows is not None, "all rows of an extract that has not all"
+            rows = np.searchsorted(self.numbers, rows).astype(np.int32)
         return symbols.predictive_rows(
             self.rows,
             self.scale,

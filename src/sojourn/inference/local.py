@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import xlogy
@@ -26,9 +26,32 @@ SHARED_STEPS = 2**13
 """About how many steps of a chunk tell the entropies that pairs of states share."""
 
 
+class Place(Protocol):
+    """Where the local step runs: an `Engine` in this process, or a cluster."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of this process that the step may use."""
+
+    def prepare(self, family: Family, batch: Any) -> Any:
+        """Do for a minibatch of the source all that can be done ahead of time."""
+
+    def expected_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Any,
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Compute what `expected_statistics` says of a prepared minibatch."""
+
+
 @dataclass(frozen=True)
 class Engine:
-    """Where and how the local step runs.
+    """The local step in this process: how it is computed.
 
     Attributes
     ----------
@@ -45,6 +68,25 @@ class Engine:
     n_threads: int
     dtype: str | None = None
     meanwhile: Callable[[int], None] | None = None
+
+    def prepare(self, family: Family, batch: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
+        """Do all that can be done ahead of time; see `prepare`."""
+        return prepare(family, batch)
+
+    def expected_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Iterable[Chunk],
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Run the local step here; see `expected_statistics`."""
+        return expected_statistics(
+            posterior, family, objective, batch, self, absences=absences, entropy=entropy
+        )
 
 
 class Chunk(NamedTuple):

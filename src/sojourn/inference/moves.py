@@ -24,7 +24,7 @@ from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
-from sojourn.sources.base import joined
+from sojourn.sources.base import Minibatches, joined
 from sojourn.transitions import Rows
 from sojourn.transitions.merging import merge_gains
 
@@ -614,13 +614,33 @@ class Moves:
     most_states : int
         Upper bound on the number of states.
     seed : int
+    engine : Engine
+        Proposals are judged in this process, wherever training runs.
+    source : Minibatches, optional
+        The data that training sees, to take samples from.
     grows : bool
         Whether training began with fewer states than that.
     """
 
     most_states: int
     seed: int
+    engine: Engine
+    source: Minibatches | None = None
     grows: bool = False
+
+    def after_pass(
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+    ) -> list[dict[str, Any]]:
+        """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
+        if not self.in_pass(n_pass, n_passes):
+            return []
+        assert self.source is not None
+        # The next pass's first minibatches are as good a sample as any, and repeatable.
+        batches = self.source.batches(n_pass + 1)
+        to_come = n_passes - n_pass - 1
+        return self.phase(
+            posterior, family, batches, self.source.n_sequences, passes_to_come=to_come
+        )
 
     def in_pass(self, n_pass: int, n_passes: int) -> bool:
         """Whether states may change at the end of pass `n_pass`, counted from 0.
@@ -641,7 +661,6 @@ class Moves:
         family: Family,
         batches: Batches,
         total_sequences: int,
-        engine: Engine,
         *,
         passes_to_come: float = 0.0,
     ) -> list[dict[str, Any]]:
@@ -687,7 +706,7 @@ class Moves:
             posterior,
             family,
             sample,
-            engine,
+            self.engine,
             np.random.default_rng([self.seed, 2**33, state.n_phases]),
             budget,
             self.most_states,

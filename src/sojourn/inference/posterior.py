@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
 
 MOVE_SHARE = 0.2
@@ -92,6 +92,10 @@ class Posterior:
     def n_states(self) -> int:
         """Number of states."""
         return len(self.counts.start)
+
+    def extract(self, numbers: Integers | None) -> Posterior:
+        """Return what potentials of some emission statistics depend on; None for all of them."""
+        return replace(self, emissions=self.emissions.extract(numbers))
 
     def regrouped(self, weights: Floats) -> Posterior:
         """Return the posterior of other states, each a weighted sum of these, eq (17).

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -119,6 +122,29 @@ class BatchSums:
         if self.shared is not None and other.shared is not None:
             self.shared = self.shared + other.shared
         return self
+
+    @classmethod
+    def total(cls, parts: Sequence[BatchSums]) -> BatchSums:
+        """Add many, first to last; no argument is changed."""
+        numbers = {
+            name: reduce(add, (getattr(part, name) for part in parts))
+            for name in (
+                "start",
+                "transitions",
+                "log_normalizer",
+                "n_sequences",
+                "n_steps",
+                "entropy",
+                "log_base",
+            )
+        }
+        absences = [part.absences for part in parts if part.absences is not None]
+        columns = zip(*absences, strict=True)
+        return cls(
+            emissions=RowSums.total([part.emissions for part in parts]),
+            absences=Absences(*(reduce(add, each) for each in columns)) if absences else None,
+            **numbers,
+        )
 
     def statistics(self) -> Statistics:
         """Return the expected counts as the public value, emissions in full."""

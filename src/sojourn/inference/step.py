@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
-from sojourn.inference.local import Chunk, Engine, expected_statistics
+from sojourn.inference.local import Place
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -46,9 +45,9 @@ def step(
     family: Family,
     objective: Objective,
     schedule: Schedule,
-    batch: Iterable[Chunk],
+    batch: Any,
     total_sequences: int,
-    engine: Engine,
+    engine: Place,
     *,
     bound: Bound | None = None,
     memory: Memory | None = None,
@@ -61,8 +60,8 @@ def step(
     ----------
     posterior : Posterior
         Changed in place.
-    batch : iterable of Chunk
-        The minibatch, as `local.prepare` gives it.
+    batch : object
+        The minibatch, as the engine's `prepare` gives it.
     total_sequences : int
         N; the minibatch stands for N/M copies of itself, M being its real size.
     bound : Bound, optional
@@ -74,12 +73,11 @@ def step(
     before = None if memory is None else memory.recall()
     posterior.exchange(before, None, counts=family.statistics_are_counts)
     try:
-        sums = expected_statistics(
+        sums = engine.expected_statistics(
             posterior,
             family,
             objective,
             batch,
-            engine,
             absences=posterior.transitions.wants_absences(total_sequences),
             entropy=bound is not None and bound.after_step,
         )

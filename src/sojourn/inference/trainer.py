@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
-from sojourn.inference.local import Chunk, Engine, prepare
+from sojourn.inference.local import Engine, Place
 from sojourn.inference.moves import Moves
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
@@ -116,7 +116,7 @@ def train(
     objective: Objective,
     schedule: Schedule,
     source: Minibatches,
-    engine: Engine,
+    engine: Place,
     *,
     n_passes: int,
     moves: Moves | None = None,
@@ -169,8 +169,8 @@ def train(
     for n_pass in range(at.n_pass, n_passes):
         before = time.perf_counter()
         value = None
-        batches = _Batches(family, source.batches(n_pass, at.n_batches))
-        if memory is None and engine.n_threads > 1:
+        batches = _Batches(engine, family, source.batches(n_pass, at.n_batches))
+        if memory is None and isinstance(engine, Engine) and engine.n_threads > 1:
             engine = replace(engine, meanwhile=batches.start_next)
         for chunks in batches:
             info = step(
@@ -202,17 +202,9 @@ def train(
             value = _settle(posterior, family, memory, bound, first=n_pass == 0)
         made: list[dict[str, Any]] = []
         move_seconds = 0.0
-        if moves is not None and moves.in_pass(n_pass, n_passes):
+        if moves is not None:
             before = time.perf_counter()
-            # The next pass's first minibatches are as good a sample as any, and repeatable.
-            made = moves.phase(
-                posterior,
-                family,
-                source.batches(n_pass + 1),
-                source.n_sequences,
-                engine,
-                passes_to_come=n_passes - n_pass - 1,
-            )
+            made = moves.after_pass(posterior, family, n_pass, n_passes)
             move_seconds = time.perf_counter() - before
             at = at._replace(seconds=at.seconds + move_seconds)
         score = None if evaluate is None else evaluate()
@@ -232,21 +224,22 @@ class _Batches:
     The kernel uses every thread, the sums after it one: that is the time to gather and encode.
     """
 
-    def __init__(self, family: Family, batches: Iterator[Any]) -> None:
+    def __init__(self, engine: Place, family: Family, batches: Iterator[Any]) -> None:
+        self._engine = engine
         self._family = family
         self._batches = batches
         self._next: Background | None = None
 
-    def _make(self) -> Iterable[Chunk] | None:
+    def _make(self) -> Any:
         batch = next(self._batches, None)
-        return None if batch is None else prepare(self._family, batch)
+        return None if batch is None else self._engine.prepare(self._family, batch)
 
     def start_next(self, n_steps: int) -> None:
         """Begin with the next minibatch in the background, where this one was large enough."""
         if self._next is None and n_steps >= _WORTH_A_THREAD:
             self._next = Background(self._make)
 
-    def __iter__(self) -> Iterator[Iterable[Chunk]]:
+    def __iter__(self) -> Iterator[Any]:
         try:
             while True:
                 coming, self._next = self._next, None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import copy
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from sojourn import kernels, persist
+from sojourn import __version__, kernels, persist
+from sojourn.cluster import Cluster, ClusterEngine, ClusterSource, RemoteFiles, Setup
 from sojourn.families import Categorical, Family
 from sojourn.inference import (
     METHODS,
@@ -29,7 +30,7 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, prepare
+from sojourn.inference.local import CHUNK_STEPS, Place, prepare
 from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
@@ -42,7 +43,7 @@ from sojourn.progress import LiveProgress
 from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources import Minibatches, RememberingSource
-from sojourn.sources.write import ParquetSink
+from sojourn.sources.write import ParquetSink, whole_folder
 from sojourn.transitions import Gamma, Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
@@ -109,6 +110,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_every: int | None = None,
         resume: bool = False,
+        client: Any = None,
     ) -> Self:
         """Learn from sequences, forgetting what was learned before.
 
@@ -135,6 +137,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         resume : bool
             Go on from the newest checkpoint in the folder, to the same bits as without a stop.
             With none there, begin.
+        client : distributed.Client, optional
+            Run the local step on a Dask cluster, whose workers open the files of `X` themselves.
+            The model is the same.
 
         Returns
         -------
@@ -158,8 +163,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if self.n_init > 1:
             if checkpoints is not None:
                 raise ValueError("checkpoints are for a single run: n_init=1")
-            return self._fit_best(X, lengths, validation, validation_every, callback)
+            return self._fit_best(X, lengths, validation, validation_every, callback, client)
         data = Data(X, lengths, self.emission)
+        cluster = self._cluster(client, data)
         family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
         if validation is not None:
@@ -182,15 +188,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
-        moves = self._moves(seed)
+        batch_size = None if self._method.whole else self.batch_size
+        moves = self._moves(seed, data.minibatches(family, batch_size, seed))
         history = self._train(
-            self._minibatches(data, family, seed),
+            self._minibatches(data, family, seed, cluster),
             moves,
             position,
             checkpoints,
             held_out,
             validation_every,
             callback,
+            cluster,
         )
         self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
         if moves is not None:
@@ -207,13 +215,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         held_out: Data | None,
         validation_every: int | None,
         callback: Callable[[Progress], None] | None,
+        cluster: Cluster | None,
     ) -> list[Progress]:
         """Run the training loop from a position on, with everything that looks on."""
 
         def evaluate() -> float:
             assert held_out is not None
-            return self._score(held_out, per_step=True)
+            remote = None if held_out.source is None else cluster
+            return self._score(held_out, per_step=True, cluster=remote)
 
+        engine: Place = self._engine()
+        if cluster is not None:
+            engine = ClusterEngine(cluster, engine.n_threads)
         title = f"{type(self).__name__} {self.inference}"
         with (
             LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
@@ -231,7 +244,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._method.objective,
                 self._schedule(),
                 minibatches,
-                self._engine(),
+                engine,
                 n_passes=self.n_passes,
                 moves=moves,
                 bound=self._method.bound if self._tracks_bound else None,
@@ -249,6 +262,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         validation: Any,
         validation_every: int | None,
         callback: Callable[[Progress], None] | None,
+        client: Any,
     ) -> Self:
         """Fit `n_init` copies from different seeds, and become the best of them."""
         if isinstance(X, Iterator):
@@ -271,9 +285,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 validation=validation,
                 validation_every=validation_every,
                 callback=callback,
+                client=client,
             )
             if validation is None:
-                score = model.score(X, lengths, per_step=True)
+                score = model.score(X, lengths, per_step=True, client=client)
             else:
                 score = model.history_[-1]["score"]
             if best is None or score > best_score:
@@ -391,7 +406,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.total_sequences_ = total_sequences
         moves = self._moves(posterior.moves.n_phases)
         if moves is not None and moves.takes(data.n_steps, posterior):
-            made = moves.phase(posterior, family, [data], total_sequences, self._engine())
+            made = moves.phase(posterior, family, [data], total_sequences)
             if made:
                 self.history_.append({"updates": posterior.n_updates, "moves": made})
         return self
@@ -445,7 +460,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 
     # ---- prediction -----------------------------------------------------------------------
 
-    def score(self, X: Any, lengths: ArrayLike | None = None, *, per_step: bool = False) -> float:
+    def score(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        per_step: bool = False,
+        client: Any = None,
+    ) -> float:
         """Log predictive likelihood of all sequences together, in nats.
 
         Parameters
@@ -454,8 +476,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             As for `fit`.
         per_step : bool
             Divide by the number of time steps.
+        client : distributed.Client, optional
+            Compute on a Dask cluster, whose workers open the files of `X` themselves.
         """
-        return self._score(self._prepare(X, lengths), per_step=per_step)
+        data = self._prepare(X, lengths)
+        return self._score(data, per_step=per_step, cluster=self._cluster(client, data))
 
     def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
@@ -469,6 +494,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        client: Any = None,
     ) -> Any:
         """Most probable state path (Viterbi), in the form in which the data came.
 
@@ -481,13 +507,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             source.
         overwrite : bool
             Whether `out` may exist already.
+        client : distributed.Client, optional
+            Compute on a Dask cluster, whose workers open the files of `X` themselves.  `out` is
+            then a folder, which they write files to: its files in the order of their names are
+            the sequences in the order of `X`.
 
         Returns
         -------
         array, list of arrays, Sequences, or Path
             States; with `out`, where they are.
         """
-        return self.decode(X, lengths, out=out, overwrite=overwrite)[1]
+        return self.decode(X, lengths, out=out, overwrite=overwrite, client=client)[1]
 
     def decode(
         self,
@@ -496,12 +526,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        client: Any = None,
     ) -> tuple[float, Any]:
         """Most probable state path and its log joint probability, summed over sequences.
 
         Parameters
         ----------
-        X, lengths, out, overwrite
+        X, lengths, out, overwrite, client
             As for `predict`.
 
         Returns
@@ -511,19 +542,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             States, in the form in which the data came; with `out`, where they are.
         """
         data = self._prepare(X, lengths)
-        target = check_out(out, data)
-        total = 0.0
+        return self._results(data, "_paths", "states", out, overwrite, client)
 
-        def paths(piece: Sequences) -> Any:
-            nonlocal total
-            scores, path = predict.best_paths(
-                self._posterior, self.emission_, piece, self._engine()
-            )
-            total += float(scores.sum())
-            return path
-
-        path = self._results(data, paths, "states", target, overwrite)
-        return total, path
+    def _paths(self, piece: Sequences) -> tuple[Any, float]:
+        scores, path = predict.best_paths(self._posterior, self.emission_, piece, self._engine())
+        return path, float(scores.sum())
 
     def predict_proba(
         self,
@@ -532,45 +555,64 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        client: Any = None,
     ) -> Any:
         """Posterior probability of each state at each step, in the form in which the data came.
 
         Parameters
         ----------
-        X, lengths, out, overwrite
+        X, lengths, out, overwrite, client
             As for `predict`; in the file a step is a list of K numbers.
         """
         data = self._prepare(X, lengths)
+        return self._results(data, "_probabilities", "probabilities", out, overwrite, client)[1]
 
-        def probabilities(piece: Sequences) -> Any:
-            if "samples_" in vars(self):
-                return sampled.state_probabilities(
-                    self.samples_, self._posteriors(), self.emission_, piece, self._engine()
-                )
-            return predict.state_probabilities(
-                self._posterior, self.emission_, piece, self._engine()
+    def _probabilities(self, piece: Sequences) -> tuple[Any, float]:
+        family, engine = self.emission_, self._engine()
+        if "samples_" in vars(self):
+            values = sampled.state_probabilities(
+                self.samples_, self._posteriors(), family, piece, engine
             )
-
-        return self._results(data, probabilities, "probabilities", check_out(out, data), overwrite)
+        else:
+            values = predict.state_probabilities(self._posterior, family, piece, engine)
+        return values, 0.0
 
     def _results(
         self,
         data: Data,
-        compute: Callable[[Sequences], Any],
+        method: str,
         column: str,
-        out: Path | None,
+        out: str | PathLike[str] | None,
         overwrite: bool,
-    ) -> Any:
-        """Compute one result a step: back in the form of the data, or piece by piece to a file."""
-        if out is None:
+        client: Any,
+    ) -> tuple[float, Any]:
+        """Compute one result a step, by a method that gives them with a score, and the total score.
+
+        Results come back in the form of the data, or go to a file piece by piece, or from the
+        workers of a cluster to files in a folder.
+        """
+        target = check_out(out, data)
+        cluster = self._cluster(client, data)
+        if cluster is not None:
+            assert target is not None
+            with whole_folder(target, overwrite=overwrite) as folder:
+                compute = getattr(self._for_workers(), method)
+                total = self._files(cluster, data, self.emission_).write(compute, column, folder)
+            return total, target
+        compute = getattr(self, method)
+        if target is None:
             assert data.sequences is not None
             assert data.layout is not None
-            return restore_layout(compute(data.sequences), data.sequences, data.layout)
-        with ParquetSink(out, column, overwrite=overwrite) as sink:
+            values, total = compute(data.sequences)
+            return total, restore_layout(values, data.sequences, data.layout)
+        total = 0.0
+        with ParquetSink(target, column, overwrite=overwrite) as sink:
             for piece in data.pieces(self.emission_):
                 for part in piece.chunks(4 * CHUNK_STEPS):
-                    sink.write(part.with_values(compute(part)))
-        return out
+                    values, score = compute(part)
+                    sink.write(part.with_values(values))
+                    total += score
+        return total, target
 
     def sample(
         self,
@@ -608,11 +650,15 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         return Data(X, lengths, self.emission_).validated(self.emission_)
 
-    def _score(self, data: Data, *, per_step: bool) -> float:
+    def _score(self, data: Data, *, per_step: bool, cluster: Cluster | None = None) -> float:
         total, n_steps = 0.0, 0
-        for piece in data.pieces(self.emission_):
-            total += float(self._log_likelihoods(piece).sum())
-            n_steps += piece.n_steps
+        if cluster is not None:
+            files = self._files(cluster, data, self.emission_)
+            total, n_steps = files.score(self._for_workers()._log_likelihoods)
+        else:
+            for piece in data.pieces(self.emission_):
+                total += float(self._log_likelihoods(piece).sum())
+                n_steps += piece.n_steps
         return total / n_steps if per_step else total
 
     def _log_likelihoods(self, data: Sequences) -> Floats:
@@ -746,12 +792,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether states may change: their moves are judged by the bound that SCVI has."""
         return self.moves == "auto" and self.inference == "scvi"
 
-    def _moves(self, seed: int) -> Moves | None:
+    def _moves(self, seed: int, source: Minibatches | None = None) -> Moves | None:
         """Return how the states may change: not at all where priors tell them apart."""
         if not (self._may_move and _is_exchangeable(self.emission_, self._posterior.transitions)):
             return None
         grows = self.init_states is not None and self.init_states < self.n_states
-        return Moves(int(self.n_states), seed, grows)
+        return Moves(int(self.n_states), seed, self._engine(), source, grows)
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -772,9 +818,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             return not self._method.is_stochastic
         return bool(self.track_bound)
 
-    def _minibatches(self, data: Data, family: Family, seed: int) -> Minibatches:
+    def _minibatches(
+        self, data: Data, family: Family, seed: int, cluster: Cluster | None
+    ) -> Minibatches:
+        batch_size = None if self._method.whole else self.batch_size
+        if cluster is not None:
+            return ClusterSource(self._files(cluster, data, family), batch_size, seed)
         if not self._method.remembers:
-            return data.minibatches(family, None if self._method.whole else self.batch_size, seed)
+            return data.minibatches(family, batch_size, seed)
         if data.n_sequences < 2:
             raise ValueError(
                 f"inference={self.inference!r} takes a sequence out of the statistics before it "
@@ -789,6 +840,33 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 "in memory only: sj.open(path).read_all()"
             )
         return data.sequences
+
+    # ---- a cluster ------------------------------------------------------------------------
+
+    def _cluster(self, client: Any, data: Data) -> Cluster | None:
+        """Check a client, that the workers can have the data, and that the method allows it."""
+        if client is None:
+            return None
+        if data.source is None:
+            raise ValueError(
+                "client= is for files that the workers open themselves: data in memory stays here"
+            )
+        if self.inference not in self._samplers and self._method.remembers:
+            self._in_memory(data)
+        return Cluster(client)
+
+    def _files(self, cluster: Cluster, data: Data, family: Family) -> RemoteFiles:
+        """Return the data as the workers of a cluster read it, in the form that a family takes."""
+        assert data.source is not None
+        worker = clone(self).set_params(init="exponential", n_jobs=self.n_jobs or 1)
+        worker.emission = family
+        return RemoteFiles(cluster, data.source, Setup(__version__, family, worker._engine))
+
+    def _for_workers(self) -> Self:
+        """Return the fitted model with one thread a task: a worker runs several tasks at once."""
+        worker = copy(self)
+        worker.n_jobs = self.n_jobs or 1
+        return worker
 
     def _engine(self) -> Engine:
         if self.device not in KERNELS:

@@ -19,7 +19,7 @@ from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSo
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
 from sojourn.sources.base import joined, reading
-from sojourn.sources.shuffle import Validate, validated
+from sojourn.sources.shuffle import validated
 
 _FILE_MARKS = set("./\\*?[")
 
@@ -68,12 +68,12 @@ class Data:
             return family, self.sequences
         blocks = self._source.sample()
         with reading(blocks[0].place):
-            blocks = [b._replace(sequences=_as_steps(b.sequences, family)) for b in blocks]
+            blocks = [b._replace(sequences=family.as_steps(b.sequences)) for b in blocks]
         summary = self._source.summary
         family = family.with_alphabet(summary.n_symbols, summary.vocabulary)
         self._check_vocabulary(family)
         family = family.resolve(joined([block.sequences for block in blocks]), n_states)
-        return family, joined(list(validated(blocks, _taker(family))))
+        return family, joined(list(validated(blocks, family.accept)))
 
     def validated(self, family: Family) -> Data:
         """Check what is in memory at once; what is in files is checked as it is read."""
@@ -87,13 +87,13 @@ class Data:
         """Return what the training loop takes."""
         if self.sequences is not None:
             return MemorySource(self.sequences, batch_size, seed)
-        return ShuffledSource(self._source, batch_size, seed, validate=_taker(family))
+        return ShuffledSource(self._source, batch_size, seed, validate=family.accept)
 
     def pieces(self, family: Family) -> Iterator[Sequences]:
         """Yield the data in its own order, in pieces that fit in memory."""
         if self.sequences is not None:
             return iter([self.sequences])
-        pieces = validated(self._source.blocks(), _taker(family))
+        pieces = validated(self._source.blocks(), family.accept)
         return (c for piece in read_ahead(pieces) for c in piece.chunks(4 * CHUNK_STEPS))
 
     def fingerprint(self) -> str:
@@ -131,22 +131,3 @@ def check_out(out: str | PathLike[str] | None, data: Data) -> Path | None:
             'out="states.parquet", or pass sj.open(path).read_all() to have them in memory'
         )
     return None if out is None else Path(out)
-
-
-def _taker(family: Family) -> Validate:
-    def take(sequences: Sequences) -> Sequences:
-        return family.validate(_as_steps(sequences, family))
-
-    return take
-
-
-def _as_steps(sequences: Sequences, family: Family) -> Sequences:
-    """Make numbers vectors of one where vectors are expected, as in memory; refuse other shapes."""
-    shape = sequences.values.shape[1:]
-    if family.step_ndim == 1 and not shape:
-        return sequences.with_values(sequences.values[:, None])
-    if len(shape) != family.step_ndim:
-        raise ValueError(
-            f"a step must have {family.step_ndim} dimensions here, but has the shape {shape}"
-        )
-    return sequences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -248,11 +248,20 @@ class ArrowSource(Source):
     ) -> None:
         super().__init__([path])
         self.path = path
+        self.kind = kind
         self.sequence = sequence or None
         self.is_long = sequence is not None
         self.lower = lower
         self._table = TABLES[kind](path)  # type: ignore[abstract]
         self.columns, self.is_vector = self._pick(column)
+
+    def __reduce__(self) -> Any:
+        """Pickle how to open the file: another process opens it itself."""
+        column = self.columns if self.is_vector else self.columns[0]
+        rows: Literal[False] | None = False if self.is_long else None
+        sequence = self.sequence or rows
+        opener = partial(ArrowSource, column=column, sequence=sequence, lower=self.lower)
+        return opener, (self.path.absolute(), self.kind)
 
     @property
     def n_blocks(self) -> int:

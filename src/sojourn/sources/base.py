@@ -183,6 +183,10 @@ class Source(ABC):
             if _stamp(path) != stamp:
                 raise DataFileError(f"{path} has changed since it was opened")
 
+    def files(self) -> list[Source]:
+        """Return the sources that this one is made of, their blocks one after another."""
+        return [self]
+
     def fingerprint(self) -> str:
         """Return a digest of sizes and of both ends of every file: the same for a copy."""
         digest = hashlib.sha256()

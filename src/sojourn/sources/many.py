@@ -39,6 +39,10 @@ class ManySource(Source):
         """Blocks of all sources together."""
         return int(self._begins[-1])
 
+    def files(self) -> list[Source]:
+        """Return the sources that this one is made of, their blocks one after another."""
+        return [file for source in self.sources for file in source.files()]
+
     @property
     def vocabulary(self) -> Vocabulary | None:
         """The words that the symbols of the files stand for."""

@@ -54,6 +54,10 @@ class NpySource(Source):
         per_sequence = max(1, len(values) // max(1, len(self.offsets) - 1))
         self._size = max(1, min(PIECE_SEQUENCES // 4, PIECE_STEPS // per_sequence))
 
+    def __reduce__(self) -> Any:
+        """Pickle how to open the files: another process opens them itself."""
+        return NpySource, tuple(path.absolute() for path in self.paths)
+
     @property
     def n_blocks(self) -> int:
         """Runs of sequences."""

@@ -61,7 +61,7 @@ class ShuffledSource(Minibatches):
         self.batch_size = batch_size
         self.seed = seed
         self.validate = validate
-        self.buffer_sequences = buffer_sequences or BUFFER_SEQUENCES
+        self.buffer_sequences = buffer_sequences
 
     @property
     def n_sequences(self) -> int:
@@ -77,22 +77,53 @@ class ShuffledSource(Minibatches):
             if start == 0:
                 yield read_ahead(validated(self.source.blocks(), self.validate))
             return
-        yield from read_ahead(self._shuffled(n_pass, start, self.batch_size))
-
-    def _shuffled(self, n_pass: int, start: int, batch_size: int) -> Iterator[Sequences]:
-        rng = np.random.default_rng([self.seed, n_pass])
+        rng = pass_rng(self.seed, n_pass)
         order = rng.permutation(self.source.n_blocks)
-        buffer = _Buffer(max(self.buffer_sequences, 2 * batch_size), batch_size)
-        n_done = 0
-        for piece in validated(self.source.blocks(order), self.validate):
-            buffer.add(piece)
-            if not buffer.is_full:
-                continue
-            n_out = max(1, len(buffer) // 2 // batch_size)
-            yield from buffer.drawn(rng, n_out, skip=start - n_done)
-            n_done += n_out
-        n_out = -(-len(buffer) // batch_size)
+        pieces = (
+            (piece, size_in_buffer(piece))
+            for piece in validated(self.source.blocks(order), self.validate)
+        )
+        yield from read_ahead(shuffled(pieces, self.batch_size, rng, start, self.buffer_sequences))
+
+
+def pass_rng(seed: int, n_pass: int) -> np.random.Generator:
+    """Return the random numbers of a pass: first for the order of blocks, then for `shuffled`."""
+    return np.random.default_rng([seed, n_pass])
+
+
+def size_in_buffer(piece: Sequences) -> int:
+    """Return the bytes that a piece takes."""
+    return int(piece.values.nbytes + piece.offsets.nbytes)
+
+
+def shuffled(
+    pieces: Iterable[tuple[Sequences, int]],
+    batch_size: int,
+    rng: np.random.Generator,
+    start: int = 0,
+    buffer_sequences: int | None = None,
+) -> Iterator[Sequences]:
+    """Yield minibatches of pieces of data, without the first `start`.
+
+    What is drawn when depends on the sizes alone: sequences may as well be numbers that stand for
+    sequences elsewhere, with the bytes that those would take.
+
+    Parameters
+    ----------
+    pieces : iterable of (Sequences, int)
+        Pieces in random order, each with the bytes that count for it.
+    """
+    buffer = _Buffer(max(buffer_sequences or BUFFER_SEQUENCES, 2 * batch_size), batch_size)
+    n_done = 0
+    for piece, n_bytes in pieces:
+        buffer.add(piece, n_bytes)
+        if not buffer.is_full:
+            continue
+        n_out = max(1, len(buffer) // 2 // batch_size)
         yield from buffer.drawn(rng, n_out, skip=start - n_done)
+        n_done += n_out
+    n_out = -(-len(buffer) // batch_size)
+    yield from buffer.drawn(rng, n_out, skip=start - n_done)
 
 
 class _Buffer:
@@ -113,10 +144,10 @@ class _Buffer:
         too_many = len(self) >= self.max_sequences or self._n_bytes >= BUFFER_BYTES
         return too_many and len(self) > self.batch_size
 
-    def add(self, piece: Sequences) -> None:
+    def add(self, piece: Sequences, n_bytes: int) -> None:
         self._pieces.append(piece)
         self._n_sequences += len(piece)
-        self._n_bytes += piece.values.nbytes + piece.offsets.nbytes
+        self._n_bytes += n_bytes
 
     def drawn(self, rng: np.random.Generator, n_batches: int, skip: int) -> Iterator[Sequences]:
         """Take minibatches out at random; the first `skip` of them are not yielded."""
@@ -127,9 +158,11 @@ class _Buffer:
         n_out = min(n_batches * self.batch_size, len(pool))
         for begin in range(max(0, skip) * self.batch_size, n_out, self.batch_size):
             yield pool.take(order[begin : min(begin + self.batch_size, n_out)])
+        # Of a random part, the bytes are about its share: no need to know each sequence.
+        n_bytes = self._n_bytes * (len(pool) - n_out) // len(pool)
         self._pieces, self._n_sequences, self._n_bytes = [], 0, 0
         if n_out < len(pool):
-            self.add(pool.take(order[n_out:]))
+            self.add(pool.take(order[n_out:]), n_bytes)
 
 
 def validated(blocks: Iterable[Block], validate: Validate | None) -> Iterator[Sequences]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -25,14 +26,34 @@ class PartSource(Source):
     held_out : bool
         Which of the two parts this is.
     seed : int
+    first : int
+        The place of the first block, where `whole` is itself a piece of a larger source.
     """
 
-    def __init__(self, whole: Source, share: float, *, held_out: bool, seed: int) -> None:
+    def __init__(
+        self, whole: Source, share: float, *, held_out: bool, seed: int, first: int = 0
+    ) -> None:
         super().__init__(whole.paths)
         self.whole = whole
         self.share = share
         self.held_out = held_out
         self.seed = seed
+        self.first = first
+
+    def __reduce__(self) -> Any:
+        """Pickle how to open the files: another process opens them itself."""
+        opener = partial(PartSource, held_out=self.held_out, seed=self.seed, first=self.first)
+        return opener, (self.whole, self.share)
+
+    def files(self) -> list[Source]:
+        """Return the sources that this one is made of, their blocks one after another."""
+        parts: list[Source] = []
+        first = self.first
+        for file in self.whole.files():
+            part = PartSource(file, self.share, held_out=self.held_out, seed=self.seed, first=first)
+            parts.append(part)
+            first += file.n_blocks
+        return parts
 
     @property
     def n_blocks(self) -> int:
@@ -61,7 +82,7 @@ class PartSource(Source):
         read = self.whole.opened()
 
         def picked(block: int) -> Iterator[Block]:
-            rng = np.random.default_rng([self.seed, block])
+            rng = np.random.default_rng([self.seed, self.first + block])
             for piece in read(block):
                 is_out = rng.random(len(piece.sequences)) < self.share
                 mine = np.flatnonzero(is_out == self.held_out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,15 @@ class TextSource(Source):
         self.path = path
         self.compression = compression
         self.lower = lower
+        self.pattern = pattern
         self._find = None if pattern is None else re.compile(pattern).findall
         if pattern is not None and re.compile(pattern).groups > 1:
             raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+
+    def __reduce__(self) -> Any:
+        """Pickle how to open the file: another process opens it itself."""
+        opener = partial(TextSource, pattern=self.pattern, lower=self.lower)
+        return opener, (self.path.absolute(), self.compression)
 
     @property
     def n_blocks(self) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -138,6 +140,33 @@ class ParquetSink:
             os.replace(self._part, self.path)
         except OSError as error:
             raise _named(error, self.path) from error
+
+
+@contextmanager
+def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a folder to write files to, which gets its name when the block ends without an error.
+
+    Examples
+    --------
+    >>> import pathlib
+    >>> with tempfile.TemporaryDirectory() as here:
+    ...     with whole_folder(pathlib.Path(here) / "results") as folder:
+    ...         _ = (folder / "part").write_text("a")
+    ...     [path.name for path in (pathlib.Path(here) / "results").iterdir()]
+    ['part']
+    """
+    check_target(path, overwrite)
+    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        os.chmod(part, 0o777 & ~_umask())
+        yield part
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+        part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def check_target(path: Path, overwrite: bool) -> None:

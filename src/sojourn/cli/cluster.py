@@ -1,0 +1,51 @@
+"""A Dask cluster for a command: one that is there, or one that the command starts and stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+Address = Annotated[
+    str | None,
+    typer.Option("--cluster", help="Compute on a Dask cluster: tcp://host:8786, its scheduler."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Compute on so many worker processes, started for this command."),
+]
+
+
+@contextmanager
+def connected(address: str | None, n_workers: int | None) -> Iterator[Any]:
+    """Give a client of the cluster that was asked for, or None.
+
+    A cluster that fails is an error of the connection, which commands tell in a line.
+    """
+    if address is not None and n_workers is not None:
+        raise typer.BadParameter(
+            "--cluster names a cluster that has its workers", param_hint="--workers"
+        )
+    if address is None and n_workers is None:
+        yield None
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise ImportError("clusters need Dask: pip install 'sojourn[cluster]'") from error
+    from sojourn.cluster import ClusterError
+
+    try:
+        if n_workers is None:
+            with Client(address) as client:
+                yield client
+        else:
+            with (
+                LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+                Client(cluster) as client,
+            ):
+                yield client
+    except ClusterError as error:
+        raise ConnectionError(str(error)) from error

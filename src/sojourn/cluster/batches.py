@@ -1,0 +1,248 @@
+"""Minibatches of references: which rows of which blocks, and no content.
+
+The order is that of `ShuffledSource`, because it depends on sizes alone.  A sequence is known by
+its position in the order in which the pass reads: the workers hold what is in the shuffle buffer,
+and give out of it the rows that a minibatch names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.cluster import work
+from sojourn.cluster.files import RemoteFiles
+from sojourn.cluster.work import Sizes
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches
+from sojourn.sources.shuffle import pass_rng, shuffled
+
+PART_STEPS = 2**16
+"""About how many steps of a minibatch one task works on."""
+
+GROUP_BYTES = 2**19
+"""About how much of the shuffle buffer is loaded by one task."""
+
+Rows = list[tuple[int, NDArray[np.int32]]]
+"""Rows of some groups: the group's number, and which of its sequences."""
+
+
+class Groups(NamedTuple):
+    """The blocks of a pass, in the order in which they are read, in groups that are read together.
+
+    Attributes
+    ----------
+    order : (B,) array
+        Numbers of the blocks.
+    block_begins : (G + 1,) array
+        Where each group begins in that order.
+    begins : (G + 1,) array
+        Position of the first sequence of each group.
+    """
+
+    order: NDArray[np.int64]
+    block_begins: NDArray[np.int64]
+    begins: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, order: NDArray[np.int64], sequences: Any, n_bytes: Any) -> Groups:
+        """Cut an order of blocks, given the size of each, into groups of about `GROUP_BYTES`.
+
+        Examples
+        --------
+        >>> Groups.of(np.array([2, 0, 1]), np.array([5, 5, 7]), np.full(3, 300_000)).begins
+        array([ 0, 12, 17])
+        """
+        before = np.cumsum(n_bytes[order]) - n_bytes[order]
+        cuts = np.flatnonzero(np.diff(before // GROUP_BYTES)) + 1
+        block_begins = np.concatenate([[0], cuts, [len(order)]])
+        positions = np.concatenate([[0], np.cumsum(sequences[order])])
+        return cls(order, block_begins, positions[block_begins])
+
+    def parts(self, positions: NDArray[np.int64], size: int) -> Iterator[Rows]:
+        """Cut a minibatch into parts of about `size` sequences.
+
+        A part is of one group where that is large enough, so that its rows are in one place.  The
+        cut follows from the minibatch alone, not from the workers that there are.
+        """
+        positions = np.sort(positions)
+        group = np.searchsorted(self.begins, positions, side="right") - 1
+        waiting: Rows = []
+        n_waiting = 0
+        for run in np.split(np.arange(len(positions)), np.flatnonzero(np.diff(group)) + 1):
+            if waiting and n_waiting + len(run) > size:
+                yield waiting
+                waiting, n_waiting = [], 0
+            number = int(group[run[0]])
+            rows = (positions[run] - self.begins[number]).astype(np.int32)
+            *whole, last = np.array_split(rows, -(-len(rows) // size))
+            yield from ([(number, piece)] for piece in whole)
+            waiting.append((number, last))
+            n_waiting += len(last)
+        yield waiting
+
+
+class RemotePass:
+    """What the workers hold of a pass: the groups that are in the shuffle buffer."""
+
+    def __init__(self, files: RemoteFiles, groups: Groups) -> None:
+        self.files = files
+        self.cluster = files.cluster
+        self.groups = groups
+        self._left = np.diff(groups.begins)
+        self._loaded: dict[int, Any] = {}
+        self._generation = files.cluster.generation
+
+    def submit(self, parts: list[Rows], *, again: bool) -> list[Any]:
+        """Let the workers gather the parts of a minibatch; return the futures."""
+        if self._generation != self.cluster.generation:
+            self._loaded, self._generation = {}, self.cluster.generation
+        setup = self.cluster.keep(self.files.setup)
+        futures = []
+        for part in parts:
+            loaded = [self._load(group, setup) for group, _ in part]
+            futures.append(self.cluster.call(work.take, setup, loaded, [rows for _, rows in part]))
+        self.give_out(parts, again=again)
+        return futures
+
+    def give_out(self, parts: list[Rows], *, again: bool = False) -> None:
+        """Take note of rows that no later minibatch will have; let go of groups without any left.
+
+        Those of a minibatch that is submitted again have been noted already.
+        """
+        for group, rows in (run for part in parts for run in part):
+            self._left[group] -= 0 if again else len(rows)
+            if self._left[group] == 0:
+                self._loaded.pop(group, None)
+
+    def _load(self, group: int, setup: Any) -> Any:
+        if group not in self._loaded:
+            begin, end = self.groups.block_begins[group : group + 2]
+            blocks = self.files.blocks(self.groups.order[begin:end])
+            self._loaded[group] = self.cluster.call(work.load, setup, blocks)
+        return self._loaded[group]
+
+
+@dataclass
+class RemoteBatch:
+    """A minibatch on the workers, under way as soon as it is made.
+
+    Attributes
+    ----------
+    remote_pass : RemotePass
+    rows : list of Rows
+        Its parts.
+    look_ahead : callable
+        Starts with the minibatch after this one.
+    parts : list of futures
+        The parts, gathered and encoded.
+    needed : list of futures
+        A tree whose root is the numbers of the emission statistics that the minibatch depends on.
+    """
+
+    remote_pass: RemotePass
+    rows: list[Rows]
+    look_ahead: Callable[[], None]
+    parts: list[Any] = field(init=False)
+    needed: list[Any] = field(init=False)
+    _generation: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.remote_pass.cluster.persistently(lambda: self._submit(again=False))
+
+    def renew(self) -> None:
+        """Submit everything again if work was lost since."""
+        if self._generation != self.remote_pass.cluster.generation:
+            self._submit(again=True)
+
+    def _submit(self, *, again: bool) -> None:
+        cluster = self.remote_pass.cluster
+        self._generation = cluster.generation
+        self.parts = self.remote_pass.submit(self.rows, again=again)
+        setup = cluster.keep(self.remote_pass.files.setup)
+        numbers = [cluster.call(work.rows_needed, setup, part) for part in self.parts]
+        self.needed = cluster.reduce(work.union, numbers)
+
+
+class ClusterSource(Minibatches):
+    """The minibatches of a source, gathered by the workers of a cluster.
+
+    Parameters
+    ----------
+    files : RemoteFiles
+    batch_size : int or None
+        Sequences a minibatch; None for all of them in one, which the workers read block by block.
+    seed : int
+    """
+
+    def __init__(self, files: RemoteFiles, batch_size: int | None, seed: int) -> None:
+        self.files = files
+        self.batch_size = batch_size
+        self.seed = seed
+        mean_length = files.source.n_steps / files.source.n_sequences
+        self._part_sequences = max(1, round(PART_STEPS / mean_length))
+        self._sizes: Sizes | None = None
+
+    @property
+    def n_sequences(self) -> int:
+        """Sequences in a pass."""
+        return self.files.source.n_sequences
+
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Any]:
+        """Yield the minibatches of pass `n_pass`, without the first `start`."""
+        self.files.source.check_unchanged()
+        if self.batch_size is None or self.batch_size >= self.n_sequences:
+            if start == 0:
+                yield self.files
+            return
+        if self._sizes is None:
+            self._sizes = self.files.measure()
+        yield from self._shuffled(self._sizes, n_pass, start, self.batch_size)
+
+    def _shuffled(
+        self, sizes: Sizes, n_pass: int, start: int, batch_size: int
+    ) -> Iterator[RemoteBatch]:
+        rng = pass_rng(self.seed, n_pass)
+        order = rng.permutation(self.files.n_blocks)
+        ends = np.cumsum(sizes.n_pieces)
+        begins = ends - sizes.n_pieces
+
+        def totals(of_pieces: NDArray[np.int64]) -> NDArray[np.int64]:
+            sums = np.concatenate([[0], np.cumsum(of_pieces)])
+            return sums[ends] - sums[begins]
+
+        def pieces() -> Iterator[tuple[Sequences, int]]:
+            position = 0
+            for piece in (p for block in order for p in range(begins[block], ends[block])):
+                n = int(sizes.sequences[piece])
+                yield (
+                    Sequences(np.arange(position, position + n), np.arange(n + 1)),
+                    int(sizes.n_bytes[piece]),
+                )
+                position += n
+
+        groups = Groups.of(order, totals(sizes.sequences), totals(sizes.n_bytes))
+        remote_pass = RemotePass(self.files, groups)
+        plan = (
+            list(groups.parts(positions.values, self._part_sequences))
+            for positions in shuffled(pieces(), batch_size, rng)
+        )
+        for parts in islice(plan, start):
+            remote_pass.give_out(parts)
+        ahead: deque[RemoteBatch] = deque()
+
+        def look_ahead() -> None:
+            parts = None if ahead else next(plan, None)
+            if parts is not None:
+                ahead.append(RemoteBatch(remote_pass, parts, look_ahead))
+
+        look_ahead()
+        while ahead:
+            yield ahead.popleft()
+            look_ahead()

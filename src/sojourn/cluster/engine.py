@@ -1,0 +1,84 @@
+"""The local step on a cluster: potentials out, sums of statistics back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sojourn.cluster import work
+from sojourn.cluster.batches import RemoteBatch
+from sojourn.cluster.client import Cluster
+from sojourn.cluster.files import RemoteFiles
+from sojourn.families import Family
+from sojourn.inference import Objective, Posterior
+from sojourn.inference.statistics import BatchSums
+
+
+@dataclass(frozen=True)
+class ClusterEngine:
+    """Where the local step runs: on the workers of a cluster.
+
+    A minibatch goes in parts that follow from the minibatch alone, and the sums of the parts are
+    added in a tree of fixed shape.  So the result does not depend on how many workers there are,
+    nor on which of them computed what, nor on what had to be computed again.
+
+    Attributes
+    ----------
+    cluster : Cluster
+    n_threads : int
+        Threads of this process, for the update.
+    """
+
+    cluster: Cluster
+    n_threads: int
+
+    def prepare(self, family: Family, batch: Any) -> Any:
+        """Return the minibatch as it is: the workers are at it already."""
+        return batch
+
+    def expected_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: RemoteBatch | RemoteFiles,
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Compute E[C_0], E[C] and E[t] of a minibatch, eqs (1) and (2), on the workers."""
+        wanted = {"objective": objective, "absences": absences, "entropy": entropy}
+
+        def attempt() -> BatchSums:
+            if isinstance(batch, RemoteFiles):
+                return self._of_files(batch, posterior, wanted)
+            return self._of_rows(batch, posterior, wanted)
+
+        return self.cluster.persistently(attempt)
+
+    def _of_rows(
+        self, batch: RemoteBatch, posterior: Posterior, wanted: dict[str, Any]
+    ) -> BatchSums:
+        batch.renew()
+        numbers = self.cluster.result(batch.needed[-1], [*batch.parts, *batch.needed])
+        wanted = wanted | {"posterior": self.cluster.share(posterior.extract(numbers))}
+        setup = self.cluster.keep(batch.remote_pass.files.setup)
+        return self._sum(batch.parts, work.part_statistics, setup, wanted, batch.look_ahead)
+
+    def _of_files(
+        self, files: RemoteFiles, posterior: Posterior, wanted: dict[str, Any]
+    ) -> BatchSums:
+        wanted = wanted | {"posterior": self.cluster.share(posterior)}
+        setup = self.cluster.keep(files.setup)
+        return self._sum(list(files.runs()), work.block_statistics, setup, wanted)
+
+    def _sum(
+        self, parts: list[Any], statistics: Any, setup: Any, wanted: Any, meanwhile: Any = None
+    ) -> BatchSums:
+        sums = [self.cluster.call(statistics, part, setup, priority=1, **wanted) for part in parts]
+        # Sums go before further parts: few of them are in memory at a time.
+        tree = self.cluster.reduce(work.add, sums, priority=2)
+        if meanwhile is not None:
+            meanwhile()
+        total: BatchSums = self.cluster.result(tree[-1], [*sums, *tree])
+        return total
