@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 from scipy.optimize import minimize, minimize_scalar
@@ -24,8 +22,11 @@ from sojourn.inference.moves import (
 )
 from sojourn.inference.posterior import work
 from sojourn.kernels.overlap import shared_entropies
+from sojourn.models import base
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.base import log_row_evidence
+from tests.cluster.data import write_parquet
+from tests.cluster.here import Here
 
 SETTINGS = {"batch_size": 50, "n_passes": 40}
 
@@ -147,10 +148,23 @@ def test_partial_fit_moves_when_a_minibatch_is_large_enough(gaussian):
 
 def test_files_are_enough_for_moves(tmp_path):
     family, drawn = simulate("categorical", 3, 1, n_train=600)
-    column = pa.array([row.tolist() for row in drawn.train], pa.list_(pa.int32()))
-    pq.write_table(pa.table({"x": column}), tmp_path / "data.parquet", row_group_size=100)
-    model = sj.HDPHMM(6, family, random_state=0, **SETTINGS).fit(tmp_path / "data.parquet")
+    path = write_parquet(tmp_path / "data.parquet", drawn.train)
+    model = sj.HDPHMM(6, family, random_state=0, **SETTINGS).fit(path)
     assert 3 <= model.n_states_ < 6
+
+
+def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "Cluster", Here)
+    family, drawn = simulate("categorical", 3, 1, n_train=600)
+    path = write_parquet(tmp_path / "data.parquet", drawn.train)
+    here, there = (
+        sj.HDPHMM(6, family, random_state=0, **SETTINGS).fit(path, client=client)
+        for client in (None, "here")
+    )
+    assert any(move["accepted"] for move in moves_of(here))
+    kinds = [[(m["kind"], m["states"], m["accepted"]) for m in moves_of(x)] for x in (here, there)]
+    assert kinds[0] == kinds[1]
+    np.testing.assert_allclose(there.transmat_, here.transmat_, rtol=1e-3, atol=1e-4)
 
 
 def test_moves_stay_within_their_share_of_the_work(gaussian):
