@@ -160,7 +160,7 @@ def test_the_transitions_part_of_a_merge_is_the_difference_of_two_evaluations(ki
 
 @pytest.mark.parametrize("kind", ["dirichlet", "sticky"])
 def test_a_sure_gain_is_not_above_the_change_by_definition(kind):
-    """Eq (18) takes the steps' entropies for the path's: it may only be too small."""
+    """Eq (22) takes the steps' entropies for the path's: it may only be too small."""
     posterior = posterior_of(kind, 7)
     counts, entropy = definition(posterior)
     fit = phase_on(posterior).present

@@ -1,4 +1,4 @@
-"""Merge, delete and split states, judged by the collapsed bound, eqs (17) and (18).
+"""Merge, delete and split states, judged by the collapsed bound, eqs (21) and (22).
 
 A phase takes a sample of sequences and a budget of work.  A proposal is a posterior with other
 states; it gets local steps on the sample, and so does the present one, equally many: otherwise the
@@ -95,7 +95,7 @@ def merge_weights(n_states: int, pairs: Iterable[Pair]) -> Floats:
 
 
 def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tuple[float, Pair]]:
-    """Pairs of states with the gain that a merge is sure to have, the largest first, eq (18).
+    """Pairs of states with the gain that a merge is sure to have, the largest first, eq (22).
 
     It is the change of the evidence of emissions and transitions, less the entropy `shared` by
     the two states.
@@ -291,7 +291,7 @@ class Fit(NamedTuple):
     check : float
         Log likelihood a step of the check's sequences under a model fitted to the others.
     shared : (K, K) array or None
-        Entropies that pairs of states share, eq (18).
+        Entropies that pairs of states share, eq (22).
     """
 
     posterior: Posterior

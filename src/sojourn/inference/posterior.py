@@ -98,7 +98,7 @@ class Posterior:
         return replace(self, emissions=self.emissions.extract(numbers))
 
     def regrouped(self, weights: Floats) -> Posterior:
-        """Return the posterior of other states, each a weighted sum of these, eq (17).
+        """Return the posterior of other states, each a weighted sum of these, eq (21).
 
         Parameters
         ----------

@@ -92,7 +92,7 @@ class BatchSums:
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, where asked for.
     shared : (K, K) array or None
-        Entropy of which of two states a step is in, summed over steps, eq (18), where asked for;
+        Entropy of which of two states a step is in, summed over steps, eq (22), where asked for;
         estimated from some of the steps of a large batch.
     """
 

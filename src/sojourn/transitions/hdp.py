@@ -258,20 +258,20 @@ class HDP(Transitions):
         return np.maximum(weights, 1e-30)
 
     def _cells(self, prior: Floats, keep: float, extra: float) -> Rows:
-        """Give the rows of states their share of the prior, and staying the extra, eq (19)."""
+        """Give the rows of states their share of the prior, and staying the extra, eq (23)."""
         rows = np.tile(keep * prior, (self.n_states, 1))
         rows[np.diag_indices(self.n_states)] += extra
         return Rows(prior, rows)
 
     @property
     def update_cells(self) -> Rows:
-        """Prior counts of every cell for the updates: eq (8), with stickiness eq (19)."""
+        """Prior counts of every cell for the updates: eq (8), with stickiness eq (23)."""
         keep, extra = self._shares
         return self._cells(self.update_prior, keep, extra)
 
     @property
     def _shares(self) -> tuple[float, float]:
-        """What of G[τπ] is left to the weights, and what staying has beside it, eq (19)."""
+        """What of G[τπ] is left to the weights, and what staying has beside it, eq (23)."""
         if not self.learn_stickiness or self.n_updates == 0:
             return 1.0, self.stickiness
         log_over, log_keep = self.override.log_means
@@ -370,7 +370,7 @@ class HDP(Transitions):
         variances: Floats,
         step_size: float,
     ) -> Self:
-        """Move all posteriors towards those of given counts, eqs (5) to (7) and (20)."""
+        """Move all posteriors towards those of given counts, eqs (5) to (7) and (24)."""
         prior, totals = self.update_cells, self._row_totals
         tables = expected_tables(
             np.vstack(prior), counts, log_absent, variances if self.second_order else None
@@ -405,7 +405,7 @@ class HDP(Transitions):
         )
 
     def _overridden(self, tables: Floats) -> Floats:
-        """Expected tables of staying that owe nothing to the shared weights, eq (20)."""
+        """Expected tables of staying that owe nothing to the shared weights, eq (24)."""
         keep, extra = self._shares
         if extra == 0.0:
             return np.zeros(self.n_states)

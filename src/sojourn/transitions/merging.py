@@ -12,7 +12,7 @@ from sojourn.transitions.base import Rows, Transitions
 def merge_gains(
     transitions: Transitions, counts: Rows, first: Integers, second: Integers
 ) -> Floats:
-    """Change of the evidence of start and transition rows for each of many pairs, eq (18).
+    """Change of the evidence of start and transition rows for each of many pairs, eq (22).
 
     What the prior has learned is held.  Where it shares weights among the states, a state made of
     two has both their weights; otherwise it has those of one, and rows have less in all.

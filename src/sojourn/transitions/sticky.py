@@ -1,4 +1,4 @@
-"""The finite model with extra prior counts of staying that are learned, eqs (19) and (20)."""
+"""The finite model with extra prior counts of staying that are learned, eqs (23) and (24)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class StickyDirichlet(Transitions):
         return replace(self._moved(whole, step_size), n_updates=self.n_updates + 1)
 
     def _moved(self, counts: Floats, step_size: float) -> Self:
-        """Move q(κ): overridden tables of staying, and what the rows' η say, eq (20)."""
+        """Move q(κ): overridden tables of staying, and what the rows' η say, eq (24)."""
         extra, plain = self.stickiness.geometric_mean, np.diag(self.plain.prior.transitions)
         stays = np.diag(counts)
         tables = expected_tables(plain + extra, stays[None], -stays[None], stays[None])[0]
