@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint format types bench bench-scale bench-families bench-cluster compare references clean
+.PHONY: help setup demo test test-newcomer docs lint format types bench bench-scale bench-families bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -21,6 +21,13 @@ demo: $(READY)  ## learn word classes from the Python documentation
 
 test: $(READY)  ## run all tests
 	$(BIN)/python -m pytest
+
+test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
+	$(BIN)/python -m tests.newcomer
+
+docs: $(READY)  ## build the documentation into site/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: $(READY)  ## check style
 	$(BIN)/ruff check .
@@ -52,6 +59,13 @@ compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 references: $(READY)  ## all ways of inference compared: make references CORPUS=folder
 	$(BIN)/python -m experiments.exact_posterior
 	$(BIN)/python -m experiments.references $(CORPUS)
+
+reproduce: $(READY)  ## the paper's figure, and what goes beyond it: make reproduce CORPUS=folder
+	$(BIN)/sojourn reproduce figure2 --corpus $(CORPUS) --name "English Web Treebank" --out experiments/figure2
+	$(BIN)/python -m experiments.tags $(CORPUS)
+	$(BIN)/python -m experiments.tuning $(CORPUS)
+	$(BIN)/python -m experiments.hdp_question $(CORPUS)
+	$(BIN)/python -m experiments.reproduction_tables
 
 clean:  ## remove caches and compiled kernels
 	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +

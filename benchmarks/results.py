@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import sojourn
+
 PACKAGES = ("sojourn", "numpy", "scipy", "numba", "scikit-learn", "pyarrow")
 
 
@@ -26,9 +28,14 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": cores, "system": platform.system()}
 
 
-def write_result(path: Path, measured: dict[str, Any]) -> None:
+def installed(name: str) -> str:
+    """Return the version of a package; of sojourn also where it is only on the path."""
+    return sojourn.__version__ if name == "sojourn" else version(name)
+
+
+def write_result(path: Path, measured: dict[str, Any], packages: tuple[str, ...] = ()) -> None:
     """Write measurements with machine, date and versions to a JSON file."""
-    versions = {name: version(name) for name in PACKAGES}
+    versions = {name: installed(name) for name in (*PACKAGES, *packages)}
     content = {
         "date": date.today().isoformat(),
         "machine": machine(),

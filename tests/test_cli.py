@@ -1,18 +1,13 @@
-import gzip
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 from typer.testing import CliRunner
 
 import sojourn as sj
 from sojourn.cli import app
 from sojourn.demo import documentation_sentences, unigram_score
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_demo_shows_classes_scores_and_saves_the_model(tmp_path):
@@ -87,26 +82,6 @@ def test_generate_writes_corpus_and_truth(tmp_path):
     assert run("generate", out, *options).exit_code == 1
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/big-data.md"])
-def test_commands_and_python_on_big_data_run(tmp_path, monkeypatch, page):
-    monkeypatch.chdir(tmp_path)
-    lines = b"The cat sleeps .\nthe dog barks .\n" * 50
-    (tmp_path / "wiki.txt.gz").write_bytes(gzip.compress(lines))
-    (tmp_path / "held-out.txt").write_bytes(lines)
-    blocks = re.findall(
-        r"^```(\w*)\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
-    )
-    commands = [line for kind, block in blocks if not kind for line in block.splitlines()]
-    for command in commands:
-        if command.startswith("sojourn ingest"):
-            result = run(*command.split()[1:])
-            assert result.exit_code == 0, result.output
-    python = [block for kind, block in blocks if kind == "py"]
-    assert python
-    exec("\n".join(python), {"sj": sj})
-    assert sj.open("states.parquet").n_sequences == 100
-
-
 def test_version_and_help_answer():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"sojourn {sj.__version__}"
     command = [sys.executable, "-m", "sojourn.cli", "--help"]
@@ -125,27 +100,3 @@ def test_unigram_score_is_the_mean_log_probability():
     held_out = sj.Sequences.from_list([[0, 2]])
     expected = np.mean(np.log([2.5 / 5.5, 0.5 / 5.5]))
     assert np.isclose(unigram_score(train, held_out, 3, 0.5), expected)
-
-
-def test_python_in_the_readme_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
-
-
-def test_figures_in_the_readme_are_those_of_the_result_files(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks.readme import updated
-
-    readme = (ROOT / "README.md").read_text()
-    assert updated(readme) == readme
-
-
-def test_make_targets_named_in_the_documents_exist():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for document in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"):
-        text = (ROOT / document).read_text()
-        named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
-        assert named <= targets, f"{document} names {named - targets}"

@@ -114,7 +114,7 @@ def test_a_table_without_an_id_is_one_sequence_and_holds_out_its_end():
     write_walk("walk.csv", sequences=1, label=["a"] * 400)
     said = run("fit", "walk.csv", "--states", 2, "--column", "x")
     assert "400" not in said.splitlines()[1]
-    assert "1 sequences, 360 steps to learn from; its last 40 steps held out" in said
+    assert "1 sequence, 360 steps to learn from; its last 40 steps held out" in said
     with open("walk.csv") as file:
         text = file.read().replace("sequence", "subject")
     with open("other.csv", "w") as file:
@@ -158,6 +158,29 @@ def test_the_family_can_be_named():
     )
     said = run("fit", "walk.csv", "--family", "gauss", "--force", code=1)
     assert "--family gauss is not one of auto, autoregressive-gaussian, bernoulli" in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_of_states_fits_the_terminal(tmp_path, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    words = [f"{'abcdefgh'[i]}{'x' * 14}" for i in range(8)]
+    (tmp_path / "wide.txt").write_text(f"{' '.join(words)}\n" * 40)
+    run("fit", "wide.txt", "-k", 1)
+    table = run("inspect", "wide.sojourn").splitlines()[-2:]
+    assert table[0].split() == ["state", "share", "stays", *["what", "it", "stands", "for", "next"]]
+    assert max(map(len, table)) <= width
+    assert table[1].split()[:2] == ["0", "100.0%"]
+    assert table[1].split()[-1] == "0"
+
+
+def test_warnings_of_the_fit_are_notes(tmp_path):
+    (tmp_path / "corpus.txt").write_text(TEXT * 40)
+    said = run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200)
+    assert "note: after 1 updates 29% of the posterior is still the random start" in said
+    done = json.loads(
+        run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200, "--force", "--json")
+    )
+    assert len(done["warnings"]) == 1
 
 
 def test_samples_are_lines_of_words_or_rows_of_numbers(tmp_path):
@@ -230,6 +253,17 @@ PROBLEMS = {
     "ragged": (["fit", "ragged.csv"], 1, "ragged.csv: CSV parse error: Expected 2 columns"),
     "a column": (["fit", "ok.csv", "--column", "z"], 1, "ok.csv has no column 'z': there are x, y"),
     "not a model": (["inspect", "t.txt"], 1, "t.txt is not a sojourn model file"),
+    "numbers for words": (
+        ["report", "m.sojourn", "--data", "ok.csv"],
+        1,
+        "ok.csv: Categorical takes",
+    ),
+    "words for numbers": (
+        ["report", "n.sojourn", "--data", "t.txt"],
+        1,
+        "must be numbers, got words",
+    ),
+    "scored": (["score", "n.sojourn", "t.txt"], 1, "must be numbers, got words; for words use"),
     "inference": (["fit", "t.txt", "--inference", "mcmc"], 1, "inference='mcmc' is not one of"),
     "device": (["fit", "t.txt", "--device", "abacus"], 1, "device='abacus' is not one of"),
     "words in Parquet": (["decode", "m", "t.txt", "o.parquet", "--words"], 2, "are printed"),
@@ -245,6 +279,8 @@ def test_problems_are_said_in_a_line_and_leave_nothing(tmp_path, problem):
     (tmp_path / "bare.csv").write_text("1,2\n3,4\n")
     (tmp_path / "ragged.csv").write_text("x,y\n1,2\n3\n")
     (tmp_path / "ok.csv").write_text("x,y\n1,2\n3,4\n")
+    sj.HMM(1, sj.Categorical(), random_state=0).fit([["the"]]).save("m.sojourn")
+    sj.HMM(1, sj.Gaussian(), random_state=0).fit(np.eye(2)).save("n.sojourn")
     before = sorted(tmp_path.iterdir())
     said = run(*words, code=code)
     assert message in " ".join(said.replace("│", " ").split())

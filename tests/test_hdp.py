@@ -78,6 +78,13 @@ def transcribed_update(hdp, q_start, q_pairs, total):
 
     def tables(prior_k, probabilities):
         count = copies * sum(probabilities)
+        if hdp.exchangeable:
+            certain = copies * sum(q * q for q in probabilities)
+            # log(1 + q) as a parabola through its values at 0 and 1, with slope 1 at 0
+            none = copies * sum(np.log(1 - q) + q - (1 - np.log(2)) * q * q for q in probabilities)
+            occurs = 1 - np.exp(min(none, -certain))
+            settled = occurs * (digamma(prior_k + certain / occurs) - digamma(prior_k))
+            return prior_k * (settled + np.log(1 + (count - certain) / (prior_k + certain)))
         log_absent = copies * sum(np.log(1 - q) for q in probabilities)
         occurs = 1 - np.exp(log_absent)
         given = count / occurs
@@ -116,9 +123,16 @@ def transcribed_update(hdp, q_start, q_pairs, total):
     return u, v, (a_alpha, b_alpha), (a_gamma, hdp.gamma_prior.rate - rest)
 
 
-@pytest.mark.parametrize("second_order", [False, True])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"exchangeable": False, "second_order": False},
+        {"exchangeable": False, "second_order": True},
+        {"exchangeable": True},
+    ],
+)
 @pytest.mark.parametrize("sort_states", [False, True])
-def test_update_is_the_equations_written_out(second_order, sort_states):
+def test_update_is_the_equations_written_out(form, sort_states):
     potentials, index, offsets = random_batch(4, 3, [4, 1, 6, 3])
     smoothed = reference.forward_backward(potentials, index, offsets, absences=True)
     q_start, q_pairs = [], []
@@ -129,9 +143,7 @@ def test_update_is_the_equations_written_out(second_order, sort_states):
         # Pair marginals of each step: with the end cut off one step earlier they would change,
         # so take them from the joint of consecutive steps.
         q_pairs.append(pair_marginals(potentials, index[begin:end]))
-    hdp = HDP.make(
-        3, batch_size=4, second_order=second_order, sort_states=sort_states, forgetting_rate=0.0
-    )
+    hdp = HDP.make(3, batch_size=4, sort_states=sort_states, forgetting_rate=0.0, **form)
     # A second update, so that G[απ] comes from sticks and not from the first value of 0.1.
     for _ in range(2):
         before = hdp
@@ -205,7 +217,7 @@ def test_fast_and_exact_forms_give_the_same_posteriors_where_the_fast_one_is_use
     potentials, index, offsets = random_batch(6, 4, [5] * 50)
     smoothed = reference.forward_backward(potentials, index, offsets, absences=True)
     counts = Rows(smoothed.start, smoothed.transitions)
-    hdp = HDP.make(4, batch_size=50, second_order=False)
+    hdp = HDP.make(4, batch_size=50, second_order=False, exchangeable=False)
     assert hdp.wants_absences(4999)
     assert not hdp.wants_absences(5000)
     exact = hdp.observe(counts, smoothed.absences, 50, 5000)

@@ -217,6 +217,7 @@ def test_priors_that_tell_states_apart_keep_them():
         ({"init_states": 9}, "more than n_states"),
         ({"init_states": 2, "moves": None}, "needs moves='auto'"),
         ({"init_states": 2, "inference": "svi"}, "needs moves='auto'"),
+        ({"init_states": 2, "tuned": True}, "that `tuned` does not learn"),
         ({"init_states": 0}, "init_states must be a whole number"),
         ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
         ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
@@ -228,6 +229,31 @@ def test_priors_that_tell_states_apart_keep_them():
 def test_bad_options_are_refused(model, parameters, message):
     with pytest.raises(ValueError, match=message):
         model(4, sj.Categorical(3), **({"moves": "auto"} | parameters)).fit([[0, 1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "message"),
+    [
+        (sj.HMM, {"moves": "auto"}, "does not have moves on the states yet"),
+        (sj.HMM, {"stickiness": "learned"}, "does not have learned stickiness yet"),
+        (sj.HDPHMM, {"stickiness": 1.0}, "does not have stickiness yet"),
+        (sj.HDPHMM, {"stickiness": "learned"}, "does not have stickiness yet"),
+        (sj.HDPHMM, {"init_states": 2}, "device='cpu'"),
+    ],
+)
+def test_what_a_gpu_does_not_have_is_refused(model, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        model(4, sj.Categorical(3), device="cuda", **parameters).fit([[0, 1, 2]])
+
+
+def test_states_stay_where_the_prior_on_symbols_is_learned():
+    family, drawn = simulate("categorical", 3, 1, n_train=300)
+    fits = [
+        sj.HDPHMM(12, family, random_state=0, tuned=tuned, **SETTINGS).fit(drawn.train)
+        for tuned in (["concentration"], ["base"], ["steps"])
+    ]
+    assert [bool(moves_of(fitted)) for fitted in fits] == [False, False, True]
+    assert [len(fitted.transmat_) == 12 for fitted in fits] == [True, True, False]
 
 
 @pytest.mark.parametrize("inference", ["vb", "gibbs"])
@@ -394,7 +420,7 @@ def test_learned_stickiness_is_the_best_one_for_the_counts_of_an_hdp():
     hdp, cells = HDP.make(40, learn_stickiness=True), np.vstack(counts)
     certain = np.where(cells > 0, -np.inf, 0.0)  # whole counts, without a doubt
     for _ in range(300):
-        hdp = hdp._moved(cells, certain, np.full(41, -np.inf), 0.0 * cells, 1.0)
+        hdp = hdp._moved(cells, (certain, np.full(40, -np.inf), 0.0 * cells), 1.0)
         hdp = replace(hdp, n_updates=1)
     weights = hdp.update_prior / hdp.alpha.geometric_mean
 

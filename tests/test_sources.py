@@ -598,7 +598,7 @@ def test_a_file_that_is_not_there(tmp_path, method):
 
 def test_vectors_are_no_symbols(tmp_path):
     pq.write_table(pa.table({"x": [[0.5]], "y": [[1.5]]}), tmp_path / "v")
-    with pytest.raises(sj.DataFileError, match=r"v, row group 0: a step must have 0 dimensions"):
+    with pytest.raises(sj.DataFileError, match=r"v, row group 0: Categorical takes one value"):
         sj.HMM(2, sj.Categorical()).fit(sj.open(tmp_path / "v", column=["x", "y"]))
     with pytest.raises(ValueError, match="how many symbols there are"):
         sj.HMM(2, sj.Categorical()).fit(sj.open(tmp_path / "v", column="x"))

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sojourn import plot as plot
+    from sojourn.advice import FitWarning
     from sojourn.cluster import ClusterError
     from sojourn.families import (
         AutoregressiveGaussian,
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
         ZeroMeanGaussian,
     )
     from sojourn.inference import Progress, Statistics
+    from sojourn.interop import from_hmmlearn
     from sojourn.matching import dwell_summary, match_states
+    from sojourn.model_selection import PerStep, SequenceKFold, select_n_states
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
+    from sojourn.report.page import write_report
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
@@ -60,18 +65,24 @@ _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
     "ClusterError": "sojourn.cluster",
     "DataFileError": "sojourn.sources",
+    "FitWarning": "sojourn.advice",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
+    "PerStep": "sojourn.model_selection",
     "Progress": "sojourn.inference",
+    "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
     "dwell_summary": "sojourn.matching",
+    "from_hmmlearn": "sojourn.interop",
     "load": "sojourn.persist",
     "match_states": "sojourn.matching",
     "open": "sojourn.sources",
+    "select_n_states": "sojourn.model_selection",
+    "write_report": "sojourn.report.page",
 }
 
 __all__ = [
@@ -84,6 +95,7 @@ __all__ = [
     "DataFileError",
     "DiagonalGaussian",
     "Exponential",
+    "FitWarning",
     "Gamma",
     "Gaussian",
     "Geometric",
@@ -92,9 +104,11 @@ __all__ = [
     "ModelFileError",
     "Multinomial",
     "NegativeBinomial",
+    "PerStep",
     "Poisson",
     "Product",
     "Progress",
+    "SequenceKFold",
     "Sequences",
     "Source",
     "SphericalGaussian",
@@ -102,13 +116,18 @@ __all__ = [
     "Vocabulary",
     "ZeroMeanGaussian",
     "dwell_summary",
+    "from_hmmlearn",
     "load",
     "match_states",
     "open",
+    "select_n_states",
+    "write_report",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "plot":  # a module, which importing it puts here
+        return import_module("sojourn.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'sojourn' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -117,4 +136,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__, "plot"})

@@ -57,7 +57,7 @@ def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None
     if len(first) != len(second):
         raise ValueError(f"the paths have {len(first)} and {len(second)} steps")
     shape = tuple(
-        max(int(path.max()) + 1, part.n_states_ if isinstance(part, BaseHMM) else 0)
+        max(int(path.max()) + 1, len(part.state_shares_) if isinstance(part, BaseHMM) else 0)
         for path, part in ((first, a), (second, b))
     )
     overlaps = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1])

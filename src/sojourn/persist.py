@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from sojourn.families import FAMILIES, Family
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import MoveState, Posterior
 from sojourn.inference.statistics import Statistics
@@ -50,7 +51,7 @@ def save(
 
     A checkpoint is a model file with a further entry: where `training` stands, as JSON values.
     """
-    posterior = model._posterior
+    posterior = model._posterior.to_host()
     family_values, family_arrays = model.emission_.config()
     prior_values, prior_arrays = posterior.transitions.state()
     values, arrays = _split_parameters(model)
@@ -61,6 +62,10 @@ def save(
         "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
+    learned_values: dict[str, Any] | None = None
+    if posterior.emissions.prior is not None:
+        learned_values, learned_arrays = posterior.emissions.prior.state()
+        arrays |= _prefixed("learned.", learned_arrays)
     if "samples_" in vars(model):
         arrays |= _prefixed("samples.", model.samples_.to_arrays())
     description = {
@@ -69,6 +74,7 @@ def save(
         "parameters": values,
         "family": {"name": type(model.emission_).__name__, "values": family_values},
         "prior": {"name": type(posterior.transitions).__name__, "values": prior_values},
+        "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
         "moves": posterior.moves._asdict(),
@@ -145,6 +151,10 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
     )
+    if description.get("learned") is not None:
+        table.prior = SymbolPrior.from_state(
+            description["learned"], _with_prefix("learned.", arrays)
+        )
     posterior = Posterior(
         Rows(arrays["posterior.start"], arrays["posterior.transitions"]),
         table,
@@ -171,6 +181,8 @@ def _split_parameters(model: BaseHMM) -> tuple[dict[str, Any], Arrays]:
             continue
         if isinstance(value, Statistics):
             values[name] = "exponential"
+        elif name == "tuned" and not isinstance(value, bool):
+            values[name] = list(model._tunings)
         elif isinstance(value, np.random.Generator | np.random.RandomState):
             values[name] = None
         elif isinstance(value, np.generic):

@@ -315,6 +315,8 @@ def as_sequences(
 
 def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Sequences, Layout]:
     """Take data apart by its type; see `as_sequences`."""
+    if hasattr(data, "nnz"):
+        raise TypeError("sparse data is not supported: pass X.toarray()")
     data = _fill_masked(data, step_ndim)
     if lengths is not None:
         if isinstance(data, Sequences):
@@ -333,6 +335,8 @@ def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Seque
         if not data or not (_ndim(data[0]) == 0 or isinstance(data[0], str)):
             return Sequences.from_list(data), "list"
     array = _drop_column(_array(data), step_ndim)
+    if array.dtype == object and array.ndim == 2 and step_ndim == 1:
+        array = array.astype(np.float64)  # numbers as objects, as a table of mixed types gives them
     if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
         return Sequences.from_list(array), "list"
     if array.ndim == step_ndim + 2:
@@ -365,6 +369,8 @@ def _array(data: Any) -> NDArray[Any]:
         ) from None
     if array.ndim == 0:
         raise TypeError(f"expected sequences, got {type(data).__name__}")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: pass real and imaginary parts as columns")
     if array.dtype.kind == "U" and not hasattr(data, "__array__"):
         objects = np.asarray(data, dtype=object)
         if not all(isinstance(item, str) for item in objects.flat):

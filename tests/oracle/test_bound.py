@@ -88,7 +88,7 @@ def evidence(rows):
 
 
 def rows_of(transitions, counts):
-    cells, start_total, totals = transitions.prior_counts()
+    cells, start_total, totals = transitions.evidence_prior()
     yield cells.start, start_total, counts.start
     yield from zip(cells.transitions, totals, counts.transitions, strict=True)
 
@@ -142,7 +142,7 @@ def test_the_transitions_part_of_a_merge_is_the_difference_of_two_evaluations(ki
     prior = prior_of(kind, 5, counts)
     first, second = np.triu_indices(5, 1)
     before = evidence(rows_of(prior, counts))
-    cells, start_total, totals = prior.prior_counts()
+    cells, start_total, totals = prior.evidence_prior()
     for gain, i, j in zip(merge_gains(prior, counts, first, second), first, second, strict=True):
         weights = merge_weights(5, [(i, j)])
         stay = np.delete(np.arange(5), j)

@@ -13,6 +13,8 @@ from sojourn.cli.fit import fit
 from sojourn.cli.generate import generate
 from sojourn.cli.ingest import ingest
 from sojourn.cli.inspect import inspect
+from sojourn.cli.report import report
+from sojourn.cli.reproduce import reproduce
 from sojourn.cli.sample import sample
 from sojourn.cli.score import score
 
@@ -25,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-LEARN, USE, DATA = "Learn", "Use a model", "Prepare data"
+LEARN, USE, DATA, PAPER = "Learn", "Use a model", "Prepare data", "The paper"
 
 app.command(rich_help_panel=LEARN)(demo)
 app.command(rich_help_panel=LEARN)(fit)
@@ -33,8 +35,10 @@ app.command(rich_help_panel=USE)(score)
 app.command(rich_help_panel=USE)(decode)
 app.command(rich_help_panel=USE)(sample)
 app.command(rich_help_panel=USE)(inspect)
+app.command(rich_help_panel=USE)(report)
 app.command(rich_help_panel=DATA)(ingest)
 app.command(rich_help_panel=DATA)(generate)
+app.command(rich_help_panel=PAPER)(reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+DATA = "Reading the data"  # a panel of the help
+
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")]
 DataFile = Annotated[str, typer.Argument(metavar="DATA", help="File, folder or pattern.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
@@ -19,15 +21,28 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Columns = Annotated[
     list[str] | None,
-    typer.Option("--column", help="Tables: column with the steps; several make vectors."),
+    typer.Option(
+        "--column",
+        help="Tables: column with the steps; several make vectors.",
+        rich_help_panel=DATA,
+    ),
 ]
 Sequence = Annotated[
-    str | None, typer.Option(help="Tables with a row a step: column with the sequence's id.")
+    str | None,
+    typer.Option(
+        help="Tables with a row a step: column with the sequence's id.", rich_help_panel=DATA
+    ),
 ]
-Lower = Annotated[bool | None, typer.Option("--lower/--no-lower", help="Text in lower case.")]
+Lower = Annotated[
+    bool | None,
+    typer.Option("--lower/--no-lower", help="Text in lower case.", rich_help_panel=DATA),
+]
 Pattern = Annotated[
     str | None,
-    typer.Option(help="Text: regular expression of a word; else whitespace separates."),
+    typer.Option(
+        help="Text: regular expression of a word; else whitespace separates.",
+        rich_help_panel=DATA,
+    ),
 ]
 
 

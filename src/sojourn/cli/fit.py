@@ -12,6 +12,7 @@ import typer
 
 from sojourn.cli.cluster import Address, Workers, connected
 from sojourn.cli.common import (
+    DATA,
     Columns,
     DataFile,
     Force,
@@ -40,6 +41,9 @@ _MOST, _MOST_ON_CLUSTER = 1000, 2**16  # sequences an update: enough parts for m
 _UPDATES = 300  # about as many updates as a model needs to settle
 
 
+MODEL, LEARNING = "The model", "Learning"  # panels of the help
+
+
 class Kind(StrEnum):
     """Which model."""
 
@@ -50,48 +54,90 @@ class Kind(StrEnum):
 def fit(
     data: DataFile,
     states: Annotated[
-        int, typer.Option("--states", "-k", min=1, help="States; for the HDP at most so many.")
+        int,
+        typer.Option(
+            "--states",
+            "-k",
+            min=1,
+            help="States; for the HDP at most so many.",
+            rich_help_panel=MODEL,
+        ),
     ] = 20,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Model file; by default DATA.sojourn.")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option("--model", help="HDP-HMM, or HMM with a fixed number of states.")
+        Kind,
+        typer.Option(
+            "--model", help="HDP-HMM, or HMM with a fixed number of states.", rich_help_panel=MODEL
+        ),
     ] = Kind.hdp,
     family: Annotated[
-        str, typer.Option(help="Emission family, such as poisson; auto chooses by the data.")
+        str,
+        typer.Option(
+            help="Emission family, such as poisson; auto chooses by the data.",
+            rich_help_panel=MODEL,
+        ),
     ] = "auto",
     passes: Annotated[
-        int | None, typer.Option(min=1, help="Passes over the data; by default by its size.")
+        int | None,
+        typer.Option(
+            min=1, help="Passes over the data; by default by its size.", rich_help_panel=LEARNING
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sequences an update; by default by the data's size.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Sequences an update; by default by the data's size.",
+            rich_help_panel=LEARNING,
+        ),
     ] = None,
     forgetting_rate: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="How fast step sizes fall.")
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="How fast step sizes fall.", rich_help_panel=LEARNING),
     ] = None,
-    inference: Annotated[str, typer.Option(help="scvi, svi, or another way to learn.")] = "scvi",
-    restarts: Annotated[int, typer.Option(min=1, help="Starts, of which the best is kept.")] = 1,
+    inference: Annotated[
+        str, typer.Option(help="scvi, svi, or another way to learn.", rich_help_panel=LEARNING)
+    ] = "scvi",
+    restarts: Annotated[
+        int,
+        typer.Option(min=1, help="Starts, of which the best is kept.", rich_help_panel=LEARNING),
+    ] = 1,
     held_out: Annotated[
-        str, typer.Option(help="Share of the sequences to hold out, or a file of others; 0: none.")
+        str,
+        typer.Option(
+            help="Share of the sequences to hold out, or a file of others; 0: none.",
+            rich_help_panel=LEARNING,
+        ),
     ] = "0.1",
-    min_count: Annotated[int, typer.Option(min=1, help="Words: leave out rarer ones.")] = 2,
+    min_count: Annotated[
+        int, typer.Option(min=1, help="Words: leave out rarer ones.", rich_help_panel=DATA)
+    ] = 2,
     max_size: Annotated[
-        int | None, typer.Option(min=1, help="Words: keep at most so many.")
+        int | None, typer.Option(min=1, help="Words: keep at most so many.", rich_help_panel=DATA)
     ] = None,
     column: Columns = None,
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
-    device: Annotated[str, typer.Option(help="Where to compute.")] = "cpu",
-    jobs: Annotated[int | None, typer.Option(help="Threads; by default all cores.")] = None,
+    device: Annotated[
+        str, typer.Option(help="Where to compute.", rich_help_panel=LEARNING)
+    ] = "cpu",
+    jobs: Annotated[
+        int | None, typer.Option(help="Threads; by default all cores.", rich_help_panel=LEARNING)
+    ] = None,
     cluster: Address = None,
     workers: Workers = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder for checkpoints; Ctrl-C writes one.")
+        Path | None,
+        typer.Option(help="Folder for checkpoints; Ctrl-C writes one.", rich_help_panel=LEARNING),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on from the newest checkpoint.", rich_help_panel=LEARNING
+        ),
     ] = False,
     seed: Seed = 0,
     force: Force = False,
@@ -99,12 +145,13 @@ def fit(
 ) -> None:
     """Learn a model from a text, CSV, Parquet, Arrow or NumPy file of any size.
 
-    Text has a sequence a line. A table has a row a step, and a column that says which sequence it
-    belongs to, or a list a row. The family is chosen by the data, and some sequences are held out.
+    Text has a sequence a line; a table a row a step and a column with its sequence, or lists.
+
+    The family is chosen by the data, and some of the sequences are held out.
 
     Example: [bold]sojourn fit corpus.txt --states 50 --out model.sojourn[/]
     """
-    target = Path(Path(data.rstrip("/")).name).with_suffix(".sojourn") if out is None else out
+    target = _default_target(data) if out is None else out
     screen = console()
 
     def say(text: str) -> None:
@@ -130,8 +177,9 @@ def fit(
             inference=inference, n_init=restarts, device=device, n_jobs=jobs, random_state=seed
         )
         say(_about_training(model))
-        with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_used_) as live:
-            model.fit(
+        with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live:
+            notes = _fit_noting_warnings(
+                model,
                 parts.train,
                 validation=parts.held_out,
                 callback=live if live.is_live else None,  # quiet when piped
@@ -142,9 +190,27 @@ def fit(
         model.provenance_ = _provenance(data, opened, parts, choice)
         model.save(target)
     if as_json:
-        print_json(_result(model, target, parts))
+        print_json(_result(model, target, parts) | {"warnings": notes})
     else:
         _show(screen, model, target, data)
+        for note in notes:
+            screen.print(f"[yellow]note:[/] {_plain(note)}", soft_wrap=True)
+
+
+def _default_target(data: str) -> Path:
+    """Name a model after its data.
+
+    Examples
+    --------
+    >>> [str(_default_target(name)) for name in ("a/wiki.txt.gz", "logs/", "*.txt")]
+    ['wiki.sojourn', 'logs.sojourn', 'model.sojourn']
+    """
+    stem = Path(data).name.partition(".")[0]
+    return Path(f"{stem if stem and not set('*?[') & set(stem) else 'model'}.sojourn")
+
+
+def _count(n_sequences: int) -> str:
+    return "1 sequence" if n_sequences == 1 else f"{n_sequences:,} sequences"
 
 
 # ---- the data -----------------------------------------------------------------------------------
@@ -198,13 +264,13 @@ def _split_memory(data: Sequences, share: float, seed: int) -> Parts:
         rest = Sequences.from_lengths(last)
         how = f"its last {len(last):,} steps held out"
         return Parts(Sequences.from_lengths(first), rest, 1, cut, how)
-    n_out = min(_MOST_HELD_OUT, max(1, round(share * len(data)))) if share else 0
+    n_out = min(_MOST_HELD_OUT, len(data) - 1, max(1, round(share * len(data)))) if share else 0
     if n_out == 0:
         return Parts(data, None, len(data), data.n_steps, "none held out")
     order = np.random.default_rng([seed, 10]).permutation(len(data))
     rest = data.take(np.sort(order[:n_out]))
     train = data.take(np.sort(order[n_out:]))
-    return Parts(train, rest, len(train), train.n_steps, f"{n_out:,} sequences held out")
+    return Parts(train, rest, len(train), train.n_steps, f"{_count(n_out)} held out")
 
 
 def _split(source: Source, share: float, seed: int) -> Parts:
@@ -216,7 +282,7 @@ def _split(source: Source, share: float, seed: int) -> Parts:
     share = min(share, _MOST_HELD_OUT / source.n_sequences)
     train, rest = split(source, share, seed)
     held_out = rest.read_all()
-    how = f"{len(held_out):,} sequences held out"
+    how = f"{_count(len(held_out))} held out"
     return Parts(train, held_out, train.n_sequences, train.n_steps, how)
 
 
@@ -320,6 +386,22 @@ def _make(kind: Kind, n_states: int, choice: Choice, plan: Plan) -> BaseHMM:
     )
 
 
+def _fit_noting_warnings(model: BaseHMM, train: Any, **options: Any) -> list[str]:
+    """Fit, and return the warnings of it; others go their own way."""
+    import warnings
+
+    from sojourn.advice import FitWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FitWarning)
+        model.fit(train, **options)
+    ours = [str(entry.message) for entry in caught if entry.category is FitWarning]
+    for entry in caught:
+        if entry.category is not FitWarning:
+            warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
+    return ours
+
+
 # ---- what people and machines read --------------------------------------------------------------
 
 
@@ -332,9 +414,7 @@ def _plain(text: str) -> str:
 
 
 def _about_data(parts: Parts, choice: Choice) -> str:
-    size = (
-        f"[bold]{parts.n_sequences:,}[/] sequences, [bold]{parts.n_steps:,}[/] steps to learn from"
-    )
+    size = f"{_count(parts.n_sequences)}, {parts.n_steps:,} steps to learn from"
     name = type(choice.family).__name__
     return f"{size}; {_plain(parts.how)}\nfamily [bold]{name}[/]: {_plain(choice.reason)}"
 
@@ -375,7 +455,7 @@ def _result(model: BaseHMM, target: Path, parts: Parts) -> dict[str, Any]:
         "sequences": parts.n_sequences,
         "steps": parts.n_steps,
         "states": model.n_states,
-        "states_used": model.n_states_used_,
+        "states_used": model.n_states_,
         "updates": model.n_updates_,
         "seconds": last["seconds"],
         "held_out_score": last["score"],
@@ -396,8 +476,8 @@ def _show(screen: Console, model: BaseHMM, target: Path, data: str) -> None:
             f"held-out log likelihood a step: {scores[0]:.4f} {sparkline(scores)} "
             f"[bold]{scores[-1]:.4f}[/]\n"
         )
-    screen.print(state_table(model, 10))
+    screen.print(state_table(model, 10, screen.width))
     name, file = _plain(quote(str(target))), _plain(quote(data))
     screen.print(f"\nsaved: [bold]{name}[/]\nnext:", soft_wrap=True)
-    for command in (f"score {name} {file}", f"decode {name} {file}", f"inspect {name}"):
+    for command in (f"report {name} --data {file}", f"decode {name} {file}", f"inspect {name}"):
         screen.print(f"  sojourn {command}", soft_wrap=True)

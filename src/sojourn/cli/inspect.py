@@ -38,7 +38,7 @@ def inspect(
         screen.print(f"{name:<{width}}  {_shown(value)}", markup=False, soft_wrap=True)
     if states:
         screen.print()
-        screen.print(state_table(fitted, states))
+        screen.print(state_table(fitted, states, screen.width))
 
 
 def _facts(model: BaseHMM) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _facts(model: BaseHMM) -> dict[str, Any]:
         "emission": type(model.emission_).__name__,
         "inference": model.inference,
         "states": len(model.state_shares_),
-        "states in use": model.n_states_used_,
+        "states in use": model.n_states_,
         "sequences": model.total_sequences_,
         "updates": model.n_updates_,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sojourn.cluster import work
 from sojourn.cluster.batches import RemoteBatch
@@ -31,6 +31,8 @@ class ClusterEngine:
 
     cluster: Cluster
     n_threads: int
+    device: ClassVar[None] = None  # the posterior is here; workers have devices of their own
+    recorder: ClassVar[None] = None
 
     def prepare(self, family: Family, batch: Any) -> Any:
         """Return the minibatch as it is: the workers are at it already."""

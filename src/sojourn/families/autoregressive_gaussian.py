@@ -18,7 +18,8 @@ from sojourn.families.dense import (
     present_rows,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, within_states
+from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -174,9 +175,8 @@ class AutoregressiveGaussian(MatrixNormalFamily):
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, past, x), with the location taken out."""
         x, present = present_rows(x)
-        y = x - np.tile(np.asarray(self.location), 1 + self.order)
-        n = self.features
-        return np.concatenate([np.ones((len(y), 1)), y[:, n:], y[:, :n]], axis=1), present
+        z, n = with_one(x, np.tile(np.asarray(self.location), 1 + self.order)), self.features
+        return namespace(z).concatenate([z[:, :1], z[:, 1 + n :], z[:, 1 : 1 + n]], axis=1), present
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors step by step; before a sequence begins, the past is the location."""

@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
@@ -61,6 +63,10 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     statistics touches only those of the batch.  ``x`` of the maths functions is what
     `observations` makes of validated data: the values themselves, or for a family that looks at
     the past a row of them with their past.
+
+    The maths functions, `emission_rows` and `sum_statistics` take NumPy arrays, or PyTorch tensors
+    for all of them (``encoded`` through `arrays.to_device`, a table whose `dense` gives a tensor);
+    then they return tensors on the same device, and read no value.
     """
 
     statistics_are_counts: ClassVar[bool] = False
@@ -102,8 +108,10 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         if self.step_ndim == 1 and not shape:
             return data.with_values(data.values[:, None])
         if len(shape) != self.step_ndim:
+            takes = "one value" if self.step_ndim == 0 else "a vector"
             raise ValueError(
-                f"a step must have {self.step_ndim} dimensions here, but has the shape {shape}"
+                f"{type(self).__name__} takes {takes} a step, and a step here has the shape "
+                f"{shape}: choose the columns with column=, or another family"
             )
         return data
 
@@ -114,6 +122,17 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def prior(self) -> Floats:
         """Return λ°, shape (S,), or (K, S) where states differ."""
+
+    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
+        """Return a prior to be learned along with the statistics; None for what has none.
+
+        `seen` and `new` say what of it is learned.
+        """
+        return None
+
+    def with_prior(self, prior: Floats) -> Family:
+        """Return the family with other prior counts, where `learned_prior` can learn them."""
+        raise NotImplementedError(f"the prior of {type(self).__name__} is not learned")
 
     @abstractmethod
     def initial_statistics(
@@ -148,7 +167,8 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         It is ⟨λ − λ°, ∇a_g(λ)⟩ − a_g(λ) + a_g(λ°).  Only the derivative along one direction is
         needed, here by differences; a family that knows it in closed form says so.
         """
-        prior = np.broadcast_to(self.prior(), natural.shape)
+        xp = namespace(natural)
+        prior = xp.asarray(self.prior(), like=natural) + xp.zeros_like(natural)
         h, along = 1e-3, natural - prior
         near, far = (
             self.log_normalizer(natural + s * h * along)

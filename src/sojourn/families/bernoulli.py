@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
 from sojourn.families.columns import log_beta
 from sojourn.families.dense import (
@@ -18,6 +17,7 @@ from sojourn.families.dense import (
     column_vector,
     plain_values,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -94,11 +94,12 @@ class Bernoulli(DenseFamily):
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return zeros."""
-        return np.zeros(len(x))
+        return namespace(x).zeros_like(x[:, 0])
 
     def statistics(self, x: Floats) -> Floats:
         """Return (x, 1 − x), zero where missing."""
-        return np.nan_to_num(np.concatenate([x, 1.0 - x], axis=1), nan=0.0)
+        xp = namespace(x)
+        return xp.nan_to_num(xp.concatenate([x, 1.0 - x], axis=1), nan=0.0)
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return Σ_d log B(α_d, β_d)."""
@@ -107,9 +108,10 @@ class Bernoulli(DenseFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return log(α/(α+β)) or ψ(α) − ψ(α+β) for ones, the same of β for zeros."""
         alpha, beta = self._parts(natural)
-        log = np.log if collapsed else digamma
+        xp = namespace(natural)
+        log = xp.log if collapsed else xp.digamma
         total = log(alpha + beta)
-        weights = np.concatenate([log(alpha) - total, log(beta) - total], axis=1).T
+        weights = xp.concatenate([log(alpha) - total, log(beta) - total], axis=1).T
         return lambda x: self.statistics(x) @ weights
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
+from scipy.special import digamma
 
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import symbols
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
@@ -162,6 +164,16 @@ class Categorical(Family):
         prior = np.asarray(self.concentration, dtype=np.float64)
         return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
 
+    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
+        """Begin to learn the prior from one count for all symbols; others are the user's own."""
+        if not (seen or new) or np.ndim(self.concentration) > 0:
+            return None
+        return SymbolPrior(self.n_statistics, float(self.prior()[0]), seen=seen, new=new)
+
+    def with_prior(self, prior: Floats) -> Categorical:
+        """Return the family with other prior counts."""
+        return Categorical(self.n_symbols, prior, self.vocabulary)
+
     def initial_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
     ) -> Floats:
@@ -198,15 +210,18 @@ class Categorical(Family):
 
     def log_base_measure(self, x: NDArray[Any]) -> Floats:
         """Return log h(x) = 0."""
-        return np.zeros(len(x))
+        return namespace(x).zeros(len(x), "float64", like=x)
 
     def statistics(self, x: NDArray[Any]) -> Floats:
         """Return one-hot rows, zeros for a missing symbol."""
-        return np.eye(self.n_statistics)[x] * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(x)
+        alphabet = xp.arange(self.n_statistics, dtype="int32", like=x)
+        return xp.astype(x[:, None] == alphabet, "float64")
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
-        return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
+        xp = namespace(natural)
+        return xp.gammaln(natural).sum(axis=1) - xp.gammaln(natural.sum(axis=1))
 
     def divergence(self, natural: Floats) -> Floats:
         """Return KL(Dirichlet(λ) || Dirichlet(λ°)) of every state."""
@@ -217,13 +232,15 @@ class Categorical(Family):
 
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""
-        log = (np.log(natural[:, x]) - np.log(natural.sum(axis=1))[:, None]).T
-        return log * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(natural)
+        log = (xp.log(natural[:, x]) - xp.log(natural.sum(axis=1))[:, None]).T
+        return log * (x != MISSING)[:, None]
 
     def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return ψ(λ_x) − ψ(Σ_w λ_w)."""
-        log = (digamma(natural[:, x]) - digamma(natural.sum(axis=1))[:, None]).T
-        return log * (np.asarray(x) != MISSING)[:, None]
+        xp = namespace(natural)
+        log = (xp.digamma(natural[:, x]) - xp.digamma(natural.sum(axis=1))[:, None]).T
+        return log * (x != MISSING)[:, None]
 
     def observations(self, data: Sequences) -> NDArray[Any]:
         """Return the symbols."""
@@ -246,7 +263,7 @@ class Categorical(Family):
 
     def emission_rows(
         self,
-        encoded: SymbolsPresent,
+        encoded: Any,
         table: DecayedTable,
         *,
         collapsed: bool,
@@ -254,11 +271,23 @@ class Categorical(Family):
         n_threads: int,
     ) -> EmissionRows:
         """Return one row of potentials for each symbol present, and of ones for a missing one."""
+        if not isinstance(table, DecayedTable):
+            from sojourn.families import device
+
+            if isinstance(encoded, SymbolsPresent):
+                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
+            on_device, index = device.emission_rows(
+                self, encoded, table, collapsed=collapsed, dtype=dtype
+            )
+            return EmissionRows(on_device, None, index)
         rows = encoded.rows
-        prior = np.asarray(self.concentration, dtype=np.float64)
-        totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
-        if prior.ndim > 0 and rows is not None:
-            prior = prior[..., rows]
+        if table.prior is not None:
+            prior, totals = table.prior.of(rows), np.asarray(table.prior.total)
+        else:
+            prior = np.asarray(self.concentration, dtype=np.float64)
+            totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
+            if prior.ndim > 0 and rows is not None:
+                prior = prior[..., rows]
         # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
         prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
         potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)
@@ -268,10 +297,14 @@ class Categorical(Family):
             potentials = np.concatenate([potentials, ones])
         return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
-    def sum_statistics(
-        self, encoded: SymbolsPresent, responsibilities: Floats, *, n_threads: int
-    ) -> RowSums:
+    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
         """Return the responsibilities summed by symbol."""
+        if is_tensor(responsibilities):
+            from sojourn.families import device
+
+            if isinstance(encoded, SymbolsPresent):
+                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
+            return device.sum_statistics(self, encoded, responsibilities)
         n_rows = self.n_statistics if encoded.rows is None else len(encoded.rows)
         n_sums = n_rows + encoded.has_missing
         sums = symbols.sum_by_row(encoded.places, responsibilities, n_sums, n_threads=n_threads)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sojourn.families.arrays import namespace
 from sojourn.families.dense import Booleans, DenseFamily, LogPotentials, plain_values
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -36,8 +36,8 @@ class ColumnFamily(DenseFamily):
         """Whether the data are whole numbers from zero on."""
 
     @abstractmethod
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
-        """Return the p coordinates of t(x), each of the shape of x or a constant of shape (D,)."""
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
+        """Return the p coordinates of t(x): each of the shape of x, or of (D,), or a number."""
 
     @abstractmethod
     def entry_log_base(self, x: Floats) -> Floats:
@@ -48,11 +48,14 @@ class ColumnFamily(DenseFamily):
         """Return a_g of every state and column, shape (K, D)."""
 
     @abstractmethod
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
-        """Return eq (2) of a column: x (T, 1) and p arrays (K,) give (T, K)."""
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
+        """Return eq (2) of a column: x (T, 1) and p arrays (K,) give (T, K).
+
+        All columns at once are the same: x (T, 1, D) and p arrays (K, D) give (T, K, D).
+        """
 
     @abstractmethod
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return eq (2') of a column, as `entry_log_predictive`."""
 
     @property
@@ -72,15 +75,15 @@ class ColumnFamily(DenseFamily):
     def log_base_measure(self, x: Floats) -> Floats:
         """Return log h(x): the sum over the entries that are there."""
         missing, filled = self._fill(x)
-        return np.where(missing, 0.0, self.entry_log_base(filled)).sum(axis=1)
+        return namespace(x).where(missing, 0.0, self.entry_log_base(filled)).sum(axis=1)
 
     def statistics(self, x: Floats) -> Floats:
         """Return t(x), zero in the coordinates of missing entries."""
         missing, filled = self._fill(x)
-        out = np.empty((len(x), self.coordinates, self.features))
+        out = namespace(x).empty((len(x), self.coordinates, self.features), "float64", like=x)
         for p, part in enumerate(self.entry_statistics(filled)):
             out[:, p] = part
-        if missing.any():
+        if maybe_any(missing):
             out *= ~missing[:, None, :]
         return out.reshape(len(x), -1)
 
@@ -91,9 +94,11 @@ class ColumnFamily(DenseFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return eq (2) or (2') as a function of x: the sum over columns."""
         entry = self.entry_log_predictive if collapsed else self.entry_expected
-        return self.compiled(
-            lambda x: self._sum_columns(entry, x, natural), natural, collapsed=collapsed
-        )
+
+        def plain(x: Floats) -> Floats:
+            return self._sum_columns(entry, x, natural)
+
+        return plain if is_tensor(natural) else self.compiled(plain, natural, collapsed=collapsed)
 
     def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the potentials with a compiled form of them beside, or, as here, as they are."""
@@ -101,12 +106,16 @@ class ColumnFamily(DenseFamily):
 
     def _fill(self, x: Floats) -> tuple[Booleans, Floats]:
         """Find missing entries, and put a harmless value in their place."""
-        missing = np.isnan(x)
-        return missing, np.where(missing, 1.0, x) if missing.any() else x
+        xp = namespace(x)
+        missing = xp.isnan(x)
+        return missing, xp.where(missing, 1.0, x) if maybe_any(missing) else x
 
     def _sum_columns(self, entry: Callable[..., Floats], x: Floats, natural: Floats) -> Floats:
         missing, filled = self._fill(x)
         parts = self.parts(natural)
+        if is_tensor(x):  # a device likes few and large operations
+            rows = entry(filled[:, None], slice(None), *parts)
+            return (rows * ~missing[:, None]).sum(axis=2)
         total = np.zeros((len(x), len(natural)))
         for d in range(self.features):
             column, own = filled[:, d], tuple(part[:, d] for part in parts)

@@ -8,7 +8,7 @@ from k-means++, checks of the data, and configuration files.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -18,12 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.densities import student_rows
 from sojourn.kernels.interface import Floats, padded_states
 from sojourn.sequences import Sequences, position
 
 BLOCK_STEPS = 512
 """Steps that are worked on at a time: they stay in the cache, and BLAS on one thread."""
+
+TENSOR_NUMBERS = 2**24
+"""Numbers in the largest array of the block of steps that a device works on: 128 MiB."""
 
 _SAMPLE_STEPS = 10_000  # steps that the start looks at
 _SOFTNESS = 0.1  # share of a step's weight that the start spreads over all states
@@ -131,8 +135,9 @@ class DenseFamily(Family):
         self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
         """Return one row of potentials for every step."""
-        function = self.potentials(self.prior() + table.dense(), collapsed=collapsed)
-        return potential_rows(function, encoded, table.n_states, dtype, n_threads)
+        function = self.potentials(natural_parameters(self, table), collapsed=collapsed)
+        columns = encoded.shape[1]
+        return potential_rows(function, encoded, columns, table.n_states, dtype, n_threads)
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return ``statistics(x).T @ weights`` by a compiled kernel, or None where none is."""
@@ -148,17 +153,19 @@ class DenseFamily(Family):
 
     def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
         """Return the weighted sums of the statistics, as one matrix product a block."""
-        sums = self.compiled_sums(encoded, responsibilities, n_threads)
+        n, sums = self.n_statistics, None
+        if not is_tensor(encoded):
+            sums = self.compiled_sums(encoded, responsibilities, n_threads)
         if sums is None:
-            sums = weighted_sums(self.statistics, encoded, responsibilities, n_threads)
-        return RowSums(None, sums, self.n_statistics)
+            sums = weighted_sums(self.statistics, encoded, responsibilities, n, n_threads)
+        return RowSums(None, sums, n)
 
     def initial_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
     ) -> Floats:
         """Give statistics of soft assignments from k-means++, with the mass of `total_steps`."""
         x, weights = self.assign(data, n_states, rng)
-        sums = weighted_sums(self.statistics, x, weights)
+        sums = weighted_sums(self.statistics, x, weights, self.n_statistics)
         return sums.T * (total_steps / len(x))
 
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -185,60 +192,83 @@ class DenseFamily(Family):
 # ---- blocks of steps ----------------------------------------------------------------------------
 
 
+def natural_parameters(family: Family, table: DecayedTable) -> Floats:
+    """Return λ = λ° + E[t], shape (K, S)."""
+    statistics = table.dense()
+    return namespace(statistics).asarray(family.prior(), like=statistics) + statistics
+
+
 def potential_rows(
-    log_potentials: LogPotentials, x: NDArray[Any], n_states: int, dtype: Any, n_threads: int
+    log_potentials: LogPotentials,
+    x: NDArray[Any],
+    n_columns: int,
+    n_states: int,
+    dtype: Any,
+    n_threads: int,
 ) -> EmissionRows:
     """Turn log potentials into rows for the kernel: the largest of each row becomes one.
 
-    Blocks do not depend on the number of threads, so the result does not either.
+    Blocks do not depend on the number of threads, so the result does not either.  They may hold
+    `n_columns` numbers for each step and state.
     """
     if isinstance(log_potentials, CompiledPotentials):
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled
-    table = np.zeros((len(x), padded_states(n_states)), dtype)
-    log_scale = np.empty(len(x))
+    xp = namespace(x)
+    width = n_states if is_tensor(x) else padded_states(n_states)
+    table = xp.zeros((len(x), width), dtype, like=x)
+    log_scale = xp.empty(len(x), "float64", like=x)
 
-    def fill(begin: int) -> None:
-        steps = slice(begin, begin + BLOCK_STEPS)
+    def fill(steps: slice) -> None:
         rows = log_potentials(x[steps])
-        largest = rows.max(axis=1)
+        largest = xp.amax(rows, axis=1)
         log_scale[steps] = largest
         rows -= largest[:, None]
-        np.exp(rows.astype(dtype, copy=False), out=table[steps, :n_states])
+        xp.exp(xp.astype(rows, dtype), out=table[steps, :n_states])
 
-    run_blocks(fill, len(x), n_threads)
-    return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
+    for _ in in_blocks(fill, x, n_columns * n_states, n_threads):
+        pass
+    return EmissionRows(table, log_scale, xp.arange(len(x), dtype="int32", like=x))
 
 
 def weighted_sums(
-    statistics: Callable[[Any], Floats], x: NDArray[Any], weights: Floats, n_threads: int = 1
+    statistics: Callable[[Any], Floats],
+    x: NDArray[Any],
+    weights: Floats,
+    n_statistics: int,
+    n_threads: int = 1,
 ) -> Floats:
     """Return ``statistics(x).T @ weights``, (S, K), without building all of ``statistics(x)``."""
-    parts: dict[int, Floats] = {}
-
-    def add(begin: int) -> None:
-        steps = slice(begin, begin + BLOCK_STEPS)
-        parts[begin] = statistics(x[steps]).T @ weights[steps].astype(np.float64)
-
-    run_blocks(add, len(x), n_threads)
+    xp = namespace(x)
+    parts = in_blocks(
+        lambda steps: statistics(x[steps]).T @ xp.astype(weights[steps], "float64"),
+        x,
+        n_statistics,
+        n_threads,
+    )
     # In the order of the steps, whichever thread was first.
-    total = parts[0]
-    for begin in range(BLOCK_STEPS, len(x), BLOCK_STEPS):
-        total += parts[begin]
+    total = next(parts)
+    for part in parts:
+        total += part
     return total
 
 
-def run_blocks(work: Callable[[int], None], n_steps: int, n_threads: int) -> None:
-    """Call ``work(begin)`` for every block of `BLOCK_STEPS` steps."""
-    begins = range(0, n_steps, BLOCK_STEPS)
-    if n_threads == 1 or len(begins) == 1:
-        for begin in begins:
-            work(begin)
+def in_blocks(
+    work: Callable[[slice], Any], x: NDArray[Any], width: int, n_threads: int
+) -> Iterator[Any]:
+    """Yield ``work(steps)`` for every block of steps, in their order.
+
+    Blocks fit the processor's cache.  For a device they are as large as `TENSOR_NUMBERS` lets them
+    be where a step takes `width` numbers, and follow one another.
+    """
+    size = max(1, TENSOR_NUMBERS // width) if is_tensor(x) else BLOCK_STEPS
+    blocks = [slice(begin, begin + size) for begin in range(0, len(x), size)]
+    if n_threads == 1 or len(blocks) == 1 or is_tensor(x):
+        yield from map(work, blocks)
         return
-    with ThreadPoolExecutor(min(n_threads, len(begins))) as pool:
-        for _ in pool.map(work, begins):
-            pass
+    with ThreadPoolExecutor(min(n_threads, len(blocks))) as pool:
+        yield from pool.map(work, blocks)
 
 
 # ---- the start ----------------------------------------------------------------------------------
@@ -363,7 +393,10 @@ def check_columns(data: Sequences, n_features: int | None, name: str) -> int:
     """Return the number of columns, or say that it is not what was asked for."""
     columns = int(data.values.shape[1])
     if columns == 0:
-        raise ValueError("the data have no columns")
+        raise ValueError(
+            f"the data have no columns: 0 feature(s) (shape={data.values.shape}) while a minimum "
+            "of 1 is required."
+        )
     if n_features is not None and n_features != columns:
         raise ValueError(f"{name} has n_features={n_features}, but the data have {columns} columns")
     return columns
@@ -429,7 +462,8 @@ def refuse_partly_missing(missing: NDArray[np.bool_], data: Sequences) -> None:
 def _numbers(data: Sequences, n_features: int) -> NDArray[Any]:
     values = data.values
     if values.dtype.kind not in "fiub":
-        raise TypeError(f"the data must be numbers, got {values.dtype}")
+        got = "words" if values.dtype.kind in "UTO" else str(values.dtype)
+        raise TypeError(f"the data must be numbers, got {got}; for words use Categorical")
     if values.shape[1] != n_features:
         raise ValueError(
             f"the model has {n_features} columns (n_features), the data have {values.shape[1]}"
@@ -449,8 +483,9 @@ def _refuse(
 
 def present_rows(x: Floats) -> tuple[Floats, Booleans]:
     """Return x with zeros in place of missing rows, and which rows are there."""
-    present = ~np.isnan(x[:, 0])
-    return (x if present.all() else np.where(present[:, None], x, 0.0)), present
+    xp = namespace(x)
+    present = ~xp.isnan(x[:, 0])
+    return (xp.where(present[:, None], x, 0.0) if maybe_any(~present) else x), present
 
 
 def as_given(value: ArrayLike | None, default: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.dense import (
     Booleans,
@@ -25,9 +24,10 @@ from sojourn.families.scales import (
     check_dof,
     column_sums,
     column_weights,
-    with_one,
+    complete_with_one,
     within_states,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -146,14 +146,14 @@ class DiagonalGaussian(ColumnFamily):
         """Cluster steps by their values."""
         return assign_steps(data, lambda x: x, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, 1, y, y²)."""
-        y = x - np.asarray(self.location)
-        return np.ones(1), np.ones(1), y, y**2
+        y = x - namespace(x).asarray(self.location, like=x)
+        return 1.0, 1.0, y, y**2
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return −½ log 2π."""
-        return np.full_like(x, -0.5 * (_LOG_2 + _LOG_PI))
+        return namespace(x).full_like(x, -0.5 * (_LOG_2 + _LOG_PI))
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return a_g of every column."""
@@ -163,23 +163,23 @@ class DiagonalGaussian(ColumnFamily):
         body = xp.gammaln(0.5 * nu) - 0.5 * nu * xp.log(0.5 * scale)
         return body - 0.5 * xp.log(kappa) + 0.5 * (_LOG_2 + _LOG_PI)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return the log density of a t with ν degrees of freedom."""
         kappa, nu, _, _ = parts
         xp = namespace(kappa)
         mean, scale = _centred(*parts)
         stretched = scale * (1.0 + 1.0 / kappa)
         constant = log_rising(0.5 * nu, 0.5 + xp.zeros_like(nu)) - 0.5 * xp.log(np.pi * stretched)
-        away = x - np.asarray(self.location)[column] - mean
+        away = x - xp.asarray(self.location, like=x)[column] - mean
         return constant - 0.5 * (nu + 1.0) * xp.log1p(away**2 / stretched)
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return ½ E[log σ⁻²] − ½ E[(x − μ)² / σ²] − ½ log 2π."""
         kappa, nu, _, _ = parts
         xp = namespace(kappa)
         mean, scale = _centred(*parts)
         log_precision = xp.digamma(0.5 * nu) - xp.log(0.5 * scale)
-        away = x - np.asarray(self.location)[column] - mean
+        away = x - xp.asarray(self.location, like=x)[column] - mean
         constant = 0.5 * (log_precision - 1.0 / kappa - _LOG_2 - _LOG_PI)
         return constant - 0.5 * away**2 * (nu / scale)
 
@@ -205,7 +205,7 @@ class DiagonalGaussian(ColumnFamily):
         powers = 0.5 * (nu[:, 0] + 1.0) if collapsed else np.full(n_states, 0.5)
 
         def design(x: Floats) -> tuple[Floats, Booleans] | None:
-            z = with_one(x, location)
+            z = complete_with_one(x, location)
             return None if z is None else (z, np.ones(len(x), dtype=bool))
 
         ones = np.ones(n_states)
@@ -213,7 +213,7 @@ class DiagonalGaussian(ColumnFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = with_one(x, self.location)
+        z = complete_with_one(x, self.location)
         if z is None:
             return None
         counts, sums, squares = column_sums(z, weights, n_threads)
@@ -236,4 +236,4 @@ class DiagonalGaussian(ColumnFamily):
 def _centred(kappa: Floats, nu: Floats, sums: Floats, squares: Floats) -> tuple[Floats, Floats]:
     """Return the mean, and Ψ, kept above the rounding error of the sum of squares."""
     mean = sums / kappa
-    return mean, np.maximum(squares - sums * mean, 1e-15 * squares + 1e-300)
+    return mean, namespace(kappa).maximum(squares - sums * mean, 1e-15 * squares + 1e-300)

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily
 from sojourn.families.dense import (
     as_given,
@@ -18,6 +16,7 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -96,29 +95,31 @@ class Exponential(ColumnFamily):
         """Cluster steps by log x."""
         return assign_steps(data, _log_points, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, x)."""
-        return np.ones(1), x
+        return 1.0, x
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return zeros."""
-        return np.zeros_like(x)
+        return namespace(x).zeros_like(x)
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return log Γ(a) − a log b."""
         a, b = parts
-        return gammaln(a) - a * np.log(b)
+        xp = namespace(a)
+        return xp.gammaln(a) - a * xp.log(b)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return the log density of the Lomax distribution with shape a and scale b."""
         a, b = parts
         xp = namespace(a)
         return xp.log(a / b) - (a + 1.0) * xp.log1p(x / b)
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return E[log φ] − x E[φ]."""
         a, b = parts
-        return digamma(a) - np.log(b) - x * (a / b)
+        xp = namespace(a)
+        return xp.digamma(a) - xp.log(b) - x * (a / b)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw numbers at the posterior mean rates."""

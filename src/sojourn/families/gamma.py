@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.dense import (
     as_given,
@@ -18,6 +16,7 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -102,42 +101,45 @@ class Gamma(ColumnFamily):
         """Cluster steps by log x."""
         return assign_steps(data, np.log, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (c, x)."""
-        return self._c, x
+        return self._c(x), x
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return (c − 1) log x − log Γ(c)."""
-        return (self._c - 1.0) * np.log(x) - gammaln(self._c)
+        xp, c = namespace(x), self._c(x)
+        return (c - 1.0) * xp.log(x) - xp.gammaln(c)
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return log Γ(a) − a log b."""
         a, b = parts
-        return gammaln(a) - a * np.log(b)
+        xp = namespace(a)
+        return xp.gammaln(a) - a * xp.log(b)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return the log density of the compound gamma distribution."""
         a, b = parts
         xp = namespace(a)
-        c = self._c[column]
-        base = (c - 1.0) * xp.log(x) - gammaln(c)
+        c = self._c(x)[column]
+        base = (c - 1.0) * xp.log(x) - xp.gammaln(c)
         grown = log_rising(a, c + xp.zeros_like(a)) - c * xp.log(b)
         return base + grown - (a + c) * xp.log1p(x / b)
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return c E[log φ] − x E[φ] + log h(x)."""
         a, b = parts
-        c = self._c[column]
-        base = (c - 1.0) * np.log(x) - gammaln(c)
-        return base + c * (digamma(a) - np.log(b)) - x * (a / b)
+        xp = namespace(a)
+        c = self._c(x)[column]
+        base = (c - 1.0) * xp.log(x) - xp.gammaln(c)
+        return base + c * (xp.digamma(a) - xp.log(b)) - x * (a / b)
 
-    @property
-    def _c(self) -> Floats:
-        return column_vector("shape", self.shape, self.features)
+    def _c(self, like: Floats) -> Floats:
+        """Return c, as an array of the kind of another."""
+        return namespace(like).asarray(column_vector("shape", self.shape, self.features), like=like)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw numbers at the posterior mean rates."""
-        return rng.gamma(self._c, 1.0 / self.parameters(natural)["rates_"][states.values])
+        return rng.gamma(self._c(natural), 1.0 / self.parameters(natural)["rates_"][states.values])
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``rates_``, the mean rates, shape (K, D)."""

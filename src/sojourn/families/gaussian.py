@@ -19,7 +19,7 @@ from sojourn.families.dense import (
     present_rows,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, within_states
+from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -129,9 +129,7 @@ class Gaussian(MatrixNormalFamily):
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, x − c)."""
         x, present = present_rows(x)
-        z = np.ones((len(x), 1 + self.features))
-        np.subtract(x, np.asarray(self.location), out=z[:, 1:])
-        return z, present
+        return with_one(x, self.location), present
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_beta, log_rising
 from sojourn.families.dense import (
     as_given,
@@ -18,6 +16,7 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -96,29 +95,30 @@ class Geometric(ColumnFamily):
         """Cluster steps by log x."""
         return assign_steps(data, np.log, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, x − 1)."""
-        return np.ones(1), x - 1.0
+        return 1.0, x - 1.0
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return zeros."""
-        return np.zeros_like(x)
+        return namespace(x).zeros_like(x)
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return log B(α, β)."""
         return log_beta(*parts)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return log B(α + 1, β + x − 1) − log B(α, β)."""
         alpha, beta = parts
         xp = namespace(alpha)
         return xp.log(alpha) + log_rising(beta, x - 1.0) - log_rising(alpha + beta, x)
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return E[log φ] + (x − 1) E[log(1 − φ)]."""
         alpha, beta = parts
-        total = digamma(alpha + beta)
-        return digamma(alpha) - total + (x - 1.0) * (digamma(beta) - total)
+        xp = namespace(alpha)
+        total = xp.digamma(alpha + beta)
+        return xp.digamma(alpha) - total + (x - 1.0) * (xp.digamma(beta) - total)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw counts at the posterior mean parameters."""

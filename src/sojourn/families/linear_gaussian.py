@@ -19,7 +19,8 @@ from sojourn.families.dense import (
     refuse_partly_missing,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, within_states
+from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences, position
 
@@ -172,9 +173,8 @@ class LinearGaussian(MatrixNormalFamily):
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, u, y), with the location taken out."""
         x, present = present_rows(x)
-        y = x - np.asarray(self.location)
-        n = self.n_targets
-        return np.concatenate([np.ones((len(y), 1)), y[:, n:], y[:, :n]], axis=1), present
+        z, n = with_one(x, self.location), self.n_targets
+        return namespace(z).concatenate([z[:, :1], z[:, 1 + n :], z[:, 1 : 1 + n]], axis=1), present
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw covariates as independent normals of the data's size, and targets given them."""

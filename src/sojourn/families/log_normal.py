@@ -15,6 +15,7 @@ from sojourn.families.dense import (
     plain_values,
 )
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -105,12 +106,13 @@ class LogNormal(DenseFamily):
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return that of the logarithms, less Σ_d log x_d."""
-        logs = np.log(x)
-        return self.logarithms.log_base_measure(logs) - np.nansum(logs, axis=1)
+        xp = namespace(x)
+        logs = xp.log(x)
+        return self.logarithms.log_base_measure(logs) - xp.nansum(logs, axis=1)
 
     def statistics(self, x: Floats) -> Floats:
         """Return the statistics of the logarithms."""
-        return self.logarithms.statistics(np.log(x))
+        return self.logarithms.statistics(namespace(x).log(x))
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g of the logarithms."""
@@ -121,8 +123,9 @@ class LogNormal(DenseFamily):
         of_logs = self.logarithms.potentials(natural, collapsed=collapsed)
 
         def potentials(x: Floats) -> Floats:
-            logs = np.log(x)
-            return of_logs(logs) - np.nansum(logs, axis=1)[:, None]
+            xp = namespace(x)
+            logs = xp.log(x)
+            return of_logs(logs) - xp.nansum(logs, axis=1)[:, None]
 
         return potentials
 

@@ -21,9 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import multigammaln
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
     Booleans,
@@ -34,6 +32,7 @@ from sojourn.families.dense import (
     soft_assignments,
     standardized,
 )
+from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -84,21 +83,18 @@ class MatrixNormalFamily(DenseFamily):
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return −½ D log 2π."""
-        return -0.5 * self.sizes[1] * (_LOG_2 + _LOG_PI) * self.design(x)[1]
+        present = namespace(x).astype(self.design(x)[1], "float64")
+        return -0.5 * self.sizes[1] * (_LOG_2 + _LOG_PI) * present
 
     def statistics(self, x: Floats) -> Floats:
         """Return (1, z zᵀ), zeros for a missing step."""
+        xp = namespace(x)
         z, present = self.design(x)
-        side = z.shape[1]
-        out = np.empty((len(z), self.n_statistics))
-        out[:, 0] = 1.0
-        at = 1
-        for i in range(side):
-            np.multiply(z[:, i, None], z[:, i:], out=out[:, at : at + side - i])
-            at += side - i
-        if not present.all():
-            out *= present[:, None]
-        return out
+        present = xp.astype(present, "float64")[:, None]
+        if maybe_any(present == 0.0):
+            z = z * present
+        first, second = (xp.take(z, upper, 1) for upper in np.triu_indices(z.shape[1]))
+        return xp.concatenate([present, first * second], axis=1)
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of (1, z zᵀ)."""
@@ -117,7 +113,7 @@ class MatrixNormalFamily(DenseFamily):
         factors = factorize(natural, n_regressors)
         return (
             0.5 * factors.dof * n_targets * _LOG_2
-            + multigammaln(0.5 * factors.dof, n_targets)
+            + _multigammaln(0.5 * factors.dof, n_targets)
             - 0.5 * factors.dof * factors.log_det_scale
             - 0.5 * n_targets * factors.log_det_precision
             + 0.5 * n_regressors * n_targets * (_LOG_2 + _LOG_PI)
@@ -131,9 +127,10 @@ class MatrixNormalFamily(DenseFamily):
         def plain(x: Floats) -> Floats:
             z, present = self.design(x)
             rows = of_design(z)
-            return rows if present.all() else rows * present[:, None]
+            return rows * present[:, None] if maybe_any(~present) else rows
 
-        if self.sizes[0] > 1:  # the leverage of a step is its own
+        # With several regressors the leverage of a step is its own.
+        if self.sizes[0] > 1 or is_tensor(natural):
             return plain
         return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
 
@@ -227,13 +224,13 @@ def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Fl
 
 def factorize(natural: Floats, n_regressors: int) -> Factors:
     """Take λ apart by a Cholesky decomposition."""
+    xp = namespace(natural)
     side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
-    joint = np.zeros((len(natural), side, side))
-    upper = np.triu_indices(side)
-    joint[:, *upper] = natural[:, 1:]
-    joint[:, upper[1], upper[0]] = natural[:, 1:]
-    lower = stable_cholesky(joint)
-    logs = 2.0 * np.log(np.diagonal(lower, axis1=1, axis2=2))
+    place = np.zeros((side, side), dtype=np.int64)
+    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
+    joint = xp.take(natural, np.maximum(place, place.T).ravel(), 1)
+    lower = stable_cholesky(joint.reshape(-1, side, side))
+    logs = 2.0 * xp.log(xp.diagonal(lower))
     return Factors(
         natural[:, 0], lower, logs[:, :n_regressors].sum(axis=1), logs[:, n_regressors:].sum(axis=1)
     )
@@ -245,24 +242,10 @@ def stable_cholesky(matrices: Floats) -> Floats:
     The matrices are scaled to a unit diagonal first, so that columns of very different size are
     treated alike, and what is added is of the order of the rounding error.
     """
-    size = np.sqrt(np.maximum(np.diagonal(matrices, axis1=1, axis2=2), 1e-300))
+    xp = namespace(matrices)
+    size = xp.sqrt(xp.clip(xp.diagonal(matrices), 1e-300, None))
     scaled = matrices / (size[:, :, None] * size[:, None, :])
-    try:
-        return np.linalg.cholesky(scaled) * size[:, :, None]
-    except np.linalg.LinAlgError:
-        pass
-    out = np.empty_like(scaled)
-    for k, matrix in enumerate(scaled):
-        added = 0.0
-        while True:
-            try:
-                out[k] = np.linalg.cholesky(matrix + added * np.eye(len(matrix)))
-                break
-            except np.linalg.LinAlgError:
-                if not np.isfinite(matrix).all() or added > 1.0:
-                    raise
-                added = max(10.0 * added, 1e-14)
-    return out * size[:, :, None]
+    return xp.cholesky(scaled) * size[:, :, None]
 
 
 def compiled(
@@ -295,6 +278,13 @@ def compiled(
         return z, present
 
     return CompiledPotentials(plain, with_one, weights, spans, inner, powers, constants, collapsed)
+
+
+def _multigammaln(a: Floats, n_targets: int) -> Floats:
+    """Return log Γ_D(a)."""
+    xp = namespace(a)
+    body = sum(xp.gammaln(a - 0.5 * d) for d in range(n_targets))
+    return 0.25 * n_targets * (n_targets - 1) * _LOG_PI + body
 
 
 def _student_constant(factors: Factors, n_targets: int) -> Floats:
@@ -349,31 +339,30 @@ def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentia
 
 def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
     """Return |v|² and |u|² as functions of z, by one matrix product each."""
-    inverse = np.linalg.inv(factors.lower)
+    xp = namespace(factors.lower)
+    inverse = xp.inv_lower(factors.lower)
     n_states, side, _ = inverse.shape
     n_targets = side - n_regressors
     # Columns of the product are (target, state): a target's squares add to whole rows.
-    to_residual = np.ascontiguousarray(
-        inverse[:, n_regressors:].transpose(2, 1, 0).reshape(side, n_targets * n_states)
-    )
+    to_residual = xp.transpose(inverse[:, n_regressors:], (2, 1, 0))
+    to_residual = xp.ascontiguousarray(to_residual.reshape(side, n_targets * n_states))
 
     def residual(z: Floats) -> Floats:
         squares = z @ to_residual
-        np.square(squares, out=squares)
+        squares *= squares
         return squares.reshape(len(z), n_targets, n_states).sum(axis=1)
 
     if n_regressors == 0:
-        return residual, lambda z: np.zeros((1, n_states))
+        return residual, lambda z: xp.zeros_like(factors.dof)[None]
     corner = inverse[:, :n_regressors, :n_regressors]
     if n_regressors == 1:  # the regressor is always one
         return residual, lambda z: (corner[:, 0, 0] ** 2)[None]
-    to_leverage = np.ascontiguousarray(
-        corner.transpose(2, 1, 0).reshape(n_regressors, n_regressors * n_states)
-    )
+    to_leverage = xp.transpose(corner, (2, 1, 0)).reshape(n_regressors, n_regressors * n_states)
+    to_leverage = xp.ascontiguousarray(to_leverage)
 
     def leverage(z: Floats) -> Floats:
         squares = z[:, :n_regressors] @ to_leverage
-        np.square(squares, out=squares)
+        squares *= squares
         return squares.reshape(len(z), n_regressors, n_states).sum(axis=1)
 
     return residual, leverage

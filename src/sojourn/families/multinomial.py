@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
@@ -20,6 +19,7 @@ from sojourn.families.dense import (
     present_rows,
     refuse_partly_missing,
 )
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -104,7 +104,8 @@ class Multinomial(DenseFamily):
     def log_base_measure(self, x: Floats) -> Floats:
         """Return log n! − Σ_w log x_w!."""
         x, present = present_rows(x)
-        return (gammaln(x.sum(axis=1) + 1.0) - gammaln(x + 1.0).sum(axis=1)) * present
+        xp = namespace(x)
+        return (xp.gammaln(x.sum(axis=1) + 1.0) - xp.gammaln(x + 1.0).sum(axis=1)) * present
 
     def statistics(self, x: Floats) -> Floats:
         """Return the counts."""
@@ -112,17 +113,23 @@ class Multinomial(DenseFamily):
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
-        return gammaln(natural).sum(axis=1) - gammaln(natural.sum(axis=1))
+        xp = namespace(natural)
+        return xp.gammaln(natural).sum(axis=1) - xp.gammaln(natural.sum(axis=1))
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log probability of a Dirichlet-multinomial, or x E[log φ] + log h(x)."""
         totals = natural.sum(axis=1)
         if not collapsed:
-            weights = (digamma(natural) - digamma(totals)[:, None]).T
+            xp = namespace(natural)
+            weights = (xp.digamma(natural) - xp.digamma(totals)[:, None]).T
             return lambda x: self.statistics(x) @ weights + self.log_base_measure(x)[:, None]
 
         def predictive(x: Floats) -> Floats:
             counts, _ = present_rows(x)
+            if is_tensor(x):  # a device likes few and large operations
+                total = log_rising(natural, counts[:, None]).sum(axis=2)
+                total -= log_rising(totals, counts.sum(axis=1)[:, None])
+                return total + self.log_base_measure(x)[:, None]
             total = _risen(totals, counts.sum(axis=1))
             np.negative(total, out=total)
             for w in np.flatnonzero(counts.any(axis=0)):

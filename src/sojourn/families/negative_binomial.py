@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_beta, log_rising
 from sojourn.families.dense import (
     as_given,
@@ -18,6 +16,7 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -102,42 +101,45 @@ class NegativeBinomial(ColumnFamily):
         """Cluster steps by log(1 + x)."""
         return assign_steps(data, np.log1p, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (r, x)."""
-        return self._r, x
+        return self._r(x), x
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return log Γ(x + r) − log Γ(r) − log x!."""
-        return log_rising(self._r, x) - gammaln(x + 1.0)
+        return log_rising(self._r(x), x) - namespace(x).gammaln(x + 1.0)
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return log B(α, β)."""
         return log_beta(*parts)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return the log probability of the beta negative binomial."""
         alpha, beta = parts
-        r = self._r[column]
+        r = self._r(x)[column]
         xp = namespace(alpha)
         grown = log_rising(alpha, r + xp.zeros_like(alpha)) + log_rising(beta, x)
         base = log_rising(r + 0.0 * x, x) - xp.gammaln(x + 1.0)
         return grown - log_rising(alpha + beta, r + x) + base
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return r E[log φ] + x E[log(1 − φ)] + log h(x)."""
         alpha, beta = parts
-        r = self._r[column]
-        total = digamma(alpha + beta)
-        base = log_rising(r + 0.0 * x, x) - gammaln(x + 1.0)
-        return r * (digamma(alpha) - total) + x * (digamma(beta) - total) + base
+        r = self._r(x)[column]
+        xp = namespace(alpha)
+        total = xp.digamma(alpha + beta)
+        base = log_rising(r + 0.0 * x, x) - xp.gammaln(x + 1.0)
+        return r * (xp.digamma(alpha) - total) + x * (xp.digamma(beta) - total) + base
 
-    @property
-    def _r(self) -> Floats:
-        return column_vector("dispersion", self.dispersion, self.features)
+    def _r(self, like: Floats) -> Floats:
+        """Return r, as an array of the kind of another."""
+        r = column_vector("dispersion", self.dispersion, self.features)
+        return namespace(like).asarray(r, like=like)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw counts at the posterior mean parameters."""
-        return rng.negative_binomial(self._r, self.parameters(natural)["probs_"][states.values])
+        chances = self.parameters(natural)["probs_"][states.values]
+        return rng.negative_binomial(self._r(natural), chances)
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``probs_``, the mean of φ, shape (K, D)."""

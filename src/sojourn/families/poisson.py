@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
-from sojourn.families.arrays import namespace
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.dense import (
     as_given,
@@ -18,6 +16,7 @@ from sojourn.families.dense import (
     column_moments,
     column_vector,
 )
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -97,30 +96,32 @@ class Poisson(ColumnFamily):
         """Cluster steps by log(1 + x)."""
         return assign_steps(data, np.log1p, n_states, rng)
 
-    def entry_statistics(self, x: Floats) -> tuple[Floats, ...]:
+    def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, x)."""
-        return np.ones(1), x
+        return 1.0, x
 
     def entry_log_base(self, x: Floats) -> Floats:
         """Return −log x!."""
-        return -gammaln(x + 1.0)
+        return -namespace(x).gammaln(x + 1.0)
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return log Γ(a) − a log b."""
         b, a = parts
-        return gammaln(a) - a * np.log(b)
+        xp = namespace(a)
+        return xp.gammaln(a) - a * xp.log(b)
 
-    def entry_log_predictive(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return the log probability of the negative binomial with size a and odds 1/b."""
         b, a = parts
         xp = namespace(b)
         grown = log_rising(a, x) - xp.gammaln(x + 1.0)
         return grown - a * xp.log1p(1.0 / b) - x * xp.log1p(b)
 
-    def entry_expected(self, x: Floats, column: int, *parts: Floats) -> Floats:
+    def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return x E[log φ] − E[φ] − log x!."""
         b, a = parts
-        return x * (digamma(a) - np.log(b)) - a / b - gammaln(x + 1.0)
+        xp = namespace(a)
+        return x * (xp.digamma(a) - xp.log(b)) - a / b - xp.gammaln(x + 1.0)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw counts at the posterior mean rates."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +17,13 @@ from sojourn.families.base import EmissionRows, Family
 from sojourn.families.categorical import MISSING, Categorical
 from sojourn.families.dense import (
     assign_steps,
+    natural_parameters,
     potential_rows,
     weighted_sums,
 )
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.arrays import namespace
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
 
@@ -178,38 +183,39 @@ class Product(Family):
 
     def log_base_measure(self, x: Any) -> Floats:
         """Return the sum over the parts."""
-        return np.sum([p.log_base_measure(own) for p, own in zip(self.parts, x, strict=True)], 0)
+        return _total(p.log_base_measure(own) for p, own in zip(self.parts, x, strict=True))
 
     def statistics(self, x: Any) -> Floats:
         """Return the parts' statistics one after another."""
         pairs = zip(self.parts, x, strict=True)
-        return np.concatenate([part.statistics(own) for part, own in pairs], axis=1)
+        own_statistics = [part.statistics(own) for part, own in pairs]
+        return namespace(x[0]).concatenate(own_statistics, axis=1)
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return the sum over the parts."""
         pairs = zip(self.parts, self._naturals(natural), strict=True)
-        return np.sum([part.log_normalizer(own) for part, own in pairs], axis=0)
+        return _total(part.log_normalizer(own) for part, own in pairs)
 
     def log_predictive(self, x: Any, natural: Floats) -> Floats:
         """Return the sum over the parts of eq (2)."""
         parts = zip(self.parts, x, self._naturals(natural), strict=True)
-        return np.sum([part.log_predictive(own, n) for part, own, n in parts], axis=0)
+        return _total(part.log_predictive(own, n) for part, own, n in parts)
 
     def expected_log_likelihood(self, x: Any, natural: Floats) -> Floats:
         """Return the sum over the parts of eq (2')."""
         parts = zip(self.parts, x, self._naturals(natural), strict=True)
-        return np.sum([part.expected_log_likelihood(own, n) for part, own, n in parts], axis=0)
+        return _total(part.expected_log_likelihood(own, n) for part, own, n in parts)
 
     def emission_rows(
         self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
         """Return one row of potentials for every step."""
-        natural = self.prior() + table.dense()
+        natural = natural_parameters(self, table)
         function = self.log_predictive if collapsed else self.expected_log_likelihood
-        steps = np.arange(len(encoded[0]))
         return potential_rows(
             lambda chosen: function([own[chosen] for own in encoded], natural),
-            steps,
+            _steps(encoded),
+            max(1 if own.ndim == 1 else own.shape[1] for own in encoded),
             table.n_states,
             dtype,
             n_threads,
@@ -295,15 +301,16 @@ class Product(Family):
         return out
 
     def _naturals(self, natural: Floats) -> list[Floats]:
-        ends = np.cumsum([part.n_statistics for part in self.parts])
-        return np.split(natural, ends[:-1], axis=1)
+        ends = np.cumsum([0, *(part.n_statistics for part in self.parts)])
+        return [natural[:, begin:end] for begin, end in pairwise(ends.tolist())]
 
     def _sum(self, x: Any, weights: Floats, n_threads: int = 1) -> Floats:
         """Return Σ_t weights[t, k] t(x_t), (S, K), block by block."""
         return weighted_sums(
             lambda chosen: self.statistics([own[chosen] for own in x]),
-            np.arange(len(weights)),
+            _steps(x),
             weights,
+            self.n_statistics,
             n_threads,
         )
 
@@ -333,6 +340,15 @@ class Product(Family):
             }
             for i, part in enumerate(self.parts)
         ]
+
+
+def _total(terms: Iterable[Floats]) -> Floats:
+    return reduce(operator.add, terms)
+
+
+def _steps(x: Any) -> Integers:
+    """Number the steps of the parts' observations, on the device where they are."""
+    return namespace(x[0]).arange(len(x[0]), dtype="int64", like=x[0])
 
 
 def _own_columns(part: Family) -> int | None:

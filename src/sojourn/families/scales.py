@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.densities import sum_products
 from sojourn.kernels.interface import Floats
 
@@ -66,10 +67,18 @@ def column_weights(
     return weights, np.column_stack([1 + columns, 2 + columns, ends]).astype(np.int64)
 
 
-def with_one(x: Floats, location: Any) -> Floats | None:
+def with_one(x: Floats, location: Any) -> Floats:
+    """Return (1, x − c)."""
+    xp = namespace(x)
+    z = xp.empty((len(x), 1 + x.shape[1]), "float64", like=x)
+    z[:, 0] = 1.0
+    xp.subtract(x, xp.asarray(location, like=x), out=z[:, 1:])
+    return z
+
+
+def complete_with_one(x: Floats, location: Any) -> Floats | None:
     """Return (1, x − c), or None where an entry is missing."""
-    z = np.ones((len(x), 1 + x.shape[1]))
-    np.subtract(x, np.asarray(location), out=z[:, 1:])
+    z = with_one(x, location)
     return None if np.isnan(z.sum()) else z
 
 

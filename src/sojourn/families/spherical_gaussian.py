@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln
 
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import (
@@ -27,9 +26,10 @@ from sojourn.families.scales import (
     check_dof,
     column_sums,
     column_weights,
-    with_one,
+    complete_with_one,
     within_states,
 )
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -152,28 +152,33 @@ class SphericalGaussian(DenseFamily):
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return −½ log 2π for each entry that is there."""
-        return -0.5 * _LOG_2PI * (~np.isnan(x)).sum(axis=1)
+        return -0.5 * _LOG_2PI * _present(x).sum(axis=1)
 
     def statistics(self, x: Floats) -> Floats:
         """Return t(x), without the missing entries."""
-        present = ~np.isnan(x)
-        y = np.where(present, x - np.asarray(self.location), 0.0)
+        xp, present = namespace(x), _present(x)
+        y = xp.where(xp.isnan(x), 0.0, x - xp.asarray(self.location, like=x))
         total, squares = present.sum(axis=1)[:, None], (y**2).sum(axis=1)[:, None]
-        return np.concatenate([present, total, y, squares], axis=1)
+        return xp.concatenate([present, total, y, squares], axis=1)
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
+        xp = namespace(natural)
         kappa, nu, _, scale = self._parts(natural)
-        body = gammaln(0.5 * nu) - 0.5 * nu * np.log(0.5 * scale)
-        return body - 0.5 * np.log(kappa).sum(axis=1) + 0.5 * self.features * _LOG_2PI
+        body = xp.gammaln(0.5 * nu) - 0.5 * nu * xp.log(0.5 * scale)
+        return body - 0.5 * xp.log(kappa).sum(axis=1) + 0.5 * self.features * _LOG_2PI
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log density of a multivariate t, or the expected log density."""
+        xp = namespace(natural)
         kappa, nu, mean, scale = self._parts(natural)
-        location = np.asarray(self.location)
+        location = xp.asarray(self.location, like=natural)
 
         def distances(x: Floats, weights: Floats) -> Floats:
             """Return Σ_d weights_kd (y_d − mean_kd)² over the entries that are there."""
+            if is_tensor(x):  # a device likes few and large operations
+                away = xp.nan_to_num((x - location)[:, None] - mean)
+                return (weights * away**2).sum(axis=2)
             total = np.zeros((len(x), len(natural)))
             for d in range(self.features):
                 away = np.nan_to_num((x[:, d] - location[d])[:, None] - mean[:, d])
@@ -181,26 +186,26 @@ class SphericalGaussian(DenseFamily):
             return total
 
         def predictive(x: Floats) -> Floats:
-            present = ~np.isnan(x)
+            present = _present(x)
             rows = distances(x, kappa / (kappa + 1.0))
             rows /= scale
-            np.log1p(rows, out=rows)
+            xp.log1p(rows, out=rows)
             entries = present.sum(axis=1)[:, None]
             rows *= -0.5 * (nu + entries)
-            rows += log_rising(0.5 * nu, 0.5 * entries) - 0.5 * entries * (_LOG_PI + np.log(scale))
-            return rows - 0.5 * present @ np.log1p(1.0 / kappa).T
+            rows += log_rising(0.5 * nu, 0.5 * entries) - 0.5 * entries * (_LOG_PI + xp.log(scale))
+            return rows - 0.5 * present @ xp.log1p(1.0 / kappa).T
 
         def expected(x: Floats) -> Floats:
-            present = ~np.isnan(x)
-            rows = distances(x, np.ones_like(kappa))
+            present = _present(x)
+            rows = distances(x, xp.ones_like(kappa))
             rows *= -0.5 * nu / scale
-            log_precision = digamma(0.5 * nu) - np.log(0.5 * scale)
+            log_precision = xp.digamma(0.5 * nu) - xp.log(0.5 * scale)
             rows += 0.5 * present.sum(axis=1)[:, None] * (log_precision - _LOG_2PI)
             return rows - 0.5 * present @ (1.0 / kappa).T
 
         n = self.features
         plain = predictive if collapsed else expected
-        if n > MOST_COLUMNS:
+        if n > MOST_COLUMNS or is_tensor(natural):
             return plain
         entries = np.full(len(natural), 0.5 * n)
         if collapsed:
@@ -209,12 +214,12 @@ class SphericalGaussian(DenseFamily):
             constants -= 0.5 * np.log1p(1.0 / kappa).sum(axis=1)
         else:
             squared, powers = np.repeat((nu / scale)[:, None], n, axis=1), np.full(len(nu), 0.5)
-            constants = entries * (digamma(0.5 * nu) - np.log(0.5 * scale) - _LOG_2PI)
+            constants = entries * (xp.digamma(0.5 * nu) - np.log(0.5 * scale) - _LOG_2PI)
             constants -= 0.5 * (1.0 / kappa).sum(axis=1)
         weights, spans = column_weights(mean, squared, one_group=True)
 
         def design(x: Floats) -> tuple[Floats, Booleans] | None:
-            z = with_one(x, location)
+            z = complete_with_one(x, location)
             return None if z is None else (z, np.ones(len(x), dtype=bool))
 
         ones = np.ones(len(natural))
@@ -222,7 +227,7 @@ class SphericalGaussian(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = with_one(x, self.location)
+        z = complete_with_one(x, self.location)
         if z is None:
             return None
         counts, sums, squares = column_sums(z, weights, n_threads)
@@ -249,4 +254,10 @@ class SphericalGaussian(DenseFamily):
         sums, squares = natural[:, n + 1 : 2 * n + 1], natural[:, 2 * n + 1]
         mean = sums / kappa
         scale = squares - (sums * mean).sum(axis=1)
-        return kappa, nu, mean, np.maximum(scale, 1e-15 * squares + 1e-300)
+        return kappa, nu, mean, namespace(natural).maximum(scale, 1e-15 * squares + 1e-300)
+
+
+def _present(x: Floats) -> Floats:
+    """Return one for every entry that is there, and zero for those that are missing."""
+    xp = namespace(x)
+    return xp.astype(~xp.isnan(x), "float64")

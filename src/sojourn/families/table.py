@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels import symbols
+from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.interface import Floats, Integers, padded_states
 
-_SMALLEST_SCALE = 1e-15
+if TYPE_CHECKING:
+    from sojourn.families.symbol_prior import SymbolPrior
+
+SMALLEST_SCALE = 1e-15
+"""A table whose scale falls below this is multiplied by it, so that no row overflows."""
 
 
 @dataclass
@@ -32,6 +37,8 @@ class RowSums:
         Their sums over the batch.
     n_rows : int
         Number of statistics S in all.
+    totals : (K,) array, optional
+        The values summed over rows, where that is known already.
 
     Examples
     --------
@@ -45,16 +52,39 @@ class RowSums:
     rows: NDArray[np.integer] | None
     values: Floats
     n_rows: int
+    totals: Any = None
 
     def dense(self) -> Floats:
         """Return all rows, shape (S, K)."""
         if self.rows is None:
             return self.values
+        if is_tensor(self.values):
+            return self._dense_on_device()
         out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
         out[self.rows] = self.values
         return out
 
+    def to_host(self) -> RowSums:
+        """Return the same without tensors."""
+        if not is_tensor(self.values):
+            return self
+        rows, values = self.rows, to_host(self.values)
+        return RowSums(None if rows is None else to_host(rows), values, self.n_rows)
+
+    def _dense_on_device(self) -> Any:
+        import torch
+
+        from sojourn.kernels import gpu
+
+        shape = (self.n_rows, self.values.shape[1])
+        out = torch.zeros(shape, dtype=torch.float64, device=self.values.device)
+        gpu.add_rows(out, self.rows, self.values, torch.ones((), device=out.device))
+        return out
+
     def __iadd__(self, other: RowSums) -> RowSums:
+        if is_tensor(self.values):
+            self.values, self.rows, self.totals = self.dense() + other.dense(), None, None
+            return self
         if self.rows is None:
             symbols.add_rows(self.values, other.rows, other.values, 1.0)
             return self
@@ -108,6 +138,8 @@ class DecayedTable:
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
+    prior : SymbolPrior or None
+        Prior counts that are learned; None where the family's own hold.
     numbers : (U,) integer array or None
         Which statistics the rows are, in increasing order; None for all of them.
 
@@ -126,6 +158,7 @@ class DecayedTable:
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        self.prior: SymbolPrior | None = None
         self.numbers: Integers | None = None
 
     @property
@@ -142,7 +175,7 @@ class DecayedTable:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3)."""
         self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
-        if self.scale < _SMALLEST_SCALE:
+        if self.scale < SMALLEST_SCALE:
             # Also where keep is zero: then nothing of the old statistics is left.
             self.rows *= self.dtype.type(self.scale)
             self.scale = 1.0

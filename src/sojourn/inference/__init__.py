@@ -4,7 +4,7 @@ from sojourn.inference.local import Engine
 from sojourn.inference.method import METHODS, Method
 from sojourn.inference.objective import COLLAPSED, MEAN_FIELD, Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import Schedule, StepSizes
 from sojourn.inference.statistics import Statistics
 from sojourn.inference.step import StepInfo, step
 from sojourn.inference.trainer import Checkpoint, Position, Progress, train
@@ -23,6 +23,7 @@ __all__ = [
     "Schedule",
     "Statistics",
     "StepInfo",
+    "StepSizes",
     "step",
     "train",
 ]

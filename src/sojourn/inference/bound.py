@@ -34,6 +34,7 @@ def _log_likelihood(posterior: Posterior, family: Family, sums: BatchSums, copie
 
 
 def _mean_field(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+    family = posterior.learned(family)
     natural = family.prior() + posterior.emissions.dense().astype("float64")
     divergence = posterior.transitions.divergence(posterior.counts)
     divergence += float(family.divergence(natural).sum())
@@ -41,6 +42,7 @@ def _mean_field(posterior: Posterior, family: Family, sums: BatchSums, copies: f
 
 
 def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+    family = posterior.learned(family)
     prior = family.prior()
     natural = prior + posterior.emissions.dense().astype("float64")
     emissions = family.log_normalizer(natural).sum()

@@ -14,7 +14,8 @@ from sojourn.families import Family
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.interface import Integers, Potentials, Smoothed
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
@@ -32,6 +33,14 @@ class Place(Protocol):
     @property
     def n_threads(self) -> int:
         """Threads of this process that the step may use."""
+
+    @property
+    def device(self) -> Any:
+        """Where the posterior's arrays are tensors; None for arrays in memory."""
+
+    @property
+    def recorder(self) -> Any:
+        """What replays a step on a device; None where steps are not recorded."""
 
     def prepare(self, family: Family, batch: Any) -> Any:
         """Do for a minibatch of the source all that can be done ahead of time."""
@@ -56,18 +65,27 @@ class Engine:
     Attributes
     ----------
     kernel : module
-        `sojourn.kernels.cpu` or `sojourn.kernels.reference`.
+        `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.gpu`.
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
     meanwhile : callable, optional
         Called with the number of steps when a kernel is done and most threads have nothing to do.
+    device : torch.device, optional
+        Where arrays are tensors.
+    failures : tensor, optional
+        There, the number of sequences without a possible path is collected here.
+    recorder : Recorder, optional
+        There, what replays a step.
     """
 
     kernel: ModuleType
     n_threads: int
     dtype: str | None = None
     meanwhile: Callable[[int], None] | None = None
+    device: Any = None
+    failures: Any = None
+    recorder: Any = None
 
     def prepare(self, family: Family, batch: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
         """Do all that can be done ahead of time; see `prepare`."""
@@ -94,12 +112,12 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    sequences : Sequences
+    sequences : Sequences, or DeviceBatch on a device
     encoded : object
         What the family's `encode` made of the values.
     """
 
-    sequences: Sequences
+    sequences: Any
     encoded: Any
 
 
@@ -136,36 +154,40 @@ def expected_statistics(
 
     Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
     """
-    potentials = objective.transition_potentials(
-        posterior.transitions.concentrations(posterior.counts)
-    )
+    potentials = _transition_potentials(posterior, objective, engine)
+    options: dict[str, Any] = {"absences": absences, "n_threads": engine.n_threads}
     sums: BatchSums | None = None
     for (sequences, encoded), factors, index in chunk_potentials(
         posterior, family, batch, potentials, engine, collapsed=objective.collapsed
     ):
-        smoothed = engine.kernel.forward_backward(
-            factors, index, sequences.offsets, absences=absences, n_threads=engine.n_threads
-        )
+        if engine.device is not None:
+            options["order"] = sequences.order
+        smoothed = engine.kernel.forward_backward(factors, index, sequences.offsets, **options)
         if engine.meanwhile is not None:
             engine.meanwhile(sequences.n_steps)
-        if not np.isfinite(smoothed.log_normalizers).all():
-            bad = int(np.flatnonzero(~np.isfinite(smoothed.log_normalizers))[0])
-            raise FloatingPointError(
-                f"a sequence of {sequences.lengths[bad]} steps that begins with "
-                f"{sequences[bad][0]!r} has no possible state path under the model"
-            )
+        if engine.device is not None:
+            # Failures are looked at when the host waits for the device anyway.
+            log_z = engine.kernel.note(smoothed.log_normalizers, engine.failures)
+        elif np.isfinite(smoothed.log_normalizers).all():
+            log_z = smoothed.log_normalizers.sum()
+        else:
+            raise _impossible(sequences, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
             family.sum_statistics(encoded, smoothed.responsibilities, n_threads=engine.n_threads),
-            float(smoothed.log_normalizers.sum()),
+            log_z,
             len(sequences),
             sequences.n_steps,
             smoothed.absences,
         )
+        if getattr(encoded, "is_complete", False):
+            # Every step has a symbol, and was come to from a state or is a first one.
+            part.emissions.totals = smoothed.start + smoothed.transitions.sum(0)
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
-            x = family.observations(sequences)
+            on_host = sequences if engine.device is None else sequences.host()
+            x = family.observations(on_host)
             part.log_base = float(family.log_base_measure(x).sum())
         if shared:
             every = max(1, sequences.n_steps // SHARED_STEPS)
@@ -180,8 +202,38 @@ def expected_statistics(
     return sums
 
 
+def _impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointError:
+    bad = int(np.flatnonzero(~np.isfinite(log_normalizers))[0])
+    return FloatingPointError(
+        f"a sequence of {sequences.lengths[bad]} steps that begins with "
+        f"{sequences[bad][0]!r} has no possible state path under the model"
+    )
+
+
+def _transition_potentials(posterior: Posterior, objective: Objective, engine: Engine) -> Rows:
+    """Return the potentials of start and transitions; on a device eq (1) is one kernel."""
+    if engine.device is not None and objective.collapsed:
+        prior, total = posterior.transitions.prior_counts()
+        dtype = engine.dtype or posterior.emissions.dtype
+        start, matrices = engine.kernel.row_potentials(*prior, total, posterior.counts, dtype)
+        return Rows(start, matrices[0])
+    return objective.transition_potentials(posterior.transitions.concentrations(posterior.counts))
+
+
 def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> float:
     """E_q of the logarithm of the product of potentials along the path."""
+    if is_tensor(index):
+        from sojourn.kernels import gpu
+
+        start, matrix, rows, log_scale = gpu.plain(factors)
+        log_scale = None if log_scale is None else to_host(log_scale)
+        factors = Potentials(to_host(start), to_host(matrix), to_host(rows), log_scale)
+        log_z, *sums = (to_host(a) for a in smoothed[:4])
+        smoothed = Smoothed(log_z, sums[0], sums[1], sums[2], None)
+        index = to_host(index)
+        # A row of ones for a missing observation.
+        emissions = np.concatenate([factors.emissions, np.ones_like(factors.emissions[:1])])
+        factors = factors._replace(emissions=emissions)
     responsibilities = smoothed.responsibilities
     rows = factors.emissions[:, : responsibilities.shape[1]]
     # A potential of zero has no responsibility: the clip only avoids 0 · log 0.
@@ -204,7 +256,7 @@ def chunk_potentials(
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
     """Give every chunk its potentials, and the index of its steps into them."""
     dtype = np.dtype(engine.dtype or posterior.emissions.dtype)
-    start, matrix = transitions.start.astype(dtype), transitions.transitions.astype(dtype)
+    start, matrix = (namespace(part).astype(part, dtype) for part in transitions)
     for chunk in chunks:
         rows = family.emission_rows(
             chunk.encoded,

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import digamma
-
+from sojourn.kernels.arrays import namespace
 from sojourn.transitions.base import Concentrations, Rows
 
 
@@ -32,9 +30,10 @@ class Objective:
         rows, start_total, totals = concentrations
         if self.collapsed:
             return Rows(rows.start / start_total, rows.transitions / totals[:, None])
+        xp = namespace(totals)
         return Rows(
-            np.exp(digamma(rows.start) - digamma(start_total)),
-            np.exp(digamma(rows.transitions) - digamma(totals)[:, None]),
+            xp.exp(xp.digamma(rows.start) - xp.digamma(start_total)),
+            xp.exp(xp.digamma(rows.transitions) - xp.digamma(totals)[:, None]),
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
+from sojourn.kernels.arrays import to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
 
@@ -93,6 +95,11 @@ class Posterior:
         """Number of states."""
         return len(self.counts.start)
 
+    def learned(self, family: Family) -> Family:
+        """Return the family with the prior that was learned, where one was."""
+        prior = self.emissions.prior
+        return family if prior is None else family.with_prior(prior.of(None))
+
     def extract(self, numbers: Integers | None) -> Posterior:
         """Return what potentials of some emission statistics depend on; None for all of them."""
         return replace(self, emissions=self.emissions.extract(numbers))
@@ -138,6 +145,40 @@ class Posterior:
             self.emissions.blend(sums.emissions, keep=1.0, weight=weight)
         if old is not None and counts:
             self.emissions.clip(old.emissions.rows)
+
+    def to_device(self, device: Any) -> Posterior:
+        """Return the same on a device, or itself where it is there."""
+        if not isinstance(self.emissions, DecayedTable):
+            return self
+        from sojourn.families.device import DeviceTable
+
+        def convert(array: Any) -> Any:
+            return to_device(np.asarray(array, dtype=np.float64), device)
+
+        return Posterior(
+            Rows(*(convert(part) for part in self.counts)),
+            cast(Any, DeviceTable(self.emissions, device)),
+            self.transitions.converted(convert),
+            self.n_updates,
+            self.moves,
+        )
+
+    def to_host(self) -> Posterior:
+        """Undo `to_device`."""
+        if isinstance(self.emissions, DecayedTable):
+            return self
+
+        def convert(tensor: Any) -> Any:
+            array = to_host(tensor)
+            return float(array) if array.ndim == 0 else array.copy()
+
+        return Posterior(
+            Rows(*(convert(part) for part in self.counts)),
+            self.emissions.to_host(),
+            self.transitions.converted(convert),
+            self.n_updates,
+            self.moves,
+        )
 
     def statistics(self) -> Statistics:
         """Return a copy of the expected counts as the public value."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from sojourn.families import Family
 from sojourn.inference.local import Chunk, Engine, chunk_potentials, prepare
 from sojourn.inference.posterior import Posterior
+from sojourn.kernels import reference
+from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 
@@ -19,12 +22,20 @@ def log_likelihoods(
 ) -> Floats:
     """Log predictive likelihood of each sequence, shape (N,)."""
     parts = [
-        engine.kernel.log_normalizers(
-            factors, index, chunk.sequences.offsets, n_threads=engine.n_threads
+        to_host(
+            engine.kernel.log_normalizers(
+                factors, index, chunk.sequences.offsets, n_threads=engine.n_threads
+            )
         )
         for chunk, factors, index in _chunks(posterior, family, data, engine)
     ]
-    return np.concatenate(parts)
+    found = np.concatenate(parts)
+    lost = np.flatnonzero(~np.isfinite(found))
+    if engine.device is not None and len(lost):
+        # What underflows there is done in logarithms here.
+        on_host = replace(engine, kernel=reference, device=None)
+        found[lost] = log_likelihoods(posterior.to_host(), family, data.take(lost), on_host)
+    return found
 
 
 def state_probabilities(
@@ -38,9 +49,24 @@ def state_probabilities(
         smoothed = engine.kernel.forward_backward(
             factors, index, sequences.offsets, n_threads=engine.n_threads
         )
-        out[at : at + sequences.n_steps] = smoothed.responsibilities
+        out[at : at + sequences.n_steps] = to_host(smoothed.responsibilities)
         at += sequences.n_steps
+    if engine.device is not None:
+        _fill_lost(out, posterior, family, data, engine)
     return out
+
+
+def _fill_lost(
+    out: Floats, posterior: Posterior, family: Family, data: Sequences, engine: Engine
+) -> None:
+    """Compute probabilities that underflowed on the device in logarithms on the host."""
+    lost = np.flatnonzero(out[data.offsets[:-1]].sum(axis=1) < 0.5)
+    if len(lost):
+        on_host = replace(engine, kernel=reference, device=None)
+        chosen = data.take(lost)
+        found = state_probabilities(posterior.to_host(), family, chosen, on_host)
+        for n, begin, end in zip(lost, chosen.offsets[:-1], chosen.offsets[1:], strict=True):
+            out[data.offsets[n] : data.offsets[n + 1]] = found[begin:end]
 
 
 def best_paths(
@@ -52,8 +78,8 @@ def best_paths(
         for chunk, factors, index in _chunks(posterior, family, data, engine)
     ]
     return (
-        np.concatenate([scores for scores, _ in parts]),
-        np.concatenate([path for _, path in parts]),
+        np.concatenate([to_host(scores) for scores, _ in parts]),
+        np.concatenate([to_host(path) for _, path in parts]),
     )
 
 
@@ -78,7 +104,7 @@ def draw(
             before = states[offsets[active] + t - 1]
             now = (matrix[before] <= u[:, None]).sum(axis=1)
         states[offsets[active] + t] = np.minimum(now, last)
-    natural = family.prior() + posterior.emissions.dense()
+    natural = posterior.learned(family).prior() + posterior.emissions.dense()
     drawn = Sequences(states, offsets)
     return Sequences(family.sample(natural, drawn, rng), offsets), drawn
 
@@ -86,6 +112,13 @@ def draw(
 def _chunks(
     posterior: Posterior, family: Family, data: Sequences, engine: Engine
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
+    if engine.device is None:
+        chunks: Iterable[Chunk] = prepare(family, data)
+    else:
+        from sojourn.inference.device import chunks_on_device
+
+        posterior = posterior.to_device(engine.device)
+        n_states = posterior.emissions.n_states
+        chunks = chunks_on_device(family, data, n_states, engine.device)
     means = posterior.transitions.means(posterior.counts)
-    chunks = prepare(family, data)
     return chunk_potentials(posterior, family, chunks, means, engine, collapsed=True)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+StepSizes = Callable[[int], float]
+"""Gives ρ_n for n = 1, 2, ..."""
+
+_STEPS_A_STATE = 10.0
 
 
 @dataclass(frozen=True)
@@ -23,3 +29,56 @@ class Schedule:
     def __call__(self, n: int) -> float:
         """Return ρ_n."""
         return float((self.delay + n) ** -self.forgetting_rate)
+
+
+@dataclass(frozen=True)
+class LinearDecay:
+    """Step sizes that fall in a straight line from large to the smallest that is of use, eq (20).
+
+    They begin at s / (s + 10 K) for minibatches of s steps, so that the statistics never rest on
+    fewer than ten steps a state, and end at M/N, where they hold every sequence once.  Large steps
+    shake states out of poor arrangements; the decay then averages the noise away.
+
+    Attributes
+    ----------
+    first, last : float
+        Step sizes at the beginning, and from update `n_updates` on.
+    n_updates : int
+
+    Examples
+    --------
+    >>> steps = LinearDecay(first=0.9, last=0.1, n_updates=8)
+    >>> [round(steps(n), 2) for n in (1, 4, 8, 9)]
+    [0.8, 0.5, 0.1, 0.1]
+    """
+
+    first: float
+    last: float
+    n_updates: int
+
+    @classmethod
+    def plan(
+        cls, n_states: int, n_passes: int, batch_size: float, n_sequences: int, n_steps: float
+    ) -> LinearDecay:
+        """Plan for passes over N sequences of `n_steps` steps in all, in minibatches of M."""
+        batch_size = min(batch_size, n_sequences)
+        steps = n_steps * batch_size / n_sequences
+        last = batch_size / n_sequences
+        first = max(last, steps / (steps + _STEPS_A_STATE * n_states))
+        return cls(first, last, n_passes * -(-n_sequences // int(batch_size)))
+
+    def __call__(self, n: int) -> float:
+        """Return ρ_n."""
+        return self.first + (self.last - self.first) * min(1.0, n / self.n_updates)
+
+
+def rates(step_sizes: StepSizes, n: int, copies: float) -> tuple[float, float]:
+    """Return what the n-th step keeps, and the weight of a batch that stands for `copies`.
+
+    Examples
+    --------
+    >>> rates(Schedule(forgetting_rate=0.5, delay=1.0), 3, 10.0)
+    (0.5, 5.0)
+    """
+    step_size = step_sizes(n)
+    return 1.0 - step_size, step_size * copies

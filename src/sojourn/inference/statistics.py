@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
+from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Absences, Floats
 
 
@@ -122,6 +123,18 @@ class BatchSums:
         if self.shared is not None and other.shared is not None:
             self.shared = self.shared + other.shared
         return self
+
+    def to_host(self) -> BatchSums:
+        """Return the same without tensors."""
+        absences = self.absences
+        return replace(
+            self,
+            start=to_host(self.start),
+            transitions=to_host(self.transitions),
+            emissions=self.emissions.to_host(),
+            log_normalizer=float(self.log_normalizer),
+            absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
+        )
 
     @classmethod
     def total(cls, parts: Sequence[BatchSums]) -> BatchSums:

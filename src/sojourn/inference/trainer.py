@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +16,7 @@ from sojourn.inference.local import Engine, Place
 from sojourn.inference.moves import Moves
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.schedule import Schedule
+from sojourn.inference.schedule import StepSizes
 from sojourn.inference.step import Memory, StepInfo, step
 from sojourn.kernels.threads import Background
 from sojourn.sources import Minibatches, RememberingSource
@@ -114,7 +114,7 @@ def train(
     posterior: Posterior,
     family: Family,
     objective: Objective,
-    schedule: Schedule,
+    schedule: StepSizes,
     source: Minibatches,
     engine: Place,
     *,
@@ -156,6 +156,16 @@ def train(
     at = Position() if position is None else position
     memory = source if isinstance(source, RememberingSource) else None
 
+    on_device = None
+    if isinstance(engine, Engine) and engine.device is not None:
+        from sojourn.inference.device import DeviceBatches, Recorder
+
+        n_states = posterior.emissions.n_states
+        on_device = DeviceBatches(family, source, n_states, engine)
+        if engine.device.type == "cuda":
+            recorder = Recorder(schedule, source.n_sequences)
+            engine = replace(engine, recorder=recorder)
+
     def tell(progress: Progress) -> None:
         if callback is None:
             return
@@ -169,9 +179,14 @@ def train(
     for n_pass in range(at.n_pass, n_passes):
         before = time.perf_counter()
         value = None
-        batches = _Batches(engine, family, source.batches(n_pass, at.n_batches))
-        if memory is None and isinstance(engine, Engine) and engine.n_threads > 1:
-            engine = replace(engine, meanwhile=batches.start_next)
+        batches: Iterable[Any]
+        if on_device is not None:
+            is_last = n_pass + 1 == n_passes
+            batches = on_device.batches(n_pass, at.n_batches, is_last=is_last)
+        else:
+            batches = _Batches(engine, family, source.batches(n_pass, at.n_batches))
+            if memory is None and isinstance(engine, Engine) and engine.n_threads > 1:
+                engine = replace(engine, meanwhile=batches.start_next)
         for chunks in batches:
             info = step(
                 posterior,
@@ -198,6 +213,9 @@ def train(
             tell(at.progress(passes, posterior.n_states, score))
             if checkpoint is not None:
                 checkpoint(at)
+        if on_device is not None:
+            on_device.check()
+            at = at._replace(seconds=at.seconds + time.perf_counter() - before)
         if memory is not None:
             value = _settle(posterior, family, memory, bound, first=n_pass == 0)
         made: list[dict[str, Any]] = []

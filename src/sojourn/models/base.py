@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from copy import copy
 from os import PathLike
@@ -12,11 +13,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import __version__, kernels, persist
+from sojourn.advice import FitWarning
 from sojourn.cluster import Cluster, ClusterEngine, ClusterSource, RemoteFiles, Setup
-from sojourn.families import Categorical, Family
+from sojourn.families import Categorical, Family, Product
 from sojourn.inference import (
     METHODS,
     Engine,
@@ -26,17 +29,21 @@ from sojourn.inference import (
     Progress,
     Schedule,
     Statistics,
+    StepSizes,
     predict,
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, Place, prepare
+from sojourn.inference.local import CHUNK_STEPS, Chunk, Place, prepare
 from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
+from sojourn.inference.schedule import LinearDecay
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
+from sojourn.models.accelerator import device_chunks, gpu_engine, memory_advice
+from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
@@ -48,6 +55,8 @@ from sojourn.transitions import Gamma, Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
+DEVICES = ("cpu", "cuda", "reference")
+TUNINGS = ("steps", "concentration", "base")
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
 
@@ -64,6 +73,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     n_passes: int
     forgetting_rate: float
     delay: float
+    tuned: bool | Collection[str]
     moves: Literal["auto"] | None
     init_states: int | None
     init: str | Statistics
@@ -96,6 +106,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _make_sampler(self, family: Family) -> Sampler:
         """Check the subclass's own parameters and make the sampler that `inference` names."""
+
+    @property
+    @abstractmethod
+    def _missing_on_gpu(self) -> str | None:
+        """What was asked for that the GPU does not have; None for nothing."""
 
     # ---- learning -------------------------------------------------------------------------
 
@@ -152,6 +167,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         the training data.
         """
         self._check_parameters()
+        if client is None:
+            self._engine()  # a missing device is told before anything happens
         if validation_every is not None:
             check_whole("validation_every", validation_every, 1)
         checkpoints = _checkpoints(checkpoint, checkpoint_every, resume)
@@ -165,6 +182,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError("checkpoints are for a single run: n_init=1")
             return self._fit_best(X, lengths, validation, validation_every, callback, client)
         data = Data(X, lengths, self.emission)
+        warn_of_whole_numbers(self.emission, data)
         cluster = self._cluster(client, data)
         family, sample = data.resolve(self.emission, self.n_states)
         held_out = None
@@ -190,25 +208,32 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             checkpoints.begin(self, identity)
         batch_size = None if self._method.whole else self.batch_size
         moves = self._moves(seed, data.minibatches(family, batch_size, seed))
-        history = self._train(
-            self._minibatches(data, family, seed, cluster),
-            moves,
-            position,
-            checkpoints,
-            held_out,
-            validation_every,
-            callback,
-            cluster,
-        )
+        with memory_advice(self.device):
+            try:
+                history = self._train(
+                    self._minibatches(data, family, seed, cluster),
+                    data.n_steps,
+                    moves,
+                    position,
+                    checkpoints,
+                    held_out,
+                    validation_every,
+                    callback,
+                    cluster,
+                )
+            finally:
+                self._posterior = self._posterior.to_host()
         self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
         if moves is not None:
             # After the last checkpoint: further passes go on from states in their old order.
-            posterior.become(by_size(posterior))
+            self._posterior.become(by_size(self._posterior))
+        warn_of_fit(self)
         return self
 
     def _train(
         self,
         minibatches: Minibatches,
+        n_steps: int,
         moves: Moves | None,
         position: Position,
         checkpoints: Checkpoints | None,
@@ -224,9 +249,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             remote = None if held_out.source is None else cluster
             return self._score(held_out, per_step=True, cluster=remote)
 
-        engine: Place = self._engine()
+        engine: Place
         if cluster is not None:
-            engine = ClusterEngine(cluster, engine.n_threads)
+            engine = ClusterEngine(cluster, resolve_jobs(self.n_jobs))
+        else:
+            engine = self._engine()
+            if engine.device is not None:
+                self._posterior = self._posterior.to_device(engine.device)
         title = f"{type(self).__name__} {self.inference}"
         with (
             LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
@@ -242,7 +271,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._posterior,
                 self.emission_,
                 self._method.objective,
-                self._schedule(),
+                self._step_sizes(minibatches.n_sequences, n_steps, self.batch_size),
                 minibatches,
                 engine,
                 n_passes=self.n_passes,
@@ -279,14 +308,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 else int(np.random.default_rng([seed, restart]).integers(2**32))
             )
             model = clone(self).set_params(n_init=1, random_state=own)
-            model.fit(
-                X,
-                lengths,
-                validation=validation,
-                validation_every=validation_every,
-                callback=callback,
-                client=client,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
+                model.fit(
+                    X,
+                    lengths,
+                    validation=validation,
+                    validation_every=validation_every,
+                    callback=callback,
+                    client=client,
+                )
             if validation is None:
                 score = model.score(X, lengths, per_step=True, client=client)
             else:
@@ -299,6 +330,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ = history
         if "samples_" in vars(best):
             self.samples_ = best.samples_
+        else:
+            warn_of_fit(self)
         return self
 
     def _fit_by_sampling(
@@ -392,15 +425,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             posterior = self._initial_posterior(
                 family, data, total_sequences, total_steps, self._seed()
             )
-        step(
-            posterior,
-            family,
-            self._method.objective,
-            self._schedule(),
-            prepare(family, data),
-            total_sequences,
-            self._engine(),
-        )
+        engine = self._engine()
+        if engine.device is None:
+            self._update(posterior, family, data, prepare(family, data), total_sequences, engine)
+        else:
+            with memory_advice(self.device):
+                moved = posterior.to_device(engine.device)
+                chunks = device_chunks(family, data, self.n_states, engine)
+                self._update(moved, family, data, chunks, total_sequences, engine)
+            posterior = moved.to_host()
+            if fitted:
+                self._posterior = posterior
         if not fitted:
             self._begin(family, posterior, total_sequences)
         self.total_sequences_ = total_sequences
@@ -410,6 +445,26 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             if made:
                 self.history_.append({"updates": posterior.n_updates, "moves": made})
         return self
+
+    def _update(
+        self,
+        posterior: Posterior,
+        family: Family,
+        data: Sequences,
+        chunks: Iterable[Chunk],
+        total_sequences: int,
+        engine: Engine,
+    ) -> None:
+        total_steps = data.n_steps / len(data) * total_sequences
+        step(
+            posterior,
+            family,
+            self._method.objective,
+            self._step_sizes(total_sequences, total_steps, len(data)),
+            chunks,
+            total_sequences,
+            engine,
+        )
 
     def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
         self.emission_ = family
@@ -442,11 +497,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts_only = parts if family.statistics_are_counts else parts[:2]
             if any((part < 0).any() for part in counts_only):
                 raise ValueError("init holds a negative count")
-            return Posterior.from_statistics(self.init, transitions, dtype)
+            return self._tuned(Posterior.from_statistics(self.init, transitions, dtype), family)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
         n_states = int(self.init_states or self.n_states)
         if n_states < self.n_states:
-            if not _is_exchangeable(family, transitions):
+            if not _is_symmetric(family, transitions):
                 raise ValueError(
                     "init_states needs priors that are the same for all states: concentrations "
                     "that are numbers, or for emissions one row for all states"
@@ -455,8 +510,15 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         counts = initial_counts(n_states, total_sequences, total_steps, rng)
         by_segments = self.init == "segments" or (self.init == "auto" and self._may_move)
         draw = family.segment_statistics if by_segments else family.initial_statistics
-        emissions = draw(data, n_states, total_steps, rng)
-        return Posterior.from_statistics(Statistics(*counts, emissions), transitions, dtype)
+        statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+        return self._tuned(Posterior.from_statistics(statistics, transitions, dtype), family)
+
+    def _tuned(self, posterior: Posterior, family: Family) -> Posterior:
+        """Let the emission prior be learned, where that is asked for."""
+        posterior.emissions.prior = family.learned_prior(
+            seen="concentration" in self._tunings, new="base" in self._tunings
+        )
+        return posterior
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -695,9 +757,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def n_states_(self) -> int:
-        """Number of states in use."""
-        check_is_fitted(self)
-        return self._posterior.n_states
+        """Number of states in use: those with more than half a per cent of the steps."""
+        return n_used(self.state_shares_)
 
     @property
     def dwell_times_(self) -> Floats:
@@ -709,12 +770,6 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         """Expected share of the steps that each state has, shape (K,)."""
         check_is_fitted(self)
         return state_shares(self._posterior.counts)
-
-    @property
-    def n_states_used_(self) -> int:
-        """States with more than half a per cent of the steps."""
-        check_is_fitted(self)
-        return n_used(self.state_shares_)
 
     @property
     def n_updates_(self) -> int:
@@ -729,11 +784,58 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         fitted = vars(self).get("emission_")
         if fitted is None or name not in fitted.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        natural = fitted.prior() + self._posterior.emissions.dense()
+        learned = self._posterior.learned(fitted)
+        natural = learned.prior() + self._posterior.emissions.dense()
         return fitted.parameters(natural)[name]
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_posterior" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # missing values are integrated out
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of the data, for families of vectors."""
+        check_is_fitted(self)
+        family = self.emission_
+        columns = family.columns if isinstance(family, Product) else None
+        n = getattr(family, "n_features", None) if columns is None else sum(columns)
+        if n is None:
+            raise AttributeError(f"{type(family).__name__} has one value a step, no columns")
+        return int(n)
+
+    def _repr_html_(self) -> str:
+        """Show a fitted model in a notebook by its states, an unfitted one by its parameters."""
+        if not self.__sklearn_is_fitted__():
+            return str(estimator_html_repr(self))
+        from sojourn.report.notebook import notebook_card
+
+        return str(notebook_card(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def to_hmmlearn(self) -> Any:
+        """Return a model of hmmlearn with the posterior means; see `sojourn.from_hmmlearn`."""
+        from sojourn.interop import to_hmmlearn
+
+        check_is_fitted(self)
+        return to_hmmlearn(self)
+
+    def aic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Akaike's criterion on data; the lower the better.  For finite models only."""
+        from sojourn.model_selection import aic
+
+        return aic(self, X, lengths)
+
+    def bic(self, X: Any, lengths: ArrayLike | None = None) -> float:
+        """Schwarz's criterion on data; the lower the better.  For finite models only."""
+        from sojourn.model_selection import bic
+
+        return bic(self, X, lengths)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to one file, whole or not at all; `sojourn.load` reads it."""
@@ -756,6 +858,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
+        if self.device == "cuda" and set(self._tunings) - {"steps"}:
+            raise ValueError(
+                "a prior that is learned, tuned='concentration' and 'base', runs on the CPU only: "
+                "device='cpu', or tuned='steps'"
+            )
+        if self.device == "cuda" and (self.inference in self._samplers or self._method.remembers):
+            raise ValueError(
+                f"inference={self.inference!r} goes sequence by sequence, and runs on the CPU "
+                "only: device='cpu'"
+            )
         if self.inference == "em" and not isinstance(self.emission, Categorical):
             raise ValueError(
                 "inference='em' takes Categorical emissions: of other families the potentials (2) "
@@ -764,6 +876,13 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             )
         check_number("forgetting_rate", self.forgetting_rate, 0.0, 1.0)
         check_number("delay", self.delay, 0.0, np.inf)
+        unknown = set(self._tunings) - set(TUNINGS)
+        if unknown:
+            raise ValueError(f"tuned={self.tuned!r} names more than {', '.join(TUNINGS)}")
+        if self._tunings and not (self.inference in METHODS and self._method.is_stochastic):
+            raise ValueError(
+                f"tuned is for the stochastic ways, 'scvi' and 'svi', not {self.inference!r}"
+            )
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
         named = isinstance(self.init, str) and self.init in ("auto", "exponential", "segments")
@@ -781,20 +900,33 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             if not self._may_move:
                 raise ValueError(
-                    "init_states needs moves='auto' and inference='scvi', by which the model grows"
+                    "init_states needs moves='auto' and inference='scvi', by which the model "
+                    "grows, device='cpu', and a prior on symbols that `tuned` does not learn"
                 )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
-        self._engine()
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+        if self.n_jobs is not None:
+            check_whole("n_jobs", self.n_jobs, -(2**31))
+        missing = self._missing_on_gpu if self.device == "cuda" else None
+        if missing is not None:
+            raise ValueError(f"device='cuda' does not have {missing} yet; device='cpu' has")
 
     @property
     def _may_move(self) -> bool:
-        """Whether states may change: their moves are judged by the bound that SCVI has."""
-        return self.moves == "auto" and self.inference == "scvi"
+        """Whether states may change: their moves are judged by the bound that SCVI has.
+
+        What a pass has learned of the prior on symbols does not hold for a sample, by which the
+        moves are judged; and moves look at responsibilities that are in memory.
+        """
+        learns_prior = not {"concentration", "base"}.isdisjoint(self._tunings)
+        possible = self.inference == "scvi" and self.device != "cuda" and not learns_prior
+        return self.moves == "auto" and possible
 
     def _moves(self, seed: int, source: Minibatches | None = None) -> Moves | None:
         """Return how the states may change: not at all where priors tell them apart."""
-        if not (self._may_move and _is_exchangeable(self.emission_, self._posterior.transitions)):
+        if not (self._may_move and _is_symmetric(self.emission_, self._posterior.transitions)):
             return None
         grows = self.init_states is not None and self.init_states < self.n_states
         return Moves(int(self.n_states), seed, self._engine(), source, grows)
@@ -869,14 +1001,30 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return worker
 
     def _engine(self) -> Engine:
-        if self.device not in KERNELS:
-            raise ValueError(f"device={self.device!r} is not one of {sorted(KERNELS)}")
-        if self.n_jobs is not None:
-            check_whole("n_jobs", self.n_jobs, -(2**31))
-        return Engine(KERNELS[self.device], resolve_jobs(self.n_jobs), self.dtype)
+        if self.device not in DEVICES:
+            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+        n_threads = resolve_jobs(self.n_jobs)
+        if self.device == "cuda":
+            return gpu_engine(n_threads, self.dtype)
+        return Engine(KERNELS[self.device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))
+
+    def _step_sizes(self, n_sequences: int, n_steps: float, batch_size: int | None) -> StepSizes:
+        """Return the schedule asked for, for data of that size."""
+        if "steps" not in self._tunings:
+            return self._schedule()
+        return LinearDecay.plan(
+            self.n_states, self.n_passes, batch_size or n_sequences, n_sequences, n_steps
+        )
+
+    @property
+    def _tunings(self) -> tuple[str, ...]:
+        """What departs from the paper's algorithm."""
+        if isinstance(self.tuned, bool | np.bool_):
+            return TUNINGS if self.tuned else ()
+        return (self.tuned,) if isinstance(self.tuned, str) else tuple(self.tuned)
 
     def _seed(self) -> int:
         return _as_seed(self.random_state)
@@ -893,7 +1041,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _identity(self, family: Family, data: Data, seed: int) -> dict[str, Any]:
         """Return what a resumed run must agree in; threads and further passes are free."""
         parameters = persist.describe_parameters(self)
-        for name in ("n_passes", "n_jobs", "verbose", "random_state"):
+        free = {"n_passes", "n_jobs", "verbose", "random_state"}
+        if "steps" in self._tunings:
+            free.remove("n_passes")  # the step sizes follow from it
+        for name in free:
             parameters.pop(name)
         return {
             "seed": seed,
@@ -903,9 +1054,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         }
 
 
-def _is_exchangeable(family: Family, transitions: Transitions) -> bool:
+def _is_symmetric(family: Family, transitions: Transitions) -> bool:
     """Whether the priors are the same for all states."""
-    return family.prior().ndim == 1 and transitions.is_exchangeable
+    return family.prior().ndim == 1 and transitions.is_symmetric
 
 
 def as_gamma(name: str, value: tuple[float, float]) -> Gamma:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 from sklearn.utils.validation import check_is_fitted
@@ -47,7 +48,7 @@ class HDPHMM(BaseHMM):
         - "beam": beam sampling (Van Gael et al. 2008), whole paths, no truncation.
 
         There is no "em": with the weights of the rows free, the maximum is not bounded.
-    batch_size, n_passes, forgetting_rate, delay, init, n_init, device, n_jobs, dtype, \
+    batch_size, n_passes, forgetting_rate, delay, tuned, init, n_init, device, n_jobs, dtype, \
 track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         As for `HMM`.
     hdp_batch_size : int
@@ -55,7 +56,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     alpha_prior, gamma_prior : (float, float)
         Shape and rate of the Gamma priors.
     second_order_tables : bool
-        Keep the second-order term in the expected table counts, which the paper drops.
+        Keep the second-order term in the expected table counts (5), which the paper drops.
     sort_states : bool
         Give the first stick to the state with the most tables, and so on: sticks are size-biased.
     normalize_rows : bool
@@ -64,12 +65,18 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     occupancy : {"auto", "exact", "fast"}
         How the probability that a transition occurs at all is found: by the sums of log(1 − q),
         by −E[C] in their place, or by the former for small and the latter for large data.
+    exchangeable_tables : bool
+        Count the tables of uncertain steps as those of customers who share a restaurant, eq (19),
+        in place of the paper's independent steps, eq (5), which see too many tables where states
+        are uncertain.  Needs the exact sums of `occupancy`; with the fast form (5) holds.
     stickiness : float or "learned"
         Extra concentration κ on staying in a state, for recordings whose states last: rows are
         θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  Learned, α + κ has the prior
-        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0".
+        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0"; not
+        on a GPU.
     moves : "auto" or None
-        As for `HMM`; None is the algorithm of the paper, which keeps all K states.
+        As for `HMM`; None is the algorithm of the paper, which keeps all K states.  On a GPU the
+        number of states is not moved yet.
     init_states : int, optional
         As for `HMM`.
 
@@ -102,6 +109,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
+        tuned: bool | Collection[str] = False,
         hdp_batch_size: int = 10_000,
         alpha_prior: tuple[float, float] = (1.0, 0.1),
         gamma_prior: tuple[float, float] = (1.0, 0.1),
@@ -109,6 +117,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         sort_states: bool = True,
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
+        exchangeable_tables: bool = True,
         stickiness: float | Literal["learned"] = 0.0,
         moves: Literal["auto"] | None = "auto",
         init_states: int | None = None,
@@ -132,6 +141,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
+        self.tuned = tuned
         self.hdp_batch_size = hdp_batch_size
         self.alpha_prior = alpha_prior
         self.gamma_prior = gamma_prior
@@ -139,6 +149,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         self.sort_states = sort_states
         self.normalize_rows = normalize_rows
         self.occupancy = occupancy
+        self.exchangeable_tables = exchangeable_tables
         self.stickiness = stickiness
         self.moves = moves
         self.init_states = init_states
@@ -167,6 +178,11 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         prior = self._posterior.transitions
         assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
+
+    @property
+    def _missing_on_gpu(self) -> str | None:
+        # Moves are the default, and are left out.
+        return "stickiness" if self.stickiness != 0.0 else None
 
     def _make_sampler(self, family: Family) -> Sampler:
         if self.stickiness != 0.0:
@@ -213,6 +229,7 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
             sort_states=bool(self.sort_states),
             normalize_rows=bool(self.normalize_rows),
             occupancy=self.occupancy,
+            exchangeable=bool(self.exchangeable_tables),
             stickiness=0.0 if learned else float(self.stickiness),
             learn_stickiness=learned,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal
 
 import numpy as np
@@ -56,7 +57,7 @@ class HMM(BaseHMM):
         Prior counts of the start; by default those of the transitions, of a matrix the mean row.
     stickiness : float or "learned"
         Extra prior count κ of staying in a state, for recordings whose states last (Fox et al.
-        2011).  Learned by "scvi", it has a Gamma posterior.
+        2011).  Learned by "scvi", on the CPU, it has a Gamma posterior.
     stickiness_prior : (float, float)
         Shape and rate of the Gamma prior of κ, where it is learned.
     batch_size : int or None
@@ -65,11 +66,21 @@ class HMM(BaseHMM):
         Passes over the data.
     forgetting_rate, delay : float
         Step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...; rate 0 means 1.
+    tuned : bool or collection of str
+        Improvements on the paper, for "scvi" and "svi": all of them, or those that are named.
+
+        - "steps": step sizes that fall in a straight line over `n_passes` passes, eq (20), in
+          place of `forgetting_rate` and `delay`;
+        - "concentration": the prior count of `Categorical` symbols is learned, eq (17), from the
+          number given on;
+        - "base": symbols that were never seen have a count of their own, eq (18).
+
+        False is the paper's algorithm.  A concentration given as an array is kept.
     moves : "auto" or None
         Merge, delete and split states at the ends of passes, where that raises the collapsed
         bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
-        data.  For "scvi"; other ways of inference keep all states, and so do priors that differ
-        between states.
+        data.  For "scvi" on the CPU.  All states are kept by other ways of inference, on a GPU,
+        where priors differ between states, and where `tuned` learns the prior on symbols.
     init_states : int, optional
         States to begin with, where moves are to make more of them; by default `n_states`.
     init : {"auto", "exponential", "segments"} or Statistics
@@ -108,8 +119,9 @@ class HMM(BaseHMM):
     statistics_ : Statistics
         Expected counts that the posterior is made of.
     n_states_ : int
-        Number of states in use.  After a `fit` with moves the largest state comes first;
-        without, states are in the order of the initial statistics.
+        Number of states in use: those with more than half a per cent of the steps.  After a `fit`
+        with moves the largest state comes first; without, states are in the order of the initial
+        statistics.
     dwell_times_ : (K,) array
         Expected number of steps that a visit to each state lasts.
     emission_ : Family
@@ -150,6 +162,7 @@ class HMM(BaseHMM):
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
+        tuned: bool | Collection[str] = False,
         moves: Literal["auto"] | None = None,
         init_states: int | None = None,
         init: str | Statistics = "auto",
@@ -176,6 +189,7 @@ class HMM(BaseHMM):
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
+        self.tuned = tuned
         self.moves = moves
         self.init_states = init_states
         self.init = init
@@ -190,6 +204,12 @@ class HMM(BaseHMM):
         self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
+
+    @property
+    def _missing_on_gpu(self) -> str | None:
+        if self.moves is not None:
+            return "moves on the states"
+        return "learned stickiness" if self.stickiness == "learned" else None
 
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()

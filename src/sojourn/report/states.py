@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ class StateSummary(NamedTuple):
     dwell: float
     text: str
     following: int
+
+    @property
+    def stay(self) -> str:
+        """How long the chain stays, for people; "∞" where it never leaves."""
+        return f"{self.dwell:.1f}" if self.dwell < 1e5 else "∞"
 
 
 def summarize(
@@ -101,15 +107,18 @@ def symbol_names(family: Categorical) -> list[str]:
 
 
 def column_names(model: BaseHMM) -> list[str]:
-    """Return the names of the columns: those of the data file where they are known."""
+    """Return the names of the columns: those of the data file where they are known.
+
+    A single column without a name needs none.
+    """
     known = model.provenance_.get("columns")
     n = getattr(model.emission_, "n_features", None)
     if isinstance(model.emission_, Product):
         assert model.emission_.columns is not None
         n = sum(model.emission_.columns)
-    if n is None:
-        return []
-    return list(known) if known and len(known) == n else [f"x{d}" for d in range(n)]
+    if n is not None and known and len(known) == n:
+        return list(known)
+    return [] if n in (None, 1) else [f"x{d}" for d in range(n)]
 
 
 def _describe(family: Family, natural: Floats, names: list[str], n_symbols: int) -> list[str]:
@@ -124,7 +133,7 @@ def _describe(family: Family, natural: Floats, names: list[str], n_symbols: int)
         spread = np.sqrt(_variances(parameters["covars_"], parameters["means_"].shape))
         pairs = zip(parameters["means_"], spread, strict=True)
         return [
-            _named(names, [f"{m:.3g} ± {s:.2g}" for m, s in zip(mean, sd, strict=True)])
+            _named(names, [_measured(m, s) for m, s in zip(mean, sd, strict=True)])
             for mean, sd in pairs
         ]
     if "intercepts_" in parameters:
@@ -158,7 +167,21 @@ def _variances(covars: Floats, shape: tuple[int, ...]) -> Floats:
     return np.broadcast_to(covars[:, None] if covars.ndim == 1 else covars, shape)
 
 
+def _measured(mean: float, spread: float) -> str:
+    """Write a mean to the place that its spread makes sense of.
+
+    Examples
+    --------
+    >>> _measured(0.00016, 0.79), _measured(1234.567, 21.0), _measured(2.0, 0.0)
+    ('0.00 ± 0.79', '1235 ± 21', '2 ± 0')
+    """
+    if not 1e-9 < spread < 1e9:
+        return f"{mean:.4g} ± {spread:.2g}"
+    places = max(0, 1 - math.floor(math.log10(spread)))
+    return f"{mean:.{places}f} ± {spread:.{places}f}".replace("-", "−")
+
+
 def _named(names: list[str], values: list[str]) -> str:
-    if len(values) == 1 and names in ([], ["x0"]):
+    if not names:
         return values[0]
     return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Minibatches
@@ -46,11 +47,23 @@ class MemorySource(Minibatches):
         """Steps in a pass."""
         return self.data.n_steps
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all data are one minibatch."""
+        return self.batch_size is None or self.batch_size >= len(self.data)
+
+    def order(self, n_pass: int) -> NDArray[np.int64]:
+        """Return the numbers of the sequences in the order of pass `n_pass`."""
+        if self.is_whole:
+            return np.arange(len(self.data))
+        return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
-        if self.batch_size is None or self.batch_size >= len(self.data):
+        if self.is_whole:
             yield from [self.data][start:]
             return
-        order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        assert self.batch_size is not None
+        order = self.order(n_pass)
         for begin in range(start * self.batch_size, len(order), self.batch_size):
             yield self.data.take(order[begin : begin + self.batch_size])

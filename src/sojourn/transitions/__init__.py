@@ -1,6 +1,6 @@
 """Priors on start and transitions: finite (`Dirichlet`) and nonparametric (`HDP`)."""
 
-from sojourn.transitions.base import Concentrations, Rows, Transitions
+from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.hdp import HDP, Gamma, HDPSummary
 from sojourn.transitions.point_hdp import PointHDP
@@ -19,6 +19,7 @@ __all__ = [
     "Gamma",
     "HDPSummary",
     "PointHDP",
+    "PriorCounts",
     "Rows",
     "StickyDirichlet",
     "Transitions",

@@ -7,6 +7,7 @@ beside ``transitions`` (K, K).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
@@ -42,8 +43,31 @@ class Concentrations(NamedTuple):
     """
 
     rows: Rows
-    start_total: float
+    start_total: Any
     totals: Floats
+
+
+class PriorCounts(NamedTuple):
+    """What a prior adds to the expected counts of every row.
+
+    Attributes
+    ----------
+    rows : Rows
+        Added to the counts; ``transitions`` may be one vector for all rows.
+    total : float, Rows or None
+        Where the rows are normalised by this plus their counts, the start by another number than
+        the others if it is `Rows`; None for their own sums.
+    """
+
+    rows: Rows
+    total: Any = None
+
+    def plus(self, counts: Rows) -> Concentrations:
+        """Return the parameters of the update, eq (1), given expected counts."""
+        rows = Rows(self.rows.start + counts.start, self.rows.transitions + counts.transitions)
+        sums, extra = (rows, 0.0) if self.total is None else (counts, self.total)
+        first, others = extra if isinstance(extra, Rows) else (extra, extra)
+        return Concentrations(rows, first + sums.start.sum(), others + sums.transitions.sum(axis=1))
 
 
 def normalized(rows: Rows) -> Rows:
@@ -52,11 +76,6 @@ def normalized(rows: Rows) -> Rows:
         rows.start / rows.start.sum(),
         rows.transitions / rows.transitions.sum(axis=1, keepdims=True),
     )
-
-
-def summed(rows: Rows) -> Concentrations:
-    """Take the sums of the rows as their normalisers."""
-    return Concentrations(rows, float(rows.start.sum()), rows.transitions.sum(axis=1))
 
 
 def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
@@ -74,9 +93,16 @@ class Transitions(ABC):
     A value: `observe` returns a new one.
     """
 
+    n_updates: int = 0
+    """Updates of what is kept beside the counts: between two of them the prior counts stay."""
+
     @abstractmethod
+    def prior_counts(self) -> PriorCounts:
+        """Return what the update of eq (1) adds to the expected counts."""
+
     def concentrations(self, counts: Rows) -> Concentrations:
         """Return the parameters of the update, eq (1), given expected counts."""
+        return self.prior_counts().plus(counts)
 
     @abstractmethod
     def means(self, counts: Rows) -> Rows:
@@ -88,20 +114,29 @@ class Transitions(ABC):
 
     @abstractmethod
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Take in the expected counts of a minibatch of `n_sequences` sequences."""
+        """Take in the expected counts of a minibatch of `n_sequences` sequences.
+
+        `update` stands in for the prior's own update of what it keeps, where there is one.
+        """
 
     shares_weights: ClassVar[bool]
     """Whether a state made of two has both their prior counts, or those of one."""
 
     @abstractmethod
-    def prior_counts(self) -> Concentrations:
-        """Return the prior counts of the update, eq (1), without data."""
+    def evidence_prior(self) -> Concentrations:
+        """Return what the evidence of the rows, eq (13), has without data, every cell of it."""
 
     @property
     @abstractmethod
-    def is_exchangeable(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Whether all states are alike to the prior, so that their number may change."""
 
     @abstractmethod
@@ -122,6 +157,10 @@ class Transitions(ABC):
 
         Σ_k log p(C_k) with the rows integrated out, less the KL divergence of what is above them.
         """
+
+    @abstractmethod
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the prior with every array and learned number in it converted."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

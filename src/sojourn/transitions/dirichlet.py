@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,11 +13,11 @@ from scipy.special import digamma
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import (
     Concentrations,
+    PriorCounts,
     Rows,
     Transitions,
     log_row_evidence,
     normalized,
-    summed,
 )
 
 
@@ -62,9 +63,9 @@ class Dirichlet(Transitions):
             first = _expand("start_concentration", start, (n_states,))
         return cls(Rows(first, matrix + stickiness * np.eye(n_states)), stickiness)
 
-    def concentrations(self, counts: Rows) -> Concentrations:
-        """Return a + E[C], eq (1)."""
-        return summed(self._posterior(counts))
+    def prior_counts(self) -> PriorCounts:
+        """Return a."""
+        return PriorCounts(self.prior)
 
     def means(self, counts: Rows) -> Rows:
         """Return (a + E[C]) / normaliser."""
@@ -78,17 +79,24 @@ class Dirichlet(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
         return self
 
-    def prior_counts(self) -> Concentrations:
-        """Return a."""
-        return summed(self.prior)
+    def evidence_prior(self) -> Concentrations:
+        """Return a and its sums."""
+        start, matrix = self.prior
+        return Concentrations(self.prior, float(start.sum()), matrix.sum(axis=1))
 
     @property
-    def is_exchangeable(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Whether all prior counts but those of staying are the same."""
         matrix = self.prior.transitions - self.stickiness * np.eye(len(self.prior.start))
         return all(bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix))
@@ -116,6 +124,10 @@ class Dirichlet(Transitions):
         """Return Σ_k log p(C_k) with the rows integrated out, at the expected counts."""
         totals = Rows(*(np.asarray(a.sum(axis=-1)) for a in self.prior))
         return log_row_evidence(self.prior, totals, counts)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the prior with its counts converted."""
+        return replace(self, prior=Rows(*(convert(part) for part in self.prior)))
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the prior counts."""

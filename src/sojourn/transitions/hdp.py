@@ -5,21 +5,23 @@ The updates work on the data set that N/B copies of a large batch of B sequences
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, gammaln, polygamma
+from scipy.special import betaln, digamma, gammaln
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import (
     Concentrations,
+    PriorCounts,
     Rows,
     Transitions,
     log_row_evidence,
     normalized,
-    summed,
 )
 
 OccupancyForm = Literal["auto", "exact", "fast"]
@@ -41,9 +43,10 @@ class Gamma(NamedTuple):
         return self.shape / self.rate
 
     @property
-    def geometric_mean(self) -> float:
+    def geometric_mean(self) -> Any:
         """G[x] = exp E[log x]."""
-        return float(np.exp(digamma(self.shape))) / self.rate
+        xp = namespace(self.shape)
+        return xp.exp(xp.digamma(self.shape)) / self.rate
 
     def divergence(self, other: Gamma) -> float:
         """KL(self || other)."""
@@ -99,25 +102,48 @@ class Sticks(NamedTuple):
     @classmethod
     def from_tables(cls, tables: Floats, gamma: float) -> Sticks:
         """u_k = 1 + s_k and v_k = γ + Σ_{l>k} s_l, eq (7)."""
-        later = np.concatenate([np.cumsum(tables[::-1])[::-1][1:], [0.0]])
+        xp = namespace(tables)
+        later = xp.flip(xp.cumsum(xp.flip(tables))) - tables
         return cls(1.0 + tables, gamma + later)
 
     @property
     def log_rest(self) -> Floats:
         """E[log(1 − π̃_k)]."""
-        return digamma(self.v) - digamma(self.u + self.v)
+        xp = namespace(self.u)
+        return xp.digamma(self.v) - xp.digamma(self.u + self.v)
 
     @property
     def geometric_weights(self) -> Floats:
         """G[π_k], eq (8)."""
-        before = np.concatenate([[0.0], np.cumsum(self.log_rest)[:-1]])
-        return np.exp(digamma(self.u) - digamma(self.u + self.v) + before)
+        xp = namespace(self.u)
+        log_rest = self.log_rest
+        before = xp.cumsum(log_rest) - log_rest
+        return xp.exp(xp.digamma(self.u) - xp.digamma(self.u + self.v) + before)
 
     @property
     def mean_weights(self) -> Floats:
         """E[π_k]; what they leave of one belongs to states beyond the truncation."""
         mean = self.u / (self.u + self.v)
-        return mean * np.concatenate([[1.0], np.cumprod(1.0 - mean)[:-1]])
+        xp = namespace(mean)
+        return mean * xp.concatenate([xp.full_like(mean[:1], 1.0), xp.cumprod(1.0 - mean)[:-1]])
+
+
+class _Absent(NamedTuple):
+    """What tells how certainly each transition, of the rows and the start before them, occurs.
+
+    Attributes
+    ----------
+    log_absent : (K + 1, K) array
+        Σ log(1 − q) of every transition.
+    log_row_absent : (K,) array
+        The same of every state's row as a whole.
+    variances : (K + 1, K) array
+        Σ q (1 − q).
+    """
+
+    log_absent: Floats
+    log_row_absent: Floats
+    variances: Floats
 
 
 class HDPSummary(NamedTuple):
@@ -173,6 +199,9 @@ class HDP(Transitions):
         Whether the rows of the potentials are made to sum to one.
     occupancy : {"auto", "exact", "fast"}
         How the probability that a transition occurs at all is found; see `wants_absences`.
+    exchangeable : bool
+        Whether uncertain steps open tables as customers of one restaurant do, eq (19), not
+        independently of one another, eq (5).  Needs the exact sums, and is left out without them.
     stickiness : float
         κ, where it is fixed: rows are θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)).
     learn_stickiness : bool
@@ -199,6 +228,7 @@ class HDP(Transitions):
     sort_states: bool = True
     normalize_rows: bool = True
     occupancy: OccupancyForm = "auto"
+    exchangeable: bool = True
     stickiness: float = 0.0
     learn_stickiness: bool = False
     override_prior: Beta = Beta(1.0, 1.0)
@@ -236,29 +266,41 @@ class HDP(Transitions):
         return Sticks.from_tables(self.tables[self.order], self.stick_gamma)
 
     def _by_state(self, weights: Floats) -> Floats:
-        by_state = np.empty(self.n_states)
+        by_state = namespace(weights).empty_like(weights)
         by_state[self.order] = weights
         return by_state
 
     @property
     def update_prior(self) -> Floats:
         """G[α π_k], eq (8); 0.1 until the first update."""
+        xp = namespace(self.tables)
         if self.n_updates == 0:
-            return np.full(self.n_states, _FIRST_CONCENTRATION)
+            return xp.full_like(self.tables, _FIRST_CONCENTRATION)
         weights = self.alpha.geometric_mean * self._by_state(self.sticks.geometric_weights)
         # A stick that nothing was seen of has a weight that underflows; the rows stay positive.
-        return np.maximum(weights, 1e-30)
+        return xp.clip(weights, 1e-30, None)
 
     @property
     def mean_prior(self) -> Floats:
         """E[α] E[π_k]; 0.1 until the first update."""
+        xp = namespace(self.tables)
         if self.n_updates == 0:
-            return np.full(self.n_states, _FIRST_CONCENTRATION)
+            return xp.full_like(self.tables, _FIRST_CONCENTRATION)
         weights = self.alpha.mean * self._by_state(self.sticks.mean_weights)
-        return np.maximum(weights, 1e-30)
+        return xp.clip(weights, 1e-30, None)
+
+    @property
+    def is_sticky(self) -> bool:
+        """Whether staying has more than the shared weights give it; not for tensors."""
+        return self.learn_stickiness or self.stickiness != 0.0
 
     def _cells(self, prior: Floats, keep: float, extra: float) -> Rows:
-        """Give the rows of states their share of the prior, and staying the extra, eq (23)."""
+        """Give the rows of states their share of the prior, and staying the extra, eq (23).
+
+        Without stickiness one vector stands for all rows.
+        """
+        if not self.is_sticky:
+            return Rows(prior, prior)
         rows = np.tile(keep * prior, (self.n_states, 1))
         rows[np.diag_indices(self.n_states)] += extra
         return Rows(prior, rows)
@@ -266,8 +308,7 @@ class HDP(Transitions):
     @property
     def update_cells(self) -> Rows:
         """Prior counts of every cell for the updates: eq (8), with stickiness eq (23)."""
-        keep, extra = self._shares
-        return self._cells(self.update_prior, keep, extra)
+        return self._cells(self.update_prior, *self._shares)
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -287,23 +328,16 @@ class HDP(Transitions):
 
     @property
     def _row_totals(self) -> Rows:
-        """Mean concentration of the start row and of the others."""
-        extra = 0.0 if self.learn_stickiness else self.stickiness
-        alpha = self.alpha.mean
-        return Rows(np.asarray(alpha), np.full(self.n_states, alpha + extra))
+        """Mean concentration of the start row, and that of every other."""
+        alpha: Any = self.alpha.mean
+        fixed = self.is_sticky and not self.learn_stickiness
+        return Rows(alpha, alpha + self.stickiness if fixed else alpha)
 
-    def concentrations(self, counts: Rows) -> Concentrations:
-        """Return G[απ] + E[C], eq (1), normalised by their sum or by E[α] + E[C_k·]."""
-        prior = self.update_cells
-        rows = Rows(prior.start + counts.start, prior.transitions + counts.transitions)
-        if self.normalize_rows or self.n_updates == 0:
-            return summed(rows)
-        totals = self._row_totals
-        return Concentrations(
-            rows,
-            float(totals.start + counts.start.sum()),
-            totals.transitions + counts.transitions.sum(axis=1),
-        )
+    def prior_counts(self) -> PriorCounts:
+        """Return G[απ]; rows are normalised by their sum, or by E[α] + E[C_k·]."""
+        by_sum = self.normalize_rows or self.n_updates == 0
+        totals: Any = self._row_totals if self.is_sticky else self.alpha.mean
+        return PriorCounts(self.update_cells, None if by_sum else totals)
 
     def means(self, counts: Rows) -> Rows:
         """Return E[α] E[π] + E[C], normalised over the K states."""
@@ -328,56 +362,86 @@ class HDP(Transitions):
         return min(self.batch_size, total_sequences)
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Collect a minibatch, and update the posteriors when the large batch is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
         if absences is not None:
             parts |= {f"absent_{name}": value for name, value in absences._asdict().items()}
-        if self.pending:
-            parts = {name: self.pending[name] + value for name, value in parts.items()}
+        # A sum is a value of its own, also of the first minibatch.
+        parts = {name: self.pending.get(name, 0.0) + value for name, value in parts.items()}
         collected = replace(self, pending=parts, n_pending=self.n_pending + n_sequences)
         if collected.n_pending < self._large_batch(total_sequences):
             return collected
-        return collected._updated(total_sequences)
+        updated: Self = (update or type(self).updated)(collected, total_sequences)
+        return updated
 
-    def _updated(self, total_sequences: int) -> Self:
+    @property
+    def step_size(self) -> float:
+        """Step size of the next update."""
+        return float((self.delay + self.n_updates + 1) ** -self.forgetting_rate)
+
+    def updated(self, total_sequences: int, step_size: Any = None) -> Self:
         """Update q(π̃), q(α) and q(γ) from the large batch, eqs (4) to (7)."""
+        step_size = self.step_size if step_size is None else step_size
         copies = total_sequences / self.n_pending
         scaled = {name: copies * part for name, part in self.pending.items()}
-        counts = np.vstack([scaled["start"], scaled["transitions"]])
-        row_counts = counts.sum(axis=1)
+        xp = namespace(self.tables)
+
+        def stacked(start: str, rows: str) -> Floats:
+            return xp.concatenate([scaled[start][None], scaled[rows]])
+
+        counts, absent = stacked("start", "transitions"), None
         if "absent_pairs" in scaled:
-            log_absent = np.vstack([scaled["absent_start"], scaled["absent_pairs"]])
-            squares = np.vstack([scaled["absent_start_squares"], scaled["absent_pair_squares"]])
-            variances = np.maximum(counts - squares, 0.0)
-            log_row_absent = scaled["absent_rows"]
-        else:
-            log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
-        # Row 0 occurs with certainty, once a sequence.
-        log_row_absent = np.concatenate([[-np.inf], np.minimum(log_row_absent, -row_counts[1:])])
-        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
-        moved = self._moved(
-            counts, np.minimum(log_absent, -counts), log_row_absent, variances, step_size
-        )
+            squares = stacked("absent_start_squares", "absent_pair_squares")
+            absent = _Absent(
+                stacked("absent_start", "absent_pairs"),
+                scaled["absent_rows"],
+                xp.clip(counts - squares, 0.0, None),
+            )
+        moved = self._moved(counts, absent, step_size)
         return replace(moved, n_updates=self.n_updates + 1, pending={}, n_pending=0)
 
-    def _moved(
-        self,
-        counts: Floats,
-        log_absent: Floats,
-        log_row_absent: Floats,
-        variances: Floats,
-        step_size: float,
-    ) -> Self:
-        """Move all posteriors towards those of given counts, eqs (5) to (7) and (24)."""
-        prior, totals = self.update_cells, self._row_totals
-        tables = expected_tables(
-            np.vstack(prior), counts, log_absent, variances if self.second_order else None
-        )
-        log_eta = expected_log_eta(np.hstack(totals), counts.sum(axis=1), log_row_absent)
-        overridden = self._overridden(tables)
-        state_tables = tables.sum(axis=0) - overridden
+    def _moved(self, counts: Floats, absent: _Absent | None, step_size: Any) -> Self:
+        """Move all posteriors towards those of given counts, eqs (5) to (7), (19) and (24).
+
+        Without the exact sums of log(1 − q), −E[C] stands for them: the fast form of eq (4).
+        """
+        xp = namespace(counts)
+        row_counts = counts.sum(axis=1)
+        log_absent, log_row_absent, variances = absent or (-counts, -row_counts[1:], counts)
+        prior = np.vstack(self.update_cells) if self.is_sticky else self.update_prior
+        if self.exchangeable and absent is not None:
+            tables = exchangeable_tables(prior, counts, log_absent, variances)
+        else:
+            tables = expected_tables(
+                prior,
+                counts,
+                xp.minimum(log_absent, -counts),
+                variances if self.second_order else None,
+            )
+        # Row 0 occurs with certainty, once a sequence.
+        certain = xp.full_like(row_counts[:1], -np.inf)
+        log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
+        first, others = self._row_totals
+        totals = np.r_[first, np.full(self.n_states, others)] if self.is_sticky else first
+        log_eta = expected_log_eta(totals, row_counts, log_row_absent)
+        state_tables, override = tables.sum(axis=0), self.override
+        if self.is_sticky:
+            overridden = self._overridden(tables)
+            state_tables = state_tables - overridden
+        if self.learn_stickiness:
+            override = self.override.blend(
+                self.override_prior.a + overridden.sum(),
+                self.override_prior.b + tables[1:].sum() - overridden.sum(),
+                step_size,
+            )
         keep = 1.0 - step_size
         fresh = Sticks.from_tables(
             state_tables[_order(state_tables, self.sort_states)], self.gamma.mean
@@ -397,27 +461,23 @@ class HDP(Transitions):
                 self.gamma_prior.rate - fresh.log_rest.sum(),
                 step_size,
             ),
-            override=self.override.blend(
-                self.override_prior.a + overridden.sum(),
-                self.override_prior.b + tables[1:].sum() - overridden.sum(),
-                step_size,
-            ),
+            override=override,
         )
 
     def _overridden(self, tables: Floats) -> Floats:
         """Expected tables of staying that owe nothing to the shared weights, eq (24)."""
         keep, extra = self._shares
-        if extra == 0.0:
-            return np.zeros(self.n_states)
         return np.diag(tables[1:]) * extra / (extra + keep * self.update_prior)
 
-    def prior_counts(self) -> Concentrations:
+    def evidence_prior(self) -> Concentrations:
         """Return G[απ] and the mean concentrations of the rows."""
-        start_total, totals = self._row_totals
-        return Concentrations(self.update_cells, float(start_total), totals)
+        start, rows = self.update_cells
+        first, others = self._row_totals
+        cells = Rows(start, np.broadcast_to(rows, (self.n_states, self.n_states)))
+        return Concentrations(cells, first, np.full(self.n_states, others))
 
     @property
-    def is_exchangeable(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Always: sticks follow the states."""
         return True
 
@@ -442,11 +502,9 @@ class HDP(Transitions):
 
     def refitted(self, counts: Rows) -> Self:
         """Fit the posteriors to counts of the whole data set, in the fast form of eq (4)."""
-        stacked = np.vstack(counts)
-        log_row_absent = np.concatenate([[-np.inf], -counts.transitions.sum(axis=1)])
         fitted = self
         for _ in range(_REFITS):
-            fitted = fitted._moved(stacked, -stacked, log_row_absent, stacked, 1.0)
+            fitted = fitted._moved(np.vstack(counts), None, 1.0)
             fitted = replace(fitted, n_updates=max(1, self.n_updates))
         return fitted
 
@@ -468,7 +526,8 @@ class HDP(Transitions):
         With q(s | z) and q(η | z) at their best, the sums over tables and the integrals over η
         give the ratios of Γ functions back, with G[απ] and E[α] in them.
         """
-        evidence = log_row_evidence(self.update_cells, self._row_totals, counts)
+        cells, first, others = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(np.asarray(first), others), counts)
         return evidence - self._prior_divergence()
 
     def _prior_divergence(self) -> float:
@@ -482,6 +541,17 @@ class HDP(Transitions):
         if self.learn_stickiness:
             above += self.override.divergence(self.override_prior)
         return float(above - prior - entropy)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the posterior, and the large batch so far, converted."""
+        return replace(
+            self,
+            tables=convert(self.tables),
+            stick_gamma=convert(self.stick_gamma),
+            alpha=Gamma(*(convert(part) for part in self.alpha)),
+            gamma=Gamma(*(convert(part) for part in self.gamma)),
+            pending={name: convert(part) for name, part in self.pending.items()},
+        )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options, posterior and the large batch so far."""
@@ -514,7 +584,10 @@ def effective_states(weights: Floats) -> float:
 
 
 def _order(tables: Floats, by_size: bool) -> NDArray[np.integer]:
-    return np.argsort(-tables, kind="stable") if by_size else np.arange(len(tables))
+    xp = namespace(tables)
+    if by_size:
+        return xp.argsort(-tables, kind="stable")
+    return xp.arange(len(tables), dtype=np.int64, like=tables)
 
 
 def expected_tables(
@@ -545,20 +618,57 @@ def expected_tables(
     >>> expected_tables(np.ones(1), np.full((1, 1), 3.0), np.full((1, 1), -np.inf), None).round(6)
     array([[1.833333]])
     """
-    occurs = -np.expm1(log_absent)
+    xp = namespace(counts)
     seen = counts > 1e-200
-    given = np.divide(counts, occurs, out=np.ones_like(counts), where=seen)
-    excess = digamma(prior + given) - digamma(prior)
+    occurs = xp.where(seen, -xp.expm1(log_absent), 1.0)
+    given = xp.where(seen, counts, 1.0) / occurs
+    excess = xp.digamma(prior + given) - xp.digamma(prior)
     if variances is not None:
-        ratio = np.divide(variances, occurs, out=np.zeros_like(counts), where=seen)
-        spread = np.maximum(ratio - (1.0 - occurs) * given**2, 0.0)
-        excess += 0.5 * spread * polygamma(2, prior + given)
-    return np.where(seen, prior * occurs * np.maximum(excess, 0.0), 0.0)
+        spread = xp.clip(variances / occurs - (1.0 - occurs) * given**2, 0.0, None)
+        excess = excess + 0.5 * spread * xp.polygamma(2, prior + given)
+    return xp.where(seen, prior * occurs * xp.clip(excess, 0.0, None), 0.0)
+
+
+def exchangeable_tables(
+    prior: Floats, counts: Floats, log_absent: Floats, variances: Floats
+) -> Floats:
+    r"""Expected number of tables when uncertain steps are exchangeable, eq (19).
+
+    .. math::
+
+        E[s] \approx G\,P_c\,\bigl(\psi(G + c/P_c) - \psi(G)\bigr)
+        + G \log\Bigl(1 + \frac{V}{G + c}\Bigr), \quad c = E[C] - V
+
+    Parameters
+    ----------
+    prior : (K,) or (R, K) array
+        G[α π].
+    counts, log_absent, variances : (R, K) arrays
+        E[C] = Σ q, Σ log(1 − q) and V = Σ q (1 − q), so that c = Σ q² is the certain part of the
+        count.
+
+    Examples
+    --------
+    The same expected count in one certain step, and in a hundred that are hardly there:
+
+    >>> counts, variances = np.ones((1, 2)), np.array([[0.0, 0.99]])
+    >>> log_absent = np.array([[-np.inf, 100 * np.log(0.99)]])
+    >>> exchangeable_tables(np.full(2, 0.1), counts, log_absent, variances).round(2)
+    array([[1.  , 0.24]])
+    """
+    xp = namespace(counts)
+    certain = xp.clip(counts - variances, 0.0, None)
+    # Σ log(1 − q²), with log(1 + q) ≈ q − (1 − log 2) q², which is exact at 0 and 1.
+    none_certain = log_absent + counts - (1.0 - np.log(2.0)) * certain
+    settled = expected_tables(prior, certain, xp.minimum(none_certain, -certain), None)
+    return settled + prior * xp.log1p(variances / (prior + certain))
 
 
 def expected_log_eta(alpha: float | Floats, row_counts: Floats, log_absent: Floats) -> Floats:
     """E[log η_k] of every row, eq (6); `log_absent` is log q(C_k· = 0)."""
-    occurs = -np.expm1(log_absent)
+    xp = namespace(row_counts)
     seen = row_counts > 1e-200
-    given = np.divide(row_counts, occurs, out=np.ones_like(row_counts), where=seen)
-    return np.where(seen, occurs * (digamma(alpha) - digamma(alpha + given)), 0.0)
+    occurs = xp.where(seen, -xp.expm1(log_absent), 1.0)
+    given = xp.where(seen, row_counts, 1.0) / occurs
+    alpha = alpha + xp.zeros_like(row_counts)
+    return xp.where(seen, occurs * (xp.digamma(alpha) - xp.digamma(alpha + given)), 0.0)

@@ -17,7 +17,7 @@ def merge_gains(
     What the prior has learned is held.  Where it shares weights among the states, a state made of
     two has both their weights; otherwise it has those of one, and rows have less in all.
     """
-    (start, cells), start_total, totals = transitions.prior_counts()
+    (start, cells), start_total, totals = transitions.evidence_prior()
     shares, rows = transitions.shares_weights, counts.transitions
     every, masses = np.arange(len(first)), counts.transitions.sum(axis=1)
 

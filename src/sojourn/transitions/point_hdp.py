@@ -6,6 +6,7 @@ row has K + 1 cells, the last for all states beyond K, which no data reach.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import Concentrations, Rows, Transitions, normalized
+from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions, normalized
 from sojourn.transitions.hdp import HDPSummary, effective_states
 
 _LARGEST_LOGIT = 30.0  # keeps every weight, and what is left of one, above zero
@@ -73,14 +75,10 @@ class PointHDP(Transitions):
     def _prior(self) -> Floats:
         return self.alpha * self.weights[:-1]
 
-    def concentrations(self, counts: Rows) -> Concentrations:
-        """Return απ + E[C]; the normalisers α + E[C_k·] include the cell beyond K."""
+    def prior_counts(self) -> PriorCounts:
+        """Return απ; the normalisers α + E[C_k·] include the cell beyond K."""
         prior = self._prior
-        return Concentrations(
-            Rows(prior + counts.start, prior + counts.transitions),
-            self.alpha + float(counts.start.sum()),
-            self.alpha + counts.transitions.sum(axis=1),
-        )
+        return PriorCounts(Rows(prior, prior), self.alpha)
 
     def means(self, counts: Rows) -> Rows:
         """Return απ + E[C], normalised over the K states."""
@@ -92,7 +90,13 @@ class PointHDP(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Collect a minibatch, and move the weights when the large batch is full."""
         parts = counts._asdict()
@@ -102,25 +106,27 @@ class PointHDP(Transitions):
         if n_pending < min(self.batch_size, total_sequences):
             return replace(self, pending=parts, n_pending=n_pending)
         copies = total_sequences / n_pending
-        stacked = copies * np.vstack([parts["start"], parts["transitions"]])
-        best = best_logits(self.logits, stacked, self.alpha, self.gamma)
+        # The search for the best weights is the host's, wherever the counts are.
+        stacked = copies * np.vstack([to_host(parts["start"]), to_host(parts["transitions"])])
+        logits = to_host(self.logits)
+        best = best_logits(logits, stacked, self.alpha, self.gamma)
         step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
         return replace(
             self,
-            logits=(1.0 - step_size) * self.logits + step_size * best,
+            logits=namespace(self.logits).asarray(
+                (1.0 - step_size) * logits + step_size * best, like=self.logits
+            ),
             n_updates=self.n_updates + 1,
             pending={},
             n_pending=0,
         )
 
-    def prior_counts(self) -> Concentrations:
-        """Return απ and α."""
-        prior = self._prior
-        rows = Rows(prior, np.tile(prior, (self.n_states, 1)))
-        return Concentrations(rows, self.alpha, np.full(self.n_states, self.alpha))
+    def evidence_prior(self) -> Concentrations:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
 
     @property
-    def is_exchangeable(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Never: the sticks have the order of the states."""
         return False
 
@@ -152,6 +158,11 @@ class PointHDP(Transitions):
         weights = self.weights[:-1]
         return HDPSummary(self.alpha, self.gamma, weights, effective_states(weights))
 
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Return the prior with its weights, and the large batch so far, converted."""
+        pending = {name: convert(part) for name, part in self.pending.items()}
+        return replace(self, logits=convert(self.logits), pending=pending)
+
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options, weights and the large batch so far."""
         values = {
@@ -181,8 +192,9 @@ def stick_weights(logits: Floats) -> Floats:
     >>> stick_weights(np.zeros(2))
     array([0.5 , 0.25, 0.25])
     """
-    left = np.concatenate([[1.0], np.cumprod(expit(-logits))])
-    return np.concatenate([expit(logits) * left[:-1], left[-1:]])
+    xp = namespace(logits)
+    left = xp.concatenate([xp.full_like(logits[:1], 1.0), xp.cumprod(xp.expit(-logits))])
+    return xp.concatenate([xp.expit(logits) * left[:-1], left[-1:]])
 
 
 def logits_of(weights: Floats) -> Floats:

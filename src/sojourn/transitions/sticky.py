@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import (
     Concentrations,
+    PriorCounts,
     Rows,
     Transitions,
     log_row_evidence,
     normalized,
-    summed,
 )
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.hdp import Gamma, expected_log_eta, expected_tables
@@ -58,10 +59,9 @@ class StickyDirichlet(Transitions):
         start, matrix = self.plain.prior
         return Rows(start, matrix + extra * np.eye(len(start)))
 
-    def concentrations(self, counts: Rows) -> Concentrations:
-        """Return a + G[κ]δ + E[C], eq (1)."""
-        start, matrix = self._cells(self.stickiness.geometric_mean)
-        return summed(Rows(start + counts.start, matrix + counts.transitions))
+    def prior_counts(self) -> PriorCounts:
+        """Return a + G[κ]δ."""
+        return PriorCounts(self._cells(self.stickiness.geometric_mean))
 
     def means(self, counts: Rows) -> Rows:
         """Return (a + E[κ]δ + E[C]) / normaliser."""
@@ -73,7 +73,13 @@ class StickyDirichlet(Transitions):
         return False
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Blend the posterior of κ towards that of the minibatch, as often as it stands for."""
         step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
@@ -87,7 +93,7 @@ class StickyDirichlet(Transitions):
         tables = expected_tables(plain + extra, stays[None], -stays[None], stays[None])[0]
         overridden = tables * extra / (plain + extra)
         masses = counts.sum(axis=1)
-        log_eta = expected_log_eta(self.prior_counts().totals, masses, -masses)
+        log_eta = expected_log_eta(self.evidence_prior().totals, masses, -masses)
         moved = self.stickiness.blend(
             self.stickiness_prior.shape + overridden.sum(),
             self.stickiness_prior.rate - log_eta.sum(),
@@ -95,7 +101,7 @@ class StickyDirichlet(Transitions):
         )
         return replace(self, stickiness=moved)
 
-    def prior_counts(self) -> Concentrations:
+    def evidence_prior(self) -> Concentrations:
         """Return a + G[κ]δ, and A + E[κ] for the rows."""
         start, matrix = self.plain.prior
         totals = matrix.sum(axis=1) + self.stickiness.mean
@@ -103,9 +109,9 @@ class StickyDirichlet(Transitions):
         return Concentrations(cells, float(start.sum()), totals)
 
     @property
-    def is_exchangeable(self) -> bool:
+    def is_symmetric(self) -> bool:
         """Whether all prior counts but those of staying are the same."""
-        return self.plain.is_exchangeable
+        return self.plain.is_symmetric
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the same prior on another number of states."""
@@ -124,9 +130,13 @@ class StickyDirichlet(Transitions):
 
     def collapsed_bound(self, counts: Rows) -> float:
         """Return Σ_k log p(C_k) at the expected counts, less KL(q(κ) || p(κ))."""
-        cells, start_total, totals = self.prior_counts()
+        cells, start_total, totals = self.evidence_prior()
         evidence = log_row_evidence(cells, Rows(np.asarray(start_total), totals), counts)
         return evidence - self.stickiness.divergence(self.stickiness_prior)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Not there: learned stickiness stays in memory."""
+        raise NotImplementedError("learned stickiness is for device='cpu'")
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options and posterior, and the prior counts."""

@@ -1,0 +1,289 @@
+"""The GPU benchmark: rates end to end, the paper's size, many states, and where the time goes.
+
+    make bench-gpu
+
+Sentences are drawn from a hidden Markov model with the look of English (22 words on average, words
+distributed as Zipf says).  Rates count whole steps: gather, kernels and updates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import sojourn as sj
+from benchmarks.results import write_result
+from sojourn.inference import device as on_device
+from sojourn.kernels import Potentials, gpu, reference
+from sojourn.kernels.threads import available_cores
+from sojourn.sequences import Sequences
+from sojourn.sources.base import joined
+from sojourn.sources.generate import Truth, draw_sentences, draw_truth
+
+RESULT = Path(__file__).parent / "results" / "gpu.json"
+STATES, SYMBOLS = 45, 50_000
+GROUPS = {
+    "recursions": ("warp_chains", "block_chains", "advance", "gemm"),
+    "responsibilities and pairs": ("warp_combine", "block_combine", "gather_spans"),
+    "sums by symbol": ("sum_pieces", "sum_segments", "sum_columns"),
+    "update of the table": ("add_rows", "rescale"),
+    "minibatch": ("load_minibatch",),
+}
+
+
+def _draw(job: tuple[Truth, int, int]) -> Sequences:
+    return joined(list(draw_sentences(*job)))
+
+
+def draw(truth: Truth, n_sequences: int, seed: int) -> Sequences:
+    """Draw sentences on all cores."""
+    n_jobs = available_cores()
+    jobs = [(truth, -(-n_sequences // n_jobs), seed + job) for job in range(n_jobs)]
+    with ProcessPoolExecutor(n_jobs) as pool:
+        return joined(list(pool.map(_draw, jobs)))[:n_sequences]
+
+
+def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
+    """Time something on the device, the best of several."""
+    run()
+    shortest = np.inf
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        before = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        shortest = min(shortest, time.perf_counter() - before)
+    return shortest
+
+
+def fit(
+    data: Sequences, *, kind: Any = sj.HMM, validation: Any = None, **options: Any
+) -> tuple[Any, list[float], float]:
+    """Fit a model; seconds of each pass, and of the whole call."""
+    settings = {"n_states": STATES, "batch_size": 1000, "device": "cuda", "random_state": 0}
+    settings |= {"moves": None}  # the CPU has them, the GPU not yet
+    model = kind(
+        emission=sj.Categorical(n_symbols=SYMBOLS, concentration=0.1), **(settings | options)
+    )
+    before = time.perf_counter()
+    model.fit(data, validation=validation)
+    whole = time.perf_counter() - before
+    passes = np.diff([0.0, *(entry["seconds"] for entry in model.history_)])
+    return model, passes.tolist(), whole
+
+
+def exactness() -> dict[str, float]:
+    """Compare expected counts of a minibatch with the float64 reference."""
+    truth = draw_truth(STATES, SYMBOLS, 1)
+    data = joined(list(draw_sentences(truth, 200, 1)))
+    table = np.ascontiguousarray(truth.emissions.T)
+    exact = reference.forward_backward(
+        Potentials(truth.start, truth.transitions, table), data.values, data.offsets
+    )
+    tensors = (truth.start.astype(np.float32), truth.transitions.astype(np.float32), table)
+    found = gpu.forward_backward(
+        Potentials(*(torch.from_numpy(part).cuda() for part in tensors)),
+        torch.from_numpy(data.values).cuda(),
+        torch.from_numpy(data.offsets).cuda(),
+    )
+    return {
+        name: float(np.abs(a.cpu().numpy() - b).max() / np.abs(b).max())
+        for name, a, b in zip(found._fields[:4], found[:4], exact[:4], strict=True)
+    }
+
+
+def rates(data: Sequences) -> list[dict[str, Any]]:
+    """Measure steps a second, updates included, for several minibatches and states."""
+    rows = []
+    for n_states, batch_size in (
+        (STATES, 1000), (STATES, 10_000), (20, 1000), (64, 1000), (100, 1000), (128, 10_000)
+    ):  # fmt: skip
+        _, passes, _ = fit(data, n_states=n_states, batch_size=batch_size, n_passes=4)
+        rate = data.n_steps / min(passes)
+        rows.append({"states": n_states, "batch_size": batch_size, "million_steps": rate / 1e6})
+        print(rows[-1], flush=True)
+    return rows
+
+
+def alternatives(data: Sequences) -> dict[str, float]:
+    """Measure what single decisions are worth, K=45 and M=1000, in million steps a second."""
+    found = {}
+    takes = on_device.Recorder.takes
+    on_device.Recorder.takes = lambda self, batch: False  # type: ignore[method-assign]
+    _, passes, _ = fit(data[:50_000], n_passes=2)
+    found["launched one by one"] = data[:50_000].n_steps / min(passes) / 1e6
+    on_device.Recorder.takes = takes  # type: ignore[method-assign]
+    gpu.SUMS = "atomic"
+    for batch_size in (1000, 10_000):
+        _, passes, _ = fit(data, n_passes=3, batch_size=batch_size)
+        found[f"atomic sums, M={batch_size}"] = data.n_steps / min(passes) / 1e6
+    gpu.SUMS = "sorted"
+    print(found, flush=True)
+    return found
+
+
+def time_of_a_step(data: Sequences, batch_size: int) -> dict[str, Any]:
+    """Say where the time of a step goes: kernels by group, and gaps between them."""
+    fit(data, batch_size=batch_size, n_passes=1)
+    n_steps = len(data) // batch_size
+    kinds = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=kinds) as profile:
+        _, passes, _ = fit(data, batch_size=batch_size, n_passes=1)
+    groups = dict.fromkeys((*GROUPS, "potentials, blend and the rest"), 0.0)
+    for event in profile.key_averages():
+        if event.device_time_total <= 0 or "sort" in event.key.lower():
+            continue
+        group = next(
+            (name for name, keys in GROUPS.items() if any(key in event.key for key in keys)),
+            "potentials, blend and the rest",
+        )
+        groups[group] += event.device_time_total / n_steps
+    _, passes, _ = fit(data, batch_size=batch_size, n_passes=3)
+    whole = min(passes) / n_steps * 1e6
+    row_bytes = 4 * 48 * data.n_steps / n_steps
+    print(batch_size, groups, whole, flush=True)
+    return {
+        "batch_size": batch_size,
+        "microseconds": groups,
+        "whole_step_microseconds": whole,
+        "gaps_and_sorting_microseconds": whole - sum(groups.values()),
+        # α, e and v written and read, responsibilities written and read, potentials read twice.
+        "bytes_of_messages": 10 * row_bytes,
+    }
+
+
+def many_states() -> list[dict[str, Any]]:
+    """Measure forward-backward for many states against the device's own matrix products."""
+    side = 8192
+    a, b = torch.randn(2, side, side, device="cuda")
+    rows = []
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        peak = 2 * side**3 / seconds(lambda: a @ b) / 1e12
+        for n_states, n_sequences in ((256, 1000), (256, 10_000), (1024, 1000), (1024, 10_000)):
+            truth = draw_truth(n_states, 2000, 0)
+            data = joined(list(draw_sentences(truth, n_sequences, 0)))
+            arrays = (truth.start, truth.transitions, np.ascontiguousarray(truth.emissions.T))
+            potentials = Potentials(*(torch.from_numpy(p.astype("f4")).cuda() for p in arrays))
+            index, offsets = (torch.from_numpy(p).cuda() for p in (data.values, data.offsets))
+            taken = seconds(lambda: gpu.forward_backward(potentials, index, offsets), 3)  # noqa: B023
+            rate = 6 * n_states**2 * data.n_steps / taken / 1e12
+            rows.append(
+                {
+                    "states": n_states,
+                    "sequences": n_sequences,
+                    "precision": "single" if precision == "highest" else "tf32",
+                    "teraflops": rate,
+                    "matrix_product_teraflops": peak,
+                    "share": rate / peak,
+                    "million_steps": data.n_steps / taken / 1e6,
+                }
+            )
+            print(rows[-1], flush=True)
+    torch.set_float32_matmul_precision("highest")
+    return rows
+
+
+def precision_effect(data: Sequences, held_out: Sequences) -> list[dict[str, Any]]:
+    """Compare held-out likelihood with products in single precision and in tf32."""
+    rows = []
+    for n_states in (100, 200):
+        for precision in ("highest", "high"):
+            torch.set_float32_matmul_precision(precision)
+            model, passes, _ = fit(data, n_states=n_states, n_passes=2, validation=held_out)
+            torch.set_float32_matmul_precision("highest")
+            rows.append(
+                {
+                    "states": n_states,
+                    "precision": "single" if precision == "highest" else "tf32",
+                    "held_out": model.history_[-1]["score"],
+                    "million_steps": data.n_steps / min(passes) / 1e6,
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def long_sequences() -> list[dict[str, Any]]:
+    """Run sequences of 100,000 steps."""
+    rows = []
+    rng = np.random.default_rng(0)
+    for n_states in (45, 512):
+        data = Sequences.from_lengths(rng.integers(0, 500, 400_000), [100_000] * 4)
+        options = {"n_states": n_states, "batch_size": 4, "n_passes": 2}
+        _, passes, _ = fit(data, **options)
+        rows.append(
+            {
+                "states": n_states,
+                "length": 100_000,
+                "million_steps": data.n_steps / min(passes) / 1e6,
+                "gigabytes": torch.cuda.max_memory_allocated() / 1e9,
+            }
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def paper_size(data: Sequences, held_out: Sequences, n_passes: int) -> dict[str, Any]:
+    """Learn from the paper's number of sentences, SCVI and SCVI-HDP, and beside it on the CPU."""
+    _, passes, whole = fit(data, n_passes=2)
+    found: dict[str, Any] = {
+        "sentences": len(data),
+        "tokens": data.n_steps,
+        "scvi_pass_seconds": passes,
+        "scvi_whole_call_seconds": whole,
+    }
+    print(found, flush=True)
+    model, passes, whole = fit(data, kind=sj.HDPHMM, n_passes=n_passes, validation=held_out)
+    found |= {
+        "hdp_pass_seconds": passes,
+        "hdp_seconds": sum(passes),
+        "hdp_whole_call_seconds": whole,
+        "hdp_held_out": [entry["score"] for entry in model.history_],
+    }
+    print(found, flush=True)
+    model, passes, _ = fit(data, kind=sj.HDPHMM, n_passes=2, validation=held_out, device="cpu")
+    found |= {
+        "cpu_hdp_pass_seconds": passes,
+        "cpu_hdp_held_out": [entry["score"] for entry in model.history_],
+    }
+    print(found, flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure everything, and write the result file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", type=int, default=5_000_000, help="sentences of the long run")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    size = parser.parse_args().size
+    truth = draw_truth(STATES, SYMBOLS, 0)
+    data = draw(truth, size, 1)
+    held_out = draw(truth, 5000, 1000)
+    print(f"{len(data)} sentences, {data.n_steps} tokens", flush=True)
+    small = data[: min(size, 500_000)]
+    measured: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "symbols": SYMBOLS,
+        "relative_error": exactness(),
+    }
+    print(measured["relative_error"], flush=True)
+    measured["end_to_end"] = rates(small)
+    measured["alternatives_million_steps"] = alternatives(small)
+    measured["time_of_a_step"] = [time_of_a_step(small[:200_000], m) for m in (1000, 10_000)]
+    measured["paper_size"] = paper_size(data, held_out, 10)
+    measured["many_states"] = many_states()
+    measured["precision"] = precision_effect(small[:100_000], held_out)
+    measured["long_sequences"] = long_sequences()
+    write_result(parser.parse_args().out, measured, ("torch", "triton"))
+
+
+if __name__ == "__main__":
+    main()

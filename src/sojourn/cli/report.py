@@ -1,0 +1,58 @@
+"""``sojourn report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sojourn.cli.common import (
+    Columns,
+    Force,
+    Json,
+    Lower,
+    ModelFile,
+    Pattern,
+    Sequence,
+    errors_in_short,
+    print_json,
+)
+
+
+def report(
+    model: ModelFile,
+    data: Annotated[
+        str | None, typer.Option(help="Data for examples and observed stays; any file as for fit.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="HTML file; by default MODEL.html.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
+    column: Columns = None,
+    sequence: Sequence = None,
+    lower: Lower = None,
+    pattern: Pattern = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write what a model has learned to one HTML file, which any browser shows without a network.
+
+    Example: [bold]sojourn report model.sojourn --data corpus.txt -o report.html[/]
+    """
+    target = model.with_suffix(".html") if out is None else out
+    with errors_in_short():
+        from sojourn.cli.data import open_for, reading_options
+        from sojourn.persist import load
+        from sojourn.report.page import write_report
+        from sojourn.sources.write import check_target
+
+        check_target(target, force)
+        fitted = load(model)
+        given = reading_options(column, sequence, lower, pattern)
+        source = None if data is None else open_for(fitted, data, given).source
+        write_report(fitted, target, source, title=title)
+    if as_json:
+        print_json({"path": str(target), "states_used": fitted.n_states_})
+        return
+    typer.echo(f"written: {target}")

@@ -1,0 +1,160 @@
+"""Prior counts of symbols that are learned along with their statistics."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from sojourn.families.table import DecayedTable, RowSums
+from sojourn.kernels import symbols
+from sojourn.kernels.interface import Floats, Integers
+
+_STEPS_A_SYMBOL = 32  # steps a symbol between two updates, so that they cost little of training
+_FARTHEST = np.log(10.0)  # a limit to extrapolation
+
+
+class SymbolPrior:
+    r"""A Dirichlet prior with one count for symbols that were seen, and one for the others.
+
+    .. math::
+
+        \phi_k \sim \mathrm{Dirichlet}(\lambda), \qquad
+        \lambda_w = \lambda_{\mathrm{seen}} \text{ or } \lambda_{\mathrm{new}}
+
+    λ_seen follows from expected table counts, eq (17), in the same way as the HDP's α.  The same
+    likelihood would have λ_new = 0, since no state has such a symbol.  But a symbol that was seen
+    once is new when it is left out: the leave-one-out likelihood, eq (18), finds the mass that new
+    symbols will need.
+
+    An update looks at the whole table.  Updates come after V steps, then when the number of steps
+    has doubled, and later after every 32 V steps, so that the cost of a step does not depend on V.
+
+    Parameters
+    ----------
+    n_symbols : int
+        V.
+    concentration : float
+        Both counts, until the first update.
+    seen, new : bool
+        Whether λ_seen is learned, and whether λ_new is, which otherwise is λ_seen.
+
+    Attributes
+    ----------
+    times_seen : (V,) uint8 array
+        0, 1, or 2 for more, in the first pass over the data; changes in place.
+    of_seen, of_new : float
+        λ_seen and λ_new.
+    n_seen, n_once : int
+        Symbols seen, and those seen once.
+    n_sequences : int
+        Sequences looked at so far, at most a pass.
+    steps_before, steps_since : int
+        Steps before the last update, and since.
+
+    Examples
+    --------
+    >>> prior = SymbolPrior(4, 0.1)
+    >>> table = DecayedTable(np.zeros((2, 4)), "float64")
+    >>> sums = RowSums(np.array([0, 2]), np.array([[3.0, 0.0], [0.0, 1.0]]), 4)
+    >>> table.blend(sums, keep=0.0, weight=1.0)
+    >>> prior.observe(sums, table, n_sequences=1, n_steps=4, total_sequences=1)
+    >>> prior.n_seen, prior.n_once
+    (2, 1)
+    >>> bool(prior.of_new > 0.1)
+    True
+    """
+
+    def __init__(
+        self, n_symbols: int, concentration: float, *, seen: bool = True, new: bool = True
+    ) -> None:
+        self.learns_seen, self.learns_new = seen, new
+        self.times_seen: NDArray[np.uint8] = np.zeros(n_symbols, np.uint8)
+        self.of_seen = self.of_new = float(concentration)
+        self.n_seen = self.n_once = 0
+        self.n_sequences = 0
+        self.steps_before = self.steps_since = 0
+
+    @property
+    def total(self) -> float:
+        """Λ = Σ_w λ_w."""
+        return self.n_seen * self.of_seen + (len(self.times_seen) - self.n_seen) * self.of_new
+
+    def of(self, rows: Integers | None) -> Floats:
+        """Return λ of some symbols, or of all."""
+        times = self.times_seen if rows is None else self.times_seen[rows]
+        return np.where(times > 0, self.of_seen, self.of_new)
+
+    def observe(
+        self,
+        sums: RowSums,
+        table: DecayedTable,
+        *,
+        n_sequences: int,
+        n_steps: int,
+        total_sequences: int,
+        n_threads: int = 1,
+    ) -> None:
+        """Take in a minibatch that has been blended into the table; update if it is time."""
+        if self.n_sequences < total_sequences:  # later passes bring the same symbols again
+            self._count(sums)
+            self.n_sequences += n_sequences
+        self.steps_since += n_steps
+        n_symbols = len(self.times_seen)
+        interval = np.clip(self.steps_before, n_symbols, _STEPS_A_SYMBOL * n_symbols)
+        if self.steps_since >= interval:
+            self.learn(table, n_threads=n_threads)
+            self.steps_before += self.steps_since
+            self.steps_since = 0
+
+    def _count(self, sums: RowSums) -> None:
+        """Add the times that each symbol occurs: its responsibilities sum to that."""
+        rows = np.arange(sums.n_rows) if sums.rows is None else sums.rows
+        occurs = np.rint(np.minimum(sums.values.sum(axis=1, dtype=np.float64), 2.0))
+        before = self.times_seen[rows]
+        after = np.minimum(before + occurs, 2).astype(np.uint8)
+        self.times_seen[rows] = after
+        self.n_seen += int(np.count_nonzero(after) - np.count_nonzero(before))
+        self.n_once += int((after == 1).sum() - (before == 1).sum())
+
+    def learn(self, table: DecayedTable, *, n_threads: int = 1) -> None:
+        """Update both counts from the statistics, eqs (17) and (18)."""
+        if self.learns_seen:
+            # Two rounds of (17), and on to where a geometric approach would end.
+            first = np.log(self.of_seen)
+            second = np.log(self._round(table, self.of_seen, n_threads))
+            third = np.log(self._round(table, float(np.exp(second)), n_threads))
+            slowness = (third - second) / (second - first) if second != first else 0.0
+            ahead = (third - second) * slowness / (1.0 - slowness) if 0 < slowness < 1 else 0.0
+            self.of_seen = float(np.exp(third + np.clip(ahead, -_FARTHEST, _FARTHEST)))
+        n_new = len(self.times_seen) - self.n_seen
+        if not self.learns_new:
+            self.of_new = self.of_seen
+        elif n_new:
+            share = float((table.totals / (table.totals + self.total)).sum())
+            self.of_new = (1.0 + self.n_once) / (1.0 + n_new * share)
+
+    def _round(self, table: DecayedTable, seen: float, n_threads: int) -> float:
+        """Return the right-hand side of (17)."""
+        tables = symbols.expected_tables(
+            table.rows, table.scale, seen, table.n_states, n_threads=n_threads
+        )
+        # Without a count of their own, new symbols share this one.
+        n_sharing = self.n_seen if self.learns_new else len(self.times_seen)
+        total = n_sharing * seen + (len(self.times_seen) - n_sharing) * self.of_new
+        rate = float((digamma(total + table.totals) - digamma(total)).sum())
+        return (1.0 + float(tables.sum())) / (1.0 + n_sharing * rate)
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return everything, as JSON values and as arrays."""
+        values = {name: value for name, value in vars(self).items() if name != "times_seen"}
+        return values, {"times_seen": self.times_seen}
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""
+        prior = cls(len(arrays["times_seen"]), values["of_seen"])
+        vars(prior).update(values, times_seen=arrays["times_seen"].copy())
+        return prior

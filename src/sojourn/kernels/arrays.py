@@ -1,0 +1,226 @@
+"""The few array functions that the model's maths needs, for the kind of array at hand.
+
+The closed forms are written once against `namespace(array)`.  NumPy and SciPy serve NumPy arrays;
+PyTorch, loaded only where a tensor is passed, serves tensors, on the device where they are.  The
+host never waits for a device: no value of a tensor is looked at, so that what NumPy skips because
+it is not needed (`maybe_any`), a device computes.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, expit, gammaln, polygamma
+
+
+def is_tensor(array: Any) -> bool:
+    """Say whether an array is PyTorch's, without loading PyTorch.
+
+    Examples
+    --------
+    >>> is_tensor(np.ones(2))
+    False
+    """
+    if isinstance(array, np.ndarray):  # the usual case, and quick to tell
+        return False
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def namespace(array: Any) -> Any:
+    """Return log, exp, gammaln, digamma and so on for arrays of this kind.
+
+    The names and arguments are NumPy's.  ``like`` says which kind of array is made, and on which
+    device.
+
+    Examples
+    --------
+    >>> xp = namespace(np.ones(2))
+    >>> xp.gammaln(xp.asarray([1.0, 3.0], like=np.ones(2))).round(3)
+    array([0.   , 0.693])
+    """
+    return _torch() if is_tensor(array) else _NUMPY
+
+
+def maybe_any(condition: Any) -> bool:
+    """Say whether a condition holds anywhere; of a tensor, which is not looked at, that it may.
+
+    Examples
+    --------
+    >>> maybe_any(np.array([False, False]))
+    False
+    """
+    return is_tensor(condition) or bool(condition.any())
+
+
+def to_device(encoded: Any, device: Any) -> Any:
+    """Return what a family's `encode` made, with tensors on a device in place of NumPy arrays.
+
+    Tuples (named or not), lists and dictionaries keep their form, arrays their dtype, and numbers
+    and None stay.  On the host a tensor shares its memory with the array.
+    """
+    import torch  # type: ignore[import-not-found, unused-ignore]
+
+    if isinstance(encoded, np.ndarray):
+        # PyTorch takes no strides below zero, and warns of an array that may not be written to.
+        own = np.require(encoded, requirements=["C", "W"])
+        tensor = torch.from_numpy(own)
+        if torch.device(device).type == "cuda":
+            tensor = tensor.pin_memory()  # else the host would wait for the copy
+        return tensor.to(device, non_blocking=True)
+    if isinstance(encoded, dict):
+        return {key: to_device(value, device) for key, value in encoded.items()}
+    if isinstance(encoded, list | tuple):
+        moved = [to_device(value, device) for value in encoded]
+        return type(encoded)(moved) if type(encoded) in (list, tuple) else type(encoded)(*moved)
+    return encoded
+
+
+def to_host(array: Any) -> NDArray[Any]:
+    """Return an array as NumPy's; the host waits for one that is on a device.
+
+    Examples
+    --------
+    >>> to_host([1.0, 2.0])
+    array([1., 2.])
+    """
+    return np.asarray(array.cpu() if is_tensor(array) else array)
+
+
+# ---- NumPy --------------------------------------------------------------------------------------
+
+
+def _cholesky(matrices: Any) -> Any:
+    """Factorise a stack of matrices with a unit diagonal, those made indefinite by rounding too.
+
+    To the diagonal of these the least of 1e-14, 1e-13, ... is added that helps.
+    """
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        pass
+    out = np.empty_like(matrices)
+    for k, matrix in enumerate(matrices):
+        added = 0.0
+        while True:
+            try:
+                out[k] = np.linalg.cholesky(matrix + added * np.eye(len(matrix)))
+                break
+            except np.linalg.LinAlgError:
+                if not np.isfinite(matrix).all() or added > 1.0:
+                    raise
+                added = max(10.0 * added, 1e-14)
+    return out
+
+
+_NUMPY = SimpleNamespace(
+    log=np.log,
+    log1p=np.log1p,
+    exp=np.exp,
+    sqrt=np.sqrt,
+    gammaln=gammaln,
+    digamma=digamma,
+    polygamma=polygamma,
+    expm1=np.expm1,
+    expit=expit,
+    cumsum=np.cumsum,
+    cumprod=np.cumprod,
+    flip=np.flip,
+    argsort=np.argsort,
+    minimum=np.minimum,
+    empty_like=np.empty_like,
+    subtract=np.subtract,
+    maximum=np.maximum,
+    clip=np.clip,
+    where=np.where,
+    isnan=np.isnan,
+    nan_to_num=np.nan_to_num,
+    nansum=np.nansum,
+    amax=np.amax,
+    zeros_like=np.zeros_like,
+    ones_like=np.ones_like,
+    full_like=np.full_like,
+    concatenate=np.concatenate,
+    diagonal=lambda matrices: np.diagonal(matrices, axis1=-2, axis2=-1),
+    transpose=np.transpose,
+    take=np.take,
+    ascontiguousarray=np.ascontiguousarray,
+    asarray=np.asarray,
+    empty=np.empty,
+    zeros=np.zeros,
+    arange=np.arange,
+    astype=lambda array, dtype: array.astype(dtype, copy=False),
+    cholesky=_cholesky,
+    inv_lower=np.linalg.inv,
+)
+
+
+# ---- PyTorch ------------------------------------------------------------------------------------
+
+_ADDED = (1.0, 1e-4, 1e-8, 1e-10, 1e-12, 1e-14, 0.0)
+"""What may be added to a diagonal, as in `_cholesky`, where none is looked at: all are tried."""
+
+
+@cache
+def _torch() -> SimpleNamespace:
+    """Return the same names from PyTorch.
+
+    A tensor made by `asarray` of a parameter is kept for the next time, so that the host moves it
+    once and not at every step: it must not be written to.
+    """
+    import torch
+
+    def dtype_of(dtype: Any) -> Any:
+        return getattr(torch, np.dtype(dtype).name)
+
+    @lru_cache(maxsize=256)
+    def constant(content: bytes, dtype: str, shape: tuple[int, ...], device: Any) -> Any:
+        values = np.frombuffer(content, dtype).reshape(shape)
+        return torch.tensor(values.copy(), device=device)
+
+    def asarray(value: Any, *, like: Any) -> Any:
+        values = np.asarray(value)
+        return constant(values.tobytes(), values.dtype.str, values.shape, like.device)
+
+    def cholesky(matrices: Any) -> Any:
+        added = asarray(_ADDED, like=matrices)[:, None, None, None]
+        eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+        lower, info = torch.linalg.cholesky_ex(matrices + added * eye)
+        out = torch.full_like(matrices, np.nan)
+        for i in range(len(_ADDED)):  # the least that helps comes last
+            out = torch.where((info[i] == 0)[:, None, None], lower[i], out)
+        return out
+
+    def inv_lower(matrices: Any) -> Any:
+        eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+        return torch.linalg.solve_triangular(matrices, eye, upper=False)
+
+    same = (
+        *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
+        *("polygamma", "expm1", "minimum", "empty_like"),
+        *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
+        "concatenate",
+    )
+    return SimpleNamespace(
+        **{name: getattr(torch, name) for name in same},
+        gammaln=torch.lgamma,
+        expit=torch.sigmoid,
+        cumsum=lambda array: torch.cumsum(array, 0),
+        cumprod=lambda array: torch.cumprod(array, 0),
+        flip=lambda array: torch.flip(array, (0,)),
+        argsort=lambda array, kind: torch.argsort(array, stable=kind == "stable"),
+        diagonal=lambda matrices: torch.diagonal(matrices, dim1=-2, dim2=-1),
+        transpose=torch.permute,
+        take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
+        ascontiguousarray=torch.Tensor.contiguous,
+        asarray=asarray,
+        empty=lambda shape, dtype, *, like: like.new_empty(shape, dtype=dtype_of(dtype)),
+        zeros=lambda shape, dtype, *, like: like.new_zeros(shape, dtype=dtype_of(dtype)),
+        arange=lambda n, *, dtype, like: torch.arange(n, dtype=dtype_of(dtype), device=like.device),
+        astype=lambda array, dtype: array.to(dtype_of(dtype)),
+        cholesky=cholesky,
+        inv_lower=inv_lower,
+    )

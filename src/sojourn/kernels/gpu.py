@@ -1,0 +1,897 @@
+"""Forward-backward on a GPU, in Triton, on PyTorch tensors.
+
+The signatures are those of `sojourn.kernels.cpu`, with tensors for arrays.  Nothing here makes the
+host wait for the device.
+
+Up to `NARROW` states one program works on one sequence in one direction.  A thread has a column of
+the transition matrix in its registers, and reads the message of the step before from memory that is
+in the cache: plain multiply-adds in full single precision, with a short chain of dependent
+operations a step.  Forward and backward are the same recursion,
+
+    x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
+
+with M = θ and v_1 = θ_0 forward, and M = θᵀ and v = 1 backward, and run side by side.  What they
+leave is combined afterwards, where all steps are independent:
+
+    q(z_t) ∝ v_t ∘ e_t,   q(z_{t−1}, z_t) ∝ α_{t−1} θ e_t,
+
+with α and v from forward and e from backward.  Beyond, a program works on a block of sequences with
+matrix products of tiles.
+
+With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+
+from sojourn.kernels import gpu_device
+from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
+from sojourn.kernels.reference import SMALLEST_ABSENCE
+
+NARROW = 128
+"""Largest number of states whose transition matrix stays in registers."""
+
+_HALF_WARP = 48  # states up to which half a warp has room for it, in single precision
+
+SUMS = "sorted"
+"""How responsibilities are summed by symbol.  "sorted": steps of a symbol in a fixed order, the
+same bits every time.  "atomic": in the order in which they are done, other last bits every time."""
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether kernels run on the CPU, by Triton's interpreter."""
+
+_SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
+_MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
+_PIECE = 16  # rows of one symbol that are summed together
+
+Tensor = Any
+
+
+class AffineTable(NamedTuple):
+    """Emission potentials ``rows * gain + shift``, computed as they are read.
+
+    Attributes
+    ----------
+    rows : (S, W) tensor
+        One row a symbol; columns beyond K are not read.
+    gain, shift : (K,) tensors
+    """
+
+    rows: Tensor
+    gain: Tensor
+    shift: Tensor
+
+
+class Segments(NamedTuple):
+    """The steps of a batch sorted by symbol, for sums in a fixed order.
+
+    A symbol's steps are cut into pieces of at most 16.  Tensors may be longer than needed.
+
+    Attributes
+    ----------
+    steps : (T,) int32 tensor
+        Steps, sorted by symbol.
+    pieces : (P + 1,) int32 tensor
+        Piece p is ``steps[pieces[p]:pieces[p + 1]]``.
+    symbols : (U,) int32 tensor
+        The distinct symbols; a missing one is as large as the alphabet.
+    bounds : (U + 1,) int32 tensor
+        The pieces of symbol u are ``bounds[u]:bounds[u + 1]``.
+    sizes : (2,) int32 tensor
+        P and U.
+    """
+
+    steps: Tensor
+    pieces: Tensor
+    symbols: Tensor
+    bounds: Tensor
+    sizes: Tensor
+
+
+# ---- the kernel signature -----------------------------------------------------------------------
+
+
+def forward_backward(
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    *,
+    absences: bool = False,
+    n_threads: int = 1,
+    order: Tensor | None = None,
+) -> Smoothed:
+    """Compute posterior expectations of every sequence.
+
+    Parameters
+    ----------
+    potentials : Potentials
+        Tensors; ``emissions`` is a table or an `AffineTable`.
+    index : (T,) int32 tensor
+        Row of the emission table for each step; one beyond the table stands for a missing
+        observation, whose potential is one.  Up to `NARROW` states it may be longer than the
+        sequences are.
+    offsets : (N + 1,) int64 tensor
+    absences : bool
+        Whether to collect the sums of log(1 − q).
+    n_threads : int
+        Part of the signature.
+    order : (N,) tensor, optional
+        The sequences, longest first; found here where not given.
+
+    Returns
+    -------
+    Smoothed
+        Tensors.  A sequence without a possible path adds nothing; its log normaliser is not finite.
+    """
+    if is_narrow(len(potentials.start), _affine(potentials)[0].dtype):
+        return _narrow(potentials, index, offsets, order, absences=absences)
+    return _wide(potentials, index, offsets, absences=absences)
+
+
+def log_normalizers(
+    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+) -> Tensor:
+    """Compute log Z of every sequence; arguments as for `forward_backward`."""
+    if is_narrow(len(potentials.start), _affine(potentials)[0].dtype):
+        return _narrow_chains(potentials, index, offsets, None, both=False).log_z
+    packed = _Packed.of(offsets)
+    return _wide_chains(potentials, index[packed.steps], packed, both=False).log_z[packed.places]
+
+
+def viterbi(
+    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Find the best path of every sequence; ties go to the lower state.
+
+    Returns
+    -------
+    log_potential : (N,) float64 tensor
+    path : (T,) int32 tensor
+    """
+    rows, gain, shift = _affine(potentials)
+    n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
+    tile = min(max(16, triton.next_power_of_2(n_states)), 64)
+    width = triton.cdiv(n_states, tile) * tile
+    device = index.device
+    scores = torch.full((n_sequences, 2, width), -torch.inf, dtype=torch.float64, device=device)
+    came_from = torch.empty((n_steps, width), dtype=torch.int16, device=device)
+    best = torch.empty(n_sequences, dtype=torch.float64, device=device)
+    path = torch.empty(n_steps, dtype=torch.int32, device=device)
+    matrix = _padded(potentials.transitions.double(), width, width).log()
+    start = _padded(potentials.start.double()[None], 1, width).log()
+    gpu_device.viterbi[(n_sequences,)](
+        matrix,
+        start,
+        rows,
+        gain,
+        shift,
+        potentials.log_scale,
+        index,
+        offsets,
+        scores,
+        came_from,
+        best,
+        path,
+        len(rows),
+        rows.stride(0),
+        K=n_states,
+        W=width,
+        TILE=tile,
+        SCALED=potentials.log_scale is not None,
+        num_warps=4,
+    )
+    return best, path
+
+
+def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
+    """Sum rows (T, K) by symbol in a fixed order, shape (U, K) in double precision.
+
+    Rows of the result that belong to no symbol, or to the missing one, are zero.
+    """
+    n_states = rows.shape[1]
+    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
+    partial = torch.empty((n_pieces, n_states), dtype=rows.dtype, device=rows.device)
+    out = torch.empty((n_segments, n_states), dtype=torch.float64, device=rows.device)
+    columns = triton.cdiv(n_states, block)
+    sizes = {"K": n_states, "BLOCK": block, "PIECE": _PIECE, "GROUP": 4}
+    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 4), columns)](
+        segments.steps,
+        segments.pieces,
+        segments.sizes,
+        rows,
+        rows.stride(0),
+        partial,
+        **sizes,
+        num_warps=4,
+    )
+    gpu_device.sum_segments[(triton.cdiv(n_segments, 4), columns)](
+        segments.symbols,
+        segments.bounds,
+        segments.sizes,
+        partial,
+        out,
+        n_symbols,
+        n_segments,
+        **sizes,
+        num_warps=4,
+    )
+    return out
+
+
+def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
+    """Sum rows (U, K) in double precision, without those of symbols that are not in the alphabet.
+
+    Rows left out at the end change no bit.
+    """
+    n_rows, n_states = rows.shape
+    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    columns, n_groups = triton.cdiv(n_states, block), triton.cdiv(n_rows, 64)
+    partial = torch.empty((n_groups, n_states), dtype=torch.float64, device=rows.device)
+    out = torch.empty(n_states, dtype=torch.float64, device=rows.device)
+    sizes = {"K": n_states, "BLOCK": block, "num_warps": 4}
+    gpu_device.sum_columns[(n_groups, columns)](
+        rows, rows.stride(0), symbols, n_symbols, partial, n_rows, 64, **sizes
+    )
+    gpu_device.sum_columns[(1, columns)](
+        partial, n_states, None, 0, out, n_groups, n_groups, **sizes
+    )
+    return out
+
+
+def add_rows(table: Tensor, rows: Tensor | None, values: Tensor, factor: Tensor) -> None:
+    """Do ``table[rows] += factor * values``; rows beyond the table are left out."""
+    n_states = values.shape[1]
+    if rows is None:
+        table[:, :n_states] += factor * values
+        return
+    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    gpu_device.add_rows[(triton.cdiv(len(rows), 8), triton.cdiv(n_states, block))](
+        table,
+        table.stride(0),
+        len(table),
+        rows,
+        len(rows),
+        values,
+        values.stride(0),
+        factor,
+        K=n_states,
+        BLOCK=block,
+        GROUP=8,
+        ATOMIC=SUMS == "atomic",
+        num_warps=4,
+    )
+
+
+class Minibatch(NamedTuple):
+    """Everything of a minibatch of symbols that kernels take, or of several one after another.
+
+    Attributes
+    ----------
+    index, places : (T,) int32 tensors
+    segments : Segments
+    offsets : (N + 1,) int64 tensor
+    order : (N,) int64 tensor
+    rates : (2,) float64 tensor
+        What is kept of the statistics, and the weight of new ones.
+    """
+
+    index: Tensor
+    places: Tensor
+    segments: Segments
+    offsets: Tensor
+    order: Tensor
+    rates: Tensor
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return all of them in a row."""
+        return (*self[:2], *self.segments, *self[3:])
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor]) -> Minibatch:
+        """Undo `tensors`."""
+        index, places, *segments, offsets, order, rates = tensors
+        return cls(index, places, Segments(*segments), offsets, order, rates)
+
+
+def load_minibatch(
+    target: Minibatch, window: Minibatch, begins: Tensor, number: Tensor, n_symbols: int
+) -> None:
+    """Copy the minibatch with a number that is on the device out of several.
+
+    Beyond those of the minibatch symbols become `n_symbols`, which no table has.
+    """
+    n_sequences = len(target.order)
+    capacity = max(len(tensor) for tensor in target.tensors())
+    gpu_device.load_minibatch[(triton.cdiv(capacity, 1024), 7)](
+        *window.tensors(),
+        *target.tensors(),
+        begins,
+        number,
+        n_sequences,
+        len(target.index),
+        len(target.segments.symbols),
+        n_symbols,
+        BLOCK=1024,
+        num_warps=4,
+    )
+
+
+def rescale_rows(table: Tensor, factor: Tensor) -> None:
+    """Multiply a table by a factor; by one nothing is done."""
+    n, block = table.numel(), 1024
+    programs = min(triton.cdiv(n, block), 1024)
+    gpu_device.rescale[(programs,)](table, factor, n, BLOCK=block, num_warps=4)
+
+
+def row_potentials(
+    start: Tensor,
+    transitions: Tensor,
+    total: Tensor | None,
+    counts: tuple[Tensor, Tensor],
+    dtype: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return prior counts plus expected counts, normalised, eq (1): (K,), and (2, K, K).
+
+    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all.
+    """
+    n_states = len(start)
+    dtype = getattr(torch, np.dtype(dtype).name)
+    out_start = torch.empty(n_states, dtype=dtype, device=start.device)
+    out = torch.empty((2, n_states, n_states), dtype=dtype, device=start.device)
+    gpu_device.row_potentials[(n_states + 1,)](
+        start,
+        transitions,
+        total,
+        *counts,
+        out_start,
+        out,
+        K=n_states,
+        LANES=triton.next_power_of_2(n_states),
+        ONE_ROW=transitions.ndim == 1,
+        num_warps=1 if n_states <= 128 else 4,
+    )
+    return out_start, out
+
+
+def blend_counts(
+    counts: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor], rates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return ``keep * counts + weight * sums`` for start and transitions."""
+    out = tuple(torch.empty_like(part) for part in counts)
+    n = counts[1].numel()
+    gpu_device.blend_counts[(triton.cdiv(n, 256),)](
+        *counts, *sums, *out, rates, len(counts[0]), n, BLOCK=256, num_warps=4
+    )
+    return out[0], out[1]
+
+
+def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float) -> Tensor:
+    """Blend the totals of a table and multiply its scale, in place.
+
+    Returns
+    -------
+    (2,) float64 tensor
+        What rows that are added are to be multiplied by, and what all rows are, because the scale
+        was too small and has become one.
+    """
+    factors = torch.empty(2, dtype=torch.float64, device=scale.device)
+    gpu_device.decay[(1,)](
+        totals, added, scale, rates, factors, smallest, len(totals),
+        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+    )  # fmt: skip
+    return factors
+
+
+def means_of_symbols(
+    totals: Tensor, scale: Tensor, prior: float, prior_total: float, dtype: Any
+) -> tuple[Tensor, Tensor]:
+    """Return gain and shift with which a row of the table becomes posterior means, eq (2)."""
+    gain, shift = torch.empty((2, len(totals)), dtype=dtype, device=totals.device)
+    gpu_device.means_of_symbols[(1,)](
+        totals, scale, prior, prior_total, gain, shift, len(totals),
+        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+    )  # fmt: skip
+    return gain, shift
+
+
+def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
+    """Return the two rates as one (2,) tensor; those of a recorded step are one already."""
+    if isinstance(keep, torch.Tensor):
+        assert keep._base is not None, "views of one tensor"
+        return keep._base
+    return torch.tensor([keep, weight], dtype=torch.float64, device=like.device)
+
+
+def note(log_z: Tensor, failures: Tensor) -> Tensor:
+    """Count values that are not finite, and return the sum of all."""
+    out = torch.empty((), dtype=torch.float64, device=log_z.device)
+    gpu_device.note[(1,)](log_z, failures, out, len(log_z), BLOCK=4096, num_warps=16)
+    return out
+
+
+class SortedSteps(NamedTuple):
+    """The steps of several minibatches, each sorted by symbol.
+
+    Attributes
+    ----------
+    segments : Segments
+        Of all minibatches, one after another; every number counts from the beginning of its own
+        minibatch; ``sizes`` is (2 B,).
+    places : (T,) int32 tensor
+        Place of each step's symbol among the distinct ones of its minibatch.
+    begins : (B, 6) int64 tensor
+        Where the steps, the pieces and the symbols of a minibatch begin, and how many there are.
+        Pieces and bounds have one entry more a minibatch than there are pieces or symbols.
+    layout : list
+        The same, on the host.
+    """
+
+    segments: Segments
+    places: Tensor
+    begins: Tensor
+    layout: list[list[int]]
+
+    def batch(self, b: int) -> Segments:
+        """Return the segments of one minibatch."""
+        step, piece, symbol, n_steps, n_pieces, n_symbols = self.layout[b]
+        return Segments(
+            self.segments.steps[step : step + n_steps],
+            self.segments.pieces[piece : piece + n_pieces + 1],
+            self.segments.symbols[symbol : symbol + n_symbols],
+            self.segments.bounds[symbol + b : symbol + b + n_symbols + 1],
+            self.segments.sizes[2 * b : 2 * b + 2],
+        )
+
+
+def find_segments(symbols: Tensor, batches: Tensor, n_symbols: int) -> SortedSteps:
+    """Sort the steps of several minibatches by symbol.  The host waits for the sizes.
+
+    Parameters
+    ----------
+    symbols : (T,) int tensor
+        Symbols of all steps, the missing one as `n_symbols`.
+    batches : (B + 1,) int64 tensor
+        Minibatch b has the steps ``batches[b]:batches[b + 1]``.
+    """
+    n_steps, n_batches, device = len(symbols), len(batches) - 1, symbols.device
+    place = torch.arange(n_steps, device=device)
+    batch = torch.searchsorted(batches, place, right=True) - 1
+    key = batch * (n_symbols + 1) + symbols
+    if n_batches * (n_symbols + 1) < 2**31:
+        key = key.int()  # half the work to sort
+    key, order = torch.sort(key, stable=True)
+    is_new = torch.ones(n_steps, dtype=torch.bool, device=device)
+    is_new[1:] = key[1:] != key[:-1]
+    segment_begin = torch.nonzero(is_new)[:, 0]
+    segment = torch.cumsum(is_new, 0) - 1
+    rank = place - segment_begin[segment]
+    piece_begin = torch.nonzero(rank % _PIECE == 0)[:, 0]
+    owner = segment[piece_begin]
+    segment_key = key[segment_begin].long()
+    segment_batch = segment_key // (n_symbols + 1)
+    piece_batch = segment_batch[owner]
+    edges = torch.arange(n_batches + 1, device=device)
+    symbol_edges = torch.searchsorted(segment_batch, edges)
+    piece_edges = torch.searchsorted(piece_batch, edges)
+    n_symbols_of, n_pieces_of = symbol_edges.diff(), piece_edges.diff()
+    sizes = batches.diff()
+    pieces = torch.empty(len(piece_begin) + n_batches, dtype=torch.int32, device=device)
+    at = torch.arange(len(piece_begin), device=device) + piece_batch
+    pieces[at] = (piece_begin - batches[piece_batch]).int()
+    pieces[piece_edges[1:] + edges[:-1]] = sizes.int()
+    bounds = torch.empty(len(segment_begin) + n_batches, dtype=torch.int32, device=device)
+    numbers = torch.arange(len(segment_begin), device=device)
+    first_piece = torch.searchsorted(owner, numbers)
+    bounds[numbers + segment_batch] = (first_piece - piece_edges[segment_batch]).int()
+    bounds[symbol_edges[1:] + edges[:-1]] = n_pieces_of.int()
+    places = torch.empty(n_steps, dtype=torch.int32, device=device)
+    places[order] = (segment - symbol_edges[batch]).int()
+    segments = Segments(
+        (order - batches[batch]).int(),  # sorting keeps minibatches where they are
+        pieces,
+        (segment_key % (n_symbols + 1)).int(),
+        bounds,
+        torch.stack([n_pieces_of, n_symbols_of], dim=1).int().reshape(-1),
+    )
+    begins = torch.stack(
+        [
+            batches[:-1],
+            piece_edges[:-1] + edges[:-1],
+            symbol_edges[:-1],
+            sizes,
+            n_pieces_of,
+            n_symbols_of,
+        ],
+        dim=1,
+    )
+    return SortedSteps(segments, places, begins, begins.tolist())
+
+
+def plain(potentials: Potentials) -> Potentials:
+    """Return potentials with the emission table written out."""
+    rows, gain, shift = _affine(potentials)
+    if gain is None:
+        return potentials
+    return potentials._replace(emissions=rows[:, : len(gain)] * gain + shift)
+
+
+# ---- host side ----------------------------------------------------------------------------------
+
+
+def _affine(potentials: Potentials) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    table = potentials.emissions
+    return table if isinstance(table, AffineTable) else (table, None, None)
+
+
+def is_narrow(n_states: int, dtype: torch.dtype) -> bool:
+    """Whether the transition matrix stays in registers."""
+    # A column in double precision takes two registers a number.
+    return n_states <= (NARROW if dtype == torch.float32 else NARROW // 2)
+
+
+def _fits_half_warp(n_states: int, dtype: torch.dtype) -> bool:
+    return n_states <= _HALF_WARP and dtype == torch.float32
+
+
+def _padded(matrix: Tensor, n_rows: int, n_columns: int) -> Tensor:
+    rows, columns = matrix.shape
+    return torch.nn.functional.pad(matrix, (0, n_columns - columns, 0, n_rows - rows)).contiguous()
+
+
+class _Chains(NamedTuple):
+    """What the recursions leave of every step.
+
+    Attributes
+    ----------
+    messages : (2, T, W) tensor
+        α forward and e backward, each row up to a factor.  Forward alone: (1, T, W).
+    predictions : (T, W) tensor
+        v forward: a step's state given the steps before.
+    first : (T,) int8 tensor
+        Whether a step is the first of its sequence.
+    log_z : (N,) float64 tensor
+    """
+
+    messages: Tensor
+    predictions: Tensor
+    first: Tensor
+    log_z: Tensor
+
+
+def _narrow_chains(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor | None, *, both: bool
+) -> _Chains:
+    """Run the recursions, a program a sequence and direction."""
+    rows, gain, shift = _affine(potentials)
+    n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
+    device, dtype = index.device, rows.dtype
+    if order is None:
+        order = torch.argsort(offsets.diff(), descending=True, stable=True)
+    width = padded_states(n_states)
+    messages = torch.empty((1 + both, n_steps, width), dtype=dtype, device=device)
+    predictions = torch.empty((n_steps if both else 1, width), dtype=dtype, device=device)
+    first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
+    log_z = torch.empty(n_sequences, dtype=torch.float64, device=device)
+    matrix = potentials.transitions
+    # The transpose may be there already, behind the matrix: see `row_potentials`.
+    has_transpose = matrix._base is not None and matrix._base.shape == (2, *matrix.shape)
+    arguments = (
+        matrix._base if has_transpose else torch.stack([matrix, matrix.T]) if both else matrix,
+        potentials.start,
+        rows,
+        gain,
+        shift,
+        potentials.log_scale,
+        index,
+        offsets,
+        order,
+        messages,
+        predictions,
+        first,
+        log_z,
+        n_sequences,
+        len(rows),
+        rows.stride(0),
+        n_steps,
+    )
+    options = {
+        "K": n_states,
+        "W": width,
+        "BOTH": both,
+        "AFFINE": gain is not None,
+        "SCALED": potentials.log_scale is not None,
+    }
+    if _fits_half_warp(n_states, dtype):
+        groups = triton.cdiv(n_states, 16)
+        n_programs = triton.cdiv(n_sequences, 2) * (1 + both)
+        gpu_device.warp_chains[(n_programs,)](
+            *arguments, **options, GROUPS=groups, INTERPRET=INTERPRETED, num_warps=1
+        )
+    else:
+        lanes = max(32, triton.next_power_of_2(n_states))
+        gpu_device.block_chains[(n_sequences * (1 + both),)](
+            *arguments, **options, LANES=lanes, num_warps=lanes // 32
+        )
+    return _Chains(messages, predictions, first, log_z)
+
+
+def _narrow(
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    order: Tensor | None,
+    *,
+    absences: bool,
+) -> Smoothed:
+    """Run the recursions, and combine what they leave."""
+    messages, predictions, first, log_z = _narrow_chains(
+        potentials, index, offsets, order, both=True
+    )
+    n_states, (n_steps, width) = len(potentials.start), predictions.shape
+    half_warp = _fits_half_warp(n_states, predictions.dtype)
+    # Spans follow from the number of sequences alone, so that room to spare changes no bit.
+    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
+    n_spans = triton.cdiv(n_steps, span)
+    device, dtype = predictions.device, predictions.dtype
+    pairs = torch.empty((n_spans, n_states, n_states), dtype=dtype, device=device)
+    starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
+    arguments = (
+        messages,
+        predictions,
+        first,
+        offsets,
+        pairs,
+        starts,
+        len(offsets) - 1,
+        n_steps,
+        span,
+    )
+    options: dict[str, Any] = {"K": n_states, "W": width, "KEEP": absences}
+    if half_warp:
+        groups = triton.cdiv(n_states, 16)
+        gpu_device.warp_combine[(n_spans,)](
+            *arguments, **options, GROUPS=groups, INTERPRET=INTERPRETED, num_warps=1
+        )
+    else:
+        lanes = max(16, triton.next_power_of_2(width))
+        gpu_device.block_combine[(n_spans,)](
+            *arguments,
+            **options,
+            LANES=lanes,
+            TILE=16,
+            PRECISION=_precision(dtype),
+            num_warps=4 if lanes <= 64 else 8,
+            num_stages=1,
+        )
+    start = torch.empty(n_states, dtype=torch.float64, device=device)
+    transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
+    gpu_device.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
+        pairs,
+        starts,
+        potentials.transitions,
+        transitions,
+        start,
+        n_spans,
+        K=n_states,
+        TILE=16,
+        SPANS=256,
+        num_warps=8,
+    )
+    responsibilities = predictions[:, :n_states]
+    never = None
+    if absences:
+        forward, backward = messages
+        never = _absences(
+            forward, backward[1:], potentials.transitions, responsibilities, first, offsets, 1
+        )
+    return Smoothed(log_z, start, transitions, responsibilities, never)
+
+
+class _Packed(NamedTuple):
+    """The steps of a batch in the order of time, the longest sequences first.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Number of sequences that have a step t, for t = 0, 1, ...
+    steps : (T,) int64 tensor
+        The steps in this order.
+    before : (T − N,) int64 tensor
+        Place here of the step before, for every step that is not a first one.
+    places : (N,) int64 tensor
+        Place of a sequence among the sorted ones.
+    """
+
+    sizes: list[int]
+    steps: Tensor
+    before: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, offsets: Tensor) -> _Packed:
+        """Sort; the host must know the lengths, and waits for them."""
+        begins = offsets.cpu().numpy()
+        lengths = np.diff(begins)
+        order = np.argsort(-lengths, kind="stable")
+        n_longer = np.bincount(lengths)[::-1].cumsum()[::-1]  # with at least t steps
+        sizes = n_longer[1:]
+        time = np.repeat(np.arange(len(sizes)), sizes)
+        edges = np.concatenate([[0], np.cumsum(sizes)])
+        place = np.arange(edges[-1]) - edges[time]
+        later = slice(int(sizes[0]), None)
+        before = edges[time[later] - 1] + place[later]
+        parts = (begins[order[place]] + time, before, np.argsort(order))
+        return cls(sizes.tolist(), *(torch.from_numpy(part).to(offsets.device) for part in parts))
+
+
+def _wide(potentials: Potentials, index: Tensor, offsets: Tensor, *, absences: bool) -> Smoothed:
+    """Do the same by matrix products over all sequences that have a step t."""
+    packed = _Packed.of(offsets)
+    (forward, backward), predictions, _, log_z = _wide_chains(
+        potentials, index[packed.steps], packed, both=True
+    )
+    n_states, n_first = len(potentials.start), packed.sizes[0]
+    total = torch.linalg.vecdot(predictions, backward)[:, None]
+    possible = total > 0
+    zero = torch.zeros((), dtype=total.dtype, device=total.device)
+    predictions.mul_(backward).div_(total)
+    torch.where(possible, predictions, zero, out=predictions)
+    torch.where(possible, backward.div_(total), zero, out=backward)
+    before = forward[packed.before]
+    before /= before.sum(1, keepdim=True)
+    torch.where(possible[n_first:], before, zero, out=before)
+    pairs = torch.zeros((n_states, n_states), dtype=torch.float64, device=total.device)
+    behind = backward[n_first:]
+    for begin in range(0, len(before), 2**15):  # long sums in single precision are inexact
+        rows = slice(begin, begin + 2**15)
+        pairs += (before[rows].T @ behind[rows]).double()
+    start = predictions[:n_first].sum(0, dtype=torch.float64)
+    responsibilities = torch.empty_like(predictions)
+    responsibilities[packed.steps] = predictions
+    never = None
+    if absences:
+        first = torch.zeros(len(index), dtype=torch.int8, device=index.device)
+        first[offsets[:-1]] = 1
+        never = _absences(
+            before,
+            behind,
+            potentials.transitions,
+            responsibilities,
+            first,
+            offsets,
+            len(offsets) - 1,
+        )
+    transitions = pairs * potentials.transitions.double()
+    return Smoothed(log_z[packed.places], start, transitions, responsibilities, never)
+
+
+def _wide_chains(potentials: Potentials, index: Tensor, packed: _Packed, *, both: bool) -> _Chains:
+    """Run the recursions step by step over sequences sorted by length."""
+    rows, gain, shift = _affine(potentials)
+    n_states, n_steps, sizes = len(potentials.start), len(index), packed.sizes
+    device, dtype = index.device, rows.dtype
+    messages = torch.empty((1 + both, n_steps, n_states), dtype=dtype, device=device)
+    predictions = torch.empty((n_steps if both else 1, n_states), dtype=dtype, device=device)
+    log_z = torch.zeros(sizes[0], dtype=torch.float64, device=device)
+    norms = torch.empty(sizes[0], dtype=dtype, device=device)
+    product = torch.empty((sizes[0], n_states), dtype=dtype, device=device)
+    matrix = potentials.transitions.to(dtype)
+
+    def advance(t: int, begin: int, n_before: int, product: Tensor, *, forward: bool) -> None:
+        gpu_device.advance[(sizes[t],)](
+            product,
+            norms,
+            rows,
+            gain,
+            shift,
+            potentials.log_scale,
+            index,
+            messages[0 if forward else 1],
+            predictions,
+            norms,
+            log_z,
+            begin,
+            n_before,
+            len(rows),
+            rows.stride(0),
+            K=n_states,
+            W=triton.next_power_of_2(n_states),
+            FIRST=forward and t == 0,
+            PREDICT=forward and both,
+            SCORE=forward,
+            AFFINE=gain is not None,
+            SCALED=potentials.log_scale is not None,
+            num_warps=4,
+        )
+
+    begin = 0
+    for t in range(len(sizes)):
+        if t == 0:
+            advance(t, 0, 0, potentials.start.to(dtype), forward=True)
+        else:
+            left = messages[0, begin : begin + sizes[t]]
+            torch.mm(left, matrix, out=product[: sizes[t]])
+            begin += sizes[t - 1]
+            advance(t, begin, sizes[t], product, forward=True)
+    if not both:
+        return _Chains(messages, predictions, index, log_z)
+    for t in reversed(range(len(sizes))):
+        n_before = 0
+        if t + 1 < len(sizes):
+            n_before = sizes[t + 1]
+            left = messages[1, begin : begin + n_before]
+            torch.mm(left, matrix.T, out=product[:n_before])
+            begin -= sizes[t]
+        advance(t, begin, n_before, product, forward=False)
+    return _Chains(messages, predictions, index, log_z)
+
+
+def _absences(
+    before: Tensor,
+    behind: Tensor,
+    matrix: Tensor,
+    responsibilities: Tensor,
+    first: Tensor,
+    offsets: Tensor,
+    n_less: int,
+) -> Absences:
+    """Sum log(1 − q) and q², with q(z_{t−1}, z_t) = before θ behind.
+
+    Parameters
+    ----------
+    before, behind : (R, W) tensors
+        The first ``offsets[-1] - n_less`` rows count.
+    """
+    n_states, device, n_rows = len(matrix), before.device, len(behind)
+    tile = min(max(16, triton.next_power_of_2(n_states)), 64)
+    span = min(max(16, triton.cdiv(n_rows, _SPANS)), _MOST_ROWS)
+    n_spans, n_tiles = max(1, triton.cdiv(n_rows, span)), triton.cdiv(n_states, tile)
+    side = n_tiles * tile
+    logs = torch.empty((n_spans, side, side), dtype=before.dtype, device=device)
+    squares = torch.empty_like(logs)
+    gpu_device.sum_absences[(n_spans, n_tiles, n_tiles)](
+        before,
+        behind,
+        matrix,
+        logs,
+        squares,
+        offsets,
+        len(offsets) - 1,
+        n_less,
+        span,
+        K=n_states,
+        W=before.shape[1],
+        TILE=tile,
+        SMALLEST=SMALLEST_ABSENCE,
+        num_warps=4,
+    )
+    q = responsibilities.double()
+    log_absent = torch.log((1.0 - q).clamp(min=SMALLEST_ABSENCE))
+    zero = torch.zeros((), dtype=torch.float64, device=device)
+    place = torch.arange(len(q), device=device)[:, None]
+    used = place < offsets[-1]
+    is_first = first.bool()[:, None] & used
+    # A transition leaves from every step but the last of its sequence.
+    is_last = torch.roll(is_first, -1, 0) | (place == offsets[-1] - 1)
+    return Absences(
+        torch.where(is_first, log_absent, zero).sum(0),
+        logs.sum(0, dtype=torch.float64)[:n_states, :n_states],
+        torch.where(used & ~is_last, log_absent, zero).sum(0),
+        torch.where(is_first, q * q, zero).sum(0),
+        squares.sum(0, dtype=torch.float64)[:n_states, :n_states],
+    )
+
+
+def _precision(dtype: torch.dtype) -> str:
+    """How Triton multiplies: as exactly as `torch.set_float32_matmul_precision` asks for."""
+    if dtype != torch.float32:
+        return "ieee"
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -1,0 +1,301 @@
+"""How many states: held-out scores over several numbers of states, and criteria."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from sojourn.families import (
+    AutoregressiveGaussian,
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    Exponential,
+    Family,
+    Gamma,
+    Gaussian,
+    Geometric,
+    LinearGaussian,
+    LogNormal,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    Product,
+    SphericalGaussian,
+    ZeroMeanGaussian,
+)
+from sojourn.models import HMM
+from sojourn.models.base import BaseHMM
+from sojourn.sequences import Sequences, as_sequences
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
+    """Folds of whole sequences, with about the same number of steps in each.
+
+    For `GridSearchCV` and the like, with a list of sequences or `Sequences` as X: an item is a
+    sequence, so none is ever cut.  Sequences of the same group (a person, a document) stay
+    together.
+
+    Parameters
+    ----------
+    n_splits : int
+    shuffle : bool
+        Whether chance decides among sequences of the same length; else the order of the data.
+    random_state : int, RandomState or None
+        For `shuffle`.
+
+    Examples
+    --------
+    >>> X = [[0, 1, 2, 3], [1, 0], [2, 2], [3]]
+    >>> for train, test in SequenceKFold(2).split(X, groups=["a", "b", "b", "c"]):
+    ...     print(train, test)
+    [1 2] [0 3]
+    [0 3] [1 2]
+    """
+
+    def __init__(
+        self, n_splits: int = 5, *, shuffle: bool = False, random_state: Any = None
+    ) -> None:
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return self.n_splits
+
+    def split(
+        self, X: Any, y: Any = None, groups: ArrayLike | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the numbers of the sequences to learn from and of those to score on."""
+        lengths = np.array([len(sequence) for sequence in X])
+        labels = np.arange(len(lengths)) if groups is None else np.asarray(groups)
+        if len(labels) != len(lengths):
+            raise ValueError(f"{len(labels)} groups for {len(lengths)} sequences")
+        names, members = np.unique(labels, return_inverse=True)
+        if not 2 <= self.n_splits <= len(names):
+            what = "sequences" if groups is None else "groups"
+            raise ValueError(
+                f"n_splits={self.n_splits} is not between 2 and the {len(names)} {what}"
+            )
+        steps = np.bincount(members, lengths)
+        order = np.arange(len(names))
+        if self.shuffle:
+            order = check_random_state(self.random_state).permutation(len(names))
+        fold_of = np.empty(len(names), np.int64)
+        filled = np.zeros(self.n_splits)
+        for name in order[np.argsort(-steps[order], kind="stable")]:
+            fold_of[name] = filled.argmin()
+            filled[fold_of[name]] += steps[name]
+        for fold in range(self.n_splits):
+            is_test = fold_of[members] == fold
+            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+
+class PerStep(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Apply a transformer of scikit-learn to the steps of sequences, and keep them sequences.
+
+    Parameters
+    ----------
+    transformer : transformer
+        What takes a (T, D) array, for example ``StandardScaler()``.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> import sojourn as sj
+    >>> walks = [np.arange(8.0).reshape(4, 2), np.arange(6.0).reshape(3, 2)]
+    >>> pipe = make_pipeline(PerStep(StandardScaler()), sj.HMM(2, sj.Gaussian(), random_state=0))
+    >>> [len(states) for states in pipe.fit(walks).predict(walks)]
+    [4, 3]
+    """
+
+    def __init__(self, transformer: Any) -> None:
+        self.transformer = transformer
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the transformer to all steps of all sequences."""
+        data, _ = as_sequences(X, step_ndim=1)
+        self.transformer_ = clone(self.transformer).fit(data.values)
+        return self
+
+    def transform(self, X: Any) -> list[NDArray[Any]]:
+        """Return the transformed sequences, a list of arrays."""
+        data, _ = as_sequences(X, step_ndim=1)
+        return list(data.with_values(self.transformer_.transform(data.values)))
+
+
+class Candidate(NamedTuple):
+    """What was found with one number of states.
+
+    Attributes
+    ----------
+    n_states : int
+    score, error : float
+        Held-out log likelihood a step, mean over folds, and its standard error.
+    train_score : float
+        The same on the data learned from.
+    states_used : float
+        States with more than half a per cent of the steps, mean over folds.
+    """
+
+    n_states: int
+    score: float
+    error: float
+    train_score: float
+    states_used: float
+
+
+class Selection(tuple[Candidate, ...]):
+    """Candidates in the order in which they were asked for; see `select_n_states`."""
+
+    __slots__ = ()
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the highest held-out score."""
+        return max(self, key=lambda candidate: candidate.score)
+
+    @property
+    def simplest(self) -> Candidate:
+        """The fewest states within one standard error of the best: often the better choice."""
+        enough = self.best.score - self.best.error
+        good = [candidate for candidate in self if candidate.score >= enough]
+        return min(good, key=lambda candidate: candidate.n_states)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Plot held-out and training scores over the number of states."""
+        from sojourn.plot import selection
+
+        return selection(self, ax=ax)
+
+
+def select_n_states(
+    model: BaseHMM,
+    X: Any,
+    lengths: ArrayLike | None = None,
+    *,
+    n_states: Sequence[int],
+    n_splits: int = 3,
+    groups: ArrayLike | None = None,
+) -> Selection:
+    """Score several numbers of states on held-out sequences.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+        Is cloned for each number of states, not fitted itself.
+    X, lengths
+        Data in memory, as for `fit`.
+    n_states : sequence of int
+        The numbers to try.
+    n_splits : int
+        Folds, of whole sequences.
+    groups : (N,) array, optional
+        Sequences of the same group are held out together.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> data = [[0, 1] * 5, [1, 0] * 5, [0, 1] * 4] * 5
+    >>> model = sj.HMM(2, sj.Categorical(2), batch_size=5, random_state=0)
+    >>> select_n_states(model, data, n_states=[1, 2]).best.n_states
+    2
+    """
+    data, _ = as_sequences(X, lengths, step_ndim=model.emission.step_ndim)
+    folds = list(SequenceKFold(n_splits).split(data, groups=groups))
+    return Selection(_candidate(model, data, folds, k) for k in n_states)
+
+
+def _candidate(
+    model: BaseHMM, data: Sequences, folds: list[tuple[Any, Any]], n_states: int
+) -> Candidate:
+    rows = []
+    for train, test in folds:
+        fitted = clone(model).set_params(n_states=n_states).fit(data.take(train))
+        rows.append(
+            (
+                fitted.score(data.take(test), per_step=True),
+                fitted.score(data.take(train), per_step=True),
+                fitted.n_states_,
+            )
+        )
+    scores, train_scores, used = np.array(rows, dtype=np.float64).T
+    error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
+    return Candidate(
+        int(n_states), float(scores.mean()), error, float(train_scores.mean()), float(used.mean())
+    )
+
+
+# ---- criteria -----------------------------------------------------------------------------------
+
+
+def n_parameters(model: BaseHMM) -> int:
+    """Count the free parameters of a finite model: start, transitions, emissions.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> n_parameters(sj.HMM(2, sj.Categorical(3), random_state=0).fit([[0, 1, 2]] * 3))
+    7
+    """
+    if not isinstance(model, HMM):
+        raise ValueError(
+            f"{type(model).__name__} has no fixed number of parameters: compare held-out scores, "
+            "with select_n_states or GridSearchCV"
+        )
+    k = len(model.startprob_)
+    return k - 1 + k * (k - 1) + k * _emission_parameters(model.emission_)
+
+
+def _emission_parameters(family: Family) -> int:
+    """Count the free parameters of one state."""
+    if isinstance(family, Product):
+        return sum(map(_emission_parameters, family.parts))
+    if isinstance(family, Categorical | Multinomial):
+        return family.n_statistics - 1
+    assert hasattr(family, "features")
+    n: int = family.features
+    if isinstance(family, Bernoulli | Poisson | NegativeBinomial | Geometric | Exponential | Gamma):
+        return n
+    if isinstance(family, DiagonalGaussian | LogNormal):
+        return 2 * n
+    if isinstance(family, SphericalGaussian):
+        return n + 1
+    if isinstance(family, ZeroMeanGaussian):
+        return n * (n + 1) // 2
+    if isinstance(family, Gaussian):
+        return n + n * (n + 1) // 2
+    if isinstance(family, AutoregressiveGaussian):
+        return n * (1 + family.order * n) + n * (n + 1) // 2
+    if isinstance(family, LinearGaussian):
+        m = family.n_targets
+        return m * (1 + n - m) + m * (m + 1) // 2
+    raise TypeError(f"the parameters of {type(family).__name__} are not known")
+
+
+def aic(model: BaseHMM, X: Any, lengths: ArrayLike | None = None) -> float:
+    """Akaike's criterion, −2 log likelihood + 2 parameters; the lower the better.
+
+    It is made for the maximum of the likelihood, for which posterior means stand in here.
+    """
+    return -2.0 * model.score(X, lengths) + 2.0 * n_parameters(model)
+
+
+def bic(model: BaseHMM, X: Any, lengths: ArrayLike | None = None) -> float:
+    """Schwarz's criterion, −2 log likelihood + parameters × log steps; the lower the better.
+
+    It is made for the maximum of the likelihood, for which posterior means stand in here.
+    """
+    data, _ = as_sequences(X, lengths, step_ndim=model.emission_.step_ndim)
+    return -2.0 * model.score(data) + n_parameters(model) * float(np.log(data.n_steps))

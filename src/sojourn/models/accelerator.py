@@ -1,0 +1,55 @@
+"""What estimators need to know of a GPU, loaded when one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from sojourn.families import Family
+from sojourn.inference import Engine
+from sojourn.inference.local import Chunk
+from sojourn.sequences import Sequences
+
+
+def gpu_engine(n_threads: int, dtype: str) -> Engine:
+    """Return the engine of the GPU, or say what is missing for it."""
+    try:
+        import torch
+
+        from sojourn.inference.device import find_device
+        from sojourn.kernels import gpu
+    except ImportError as error:
+        raise ImportError(
+            f"device='cuda' needs PyTorch and Triton ({error.name} is not installed): "
+            "pip install 'sojourn[gpu]'"
+        ) from error
+    device = find_device()
+    failures = torch.zeros((), dtype=torch.int64, device=device)
+    return Engine(gpu, n_threads, dtype, device=device, failures=failures)
+
+
+def device_chunks(
+    family: Family, data: Sequences, n_states: int, engine: Engine
+) -> Iterable[Chunk]:
+    """Put a minibatch on the device."""
+    from sojourn.inference.device import chunks_on_device
+
+    return chunks_on_device(family, data, n_states, engine.device)
+
+
+@contextmanager
+def memory_advice(device: str) -> Iterator[None]:
+    """Say what to change when the memory of the GPU is full."""
+    if device != "cuda":
+        yield
+        return
+    import torch
+
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as error:
+        free, total = torch.cuda.mem_get_info()
+        raise MemoryError(
+            f"the GPU has too little memory ({free / 2**30:.1f} of {total / 2**30:.1f} GiB free): "
+            "take a smaller batch_size, fewer states, dtype='float32', or device='cpu'"
+        ) from error

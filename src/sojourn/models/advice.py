@@ -1,0 +1,108 @@
+"""Warnings for the things that bite."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING
+
+from sojourn.advice import FitWarning
+from sojourn.families import (
+    AutoregressiveGaussian,
+    DiagonalGaussian,
+    Family,
+    Gaussian,
+    LinearGaussian,
+    LogNormal,
+    SphericalGaussian,
+    ZeroMeanGaussian,
+)
+from sojourn.inference import Schedule
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+    from sojourn.models.data import Data
+
+REAL = (
+    AutoregressiveGaussian,
+    DiagonalGaussian,
+    Gaussian,
+    LinearGaussian,
+    LogNormal,
+    SphericalGaussian,
+    ZeroMeanGaussian,
+)
+_MOST_LEFT = 0.02  # of the random start that may be left at the end
+_FALL = 0.02  # nats a step below its best that the held-out score may end
+
+
+def warn_of_whole_numbers(family: Family, data: Data) -> None:
+    """Warn where whole numbers are taken for measurements."""
+    values = None if data.sequences is None else data.sequences.values
+    if isinstance(family, REAL) and values is not None and values.dtype.kind in "iu":
+        _warn(
+            f"{type(family).__name__} takes real numbers, and the data are whole numbers: for "
+            "counts use Poisson, for symbols Categorical; if they are measurements, "
+            "X.astype(float) says so"
+        )
+
+
+def start_left(schedule: Schedule, n_updates: int) -> float:
+    """Return the share of the posterior that is still the random start: ∏ (1 − ρ_n).
+
+    Examples
+    --------
+    >>> start_left(Schedule(forgetting_rate=1.0, delay=1.0), 9)
+    0.1
+    """
+    if schedule.forgetting_rate == 0.0 and n_updates:
+        return 0.0
+    logs = (math.log1p(-min(schedule(n), 1.0 - 1e-15)) for n in range(1, min(n_updates, 2000) + 1))
+    return round(math.exp(math.fsum(logs)), 12)
+
+
+def warn_of_fit(model: BaseHMM) -> None:
+    """Warn of what a fitted model shows: a start not forgotten, idle states, a falling score."""
+    _warn_of_start(model)
+    _warn_of_idle_states(model)
+    _warn_of_falling_score(model)
+
+
+def _warn_of_start(model: BaseHMM) -> None:
+    left = start_left(model._schedule(), model.n_updates_)
+    if left > _MOST_LEFT:
+        _warn(
+            f"after {model.n_updates_} updates {left:.0%} of the posterior is still the random "
+            f"start: with forgetting_rate={model.forgetting_rate} it will not converge in "
+            f"n_passes={model.n_passes}; use more passes, a smaller batch_size, or a lower "
+            "forgetting_rate"
+        )
+
+
+def _warn_of_idle_states(model: BaseHMM) -> None:
+    if model._posterior.transitions.shares_weights:
+        return  # states to spare are what the HDP's truncation is for
+    counts = model._posterior.counts
+    idle = int((counts.start + counts.transitions.sum(axis=0) < 1.0).sum())
+    if idle:
+        _warn(
+            f"{idle} of {len(counts.start)} states never got used: they have less than one step of "
+            f"the data; n_states={len(counts.start) - idle} would do"
+        )
+
+
+def _warn_of_falling_score(model: BaseHMM) -> None:
+    scores = [(entry["score"], entry["passes"]) for entry in model.history_]
+    known = [pair for pair in scores if pair[0] is not None]
+    if not known:
+        return
+    (best, when), (last, end) = max(known), known[-1]
+    if best - last > _FALL:
+        _warn(
+            f"the held-out score fell from {best:.4f} after pass {when:g} to {last:.4f} after pass "
+            f"{end:g}: fewer passes, fewer states or a larger concentration would predict better"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, FitWarning, stacklevel=5)

@@ -1,0 +1,319 @@
+"""Plots of fitted models on Matplotlib axes.
+
+Every function takes the axes to draw on (by default new ones) and returns them, so that plots go
+into figures of your own.  They need Matplotlib: ``pip install 'sojourn[plot]'``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sojourn.models.base import BaseHMM
+from sojourn.report.colors import PALETTE, ranks, state_color
+from sojourn.report.layout import run_lengths, stays, strong_transitions
+from sojourn.report.states import column_names, summarize, top_symbols
+from sojourn.sequences import as_sequences
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sojourn.model_selection import Selection
+
+__all__ = [
+    "dwell_times",
+    "graph",
+    "learning_curve",
+    "selection",
+    "sequence",
+    "states",
+    "sticks",
+    "transitions",
+]
+
+
+def learning_curve(
+    *models: BaseHMM, labels: list[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Plot held-out scores over passes; where there are none, the bound.
+
+    Parameters
+    ----------
+    *models : HMM or HDPHMM
+        Fitted with ``validation=``.
+    labels : list of str, optional
+        One a model; by default the way of inference.
+    ax : matplotlib.axes.Axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> import sojourn as sj
+    >>> data = [[0, 1] * 5] * 40
+    >>> model = sj.HMM(2, sj.Categorical(2), batch_size=4, random_state=0)
+    >>> ax = sj.plot.learning_curve(model.fit(data, validation=data))
+    >>> ax.get_xlabel()
+    'passes'
+    """
+    ax = _axes(ax, (5.5, 3.2))
+    names = labels or [f"{type(model).__name__} by {model.inference}" for model in models]
+    what = "score"
+    for i, (model, name) in enumerate(zip(models, names, strict=True)):
+        if all(entry["score"] is None for entry in model.history_):
+            what = "bound"
+        points = [(e["passes"], e[what]) for e in model.history_ if e[what] is not None]
+        if not points:
+            raise ValueError(
+                "there is no curve: fit with validation=, or with track_bound=True for the bound"
+            )
+        ax.plot(*zip(*points, strict=True), marker="o", ms=3, color=PALETTE[i % 10], label=name)
+    ax.set_xlabel("passes")
+    ax.set_ylabel("held-out log likelihood a step" if what == "score" else "bound")
+    if len(models) > 1:
+        ax.legend(frameon=False)
+    return _tidy(ax)
+
+
+def states(model: BaseHMM, n_states: int = 12, n_symbols: int = 6, ax: Axes | None = None) -> Axes:
+    """Plot the largest states: share of the steps, and what they stand for.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+    n_states, n_symbols : int
+        At most so many states, and symbols to name each.
+    ax : matplotlib.axes.Axes, optional
+    """
+    shown = summarize(model, n_states, n_symbols)
+    ax = _axes(ax, (7.0, 0.5 + 0.34 * len(shown)))
+    place = np.arange(len(shown))
+    colors = [state_color(rank) for rank in range(len(shown))]
+    ax.barh(place, [100.0 * entry.share for entry in shown], color=colors, height=0.7)
+    for y, entry in zip(place, shown, strict=True):
+        ax.annotate(
+            _verbatim(entry.text), (100.0 * entry.share, y), xytext=(5, 0),
+            textcoords="offset points", va="center", fontsize=9,
+        )  # fmt: skip
+    ax.set_yticks(place, [f"state {entry.state}" for entry in shown])
+    ax.invert_yaxis()
+    most = 100.0 * max(entry.share for entry in shown)
+    ax.set_xlim(0, 2.2 * most)
+    ax.set_xticks([tick for tick in ax.get_xticks() if 0 <= tick <= most])
+    ax.set_xlabel("% of the steps")
+    return _tidy(ax)
+
+
+def transitions(model: BaseHMM, n_states: int = 30, ax: Axes | None = None) -> Axes:
+    """Plot the transition matrix of the largest states; shades follow the square root.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+    n_states : int
+        At most so many.
+    ax : matplotlib.axes.Axes, optional
+    """
+    from matplotlib.colors import PowerNorm
+
+    chosen = [entry.state for entry in summarize(model, n_states, 1)]
+    ax = _axes(ax, (5.0, 4.4))
+    shades = ax.imshow(
+        model.transmat_[np.ix_(chosen, chosen)], cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0)
+    )
+    firsts = [f" {symbols[0][0]}" if symbols else "" for symbols in top_symbols(model, 1)]
+    ax.set_yticks(range(len(chosen)), [_verbatim(f"{k}{firsts[k]}") for k in chosen], fontsize=8)
+    ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], fontsize=8)
+    ax.set_xlabel("to state")
+    ax.set_ylabel("from state")
+    ax.figure.colorbar(shades, ax=ax, label="probability", shrink=0.8)
+    return ax
+
+
+def graph(model: BaseHMM, n_states: int = 14, least: float = 0.1, ax: Axes | None = None) -> Axes:
+    """Draw the strong transitions between the largest states.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+    n_states : int
+        At most so many.
+    least : float
+        Share of a state's departures below which a transition is left out.
+    ax : matplotlib.axes.Axes, optional
+    """
+    ax = _axes(ax, (6.0, 6.0))
+    found = strong_transitions(model, n_states, least)
+    place = {int(k): (x, y) for k, x, y in zip(found.states, found.x, found.y, strict=True)}
+    shares, rank = model.state_shares_, ranks(model.state_shares_)
+    largest = shares.max()
+    for edge in found.edges:
+        ax.annotate(
+            "", place[edge.target], place[edge.source],
+            arrowprops={
+                "arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.18", "shrinkA": 17,
+                "shrinkB": 17, "lw": 0.6 + 3.5 * edge.probability,
+                "color": state_color(rank[edge.source]), "alpha": 0.75,
+            },
+        )  # fmt: skip
+    firsts = [symbols[0][0] if symbols else "" for symbols in top_symbols(model, 1)]
+    for k, (x, y) in place.items():
+        size = 260.0 + 700.0 * shares[k] / largest
+        ax.scatter([x], [y], s=size, color=state_color(rank[k]), zorder=3, edgecolor="white")
+        ax.annotate(str(k), (x, y), ha="center", va="center", color="white", zorder=4,
+                    fontsize=9, fontweight="bold")  # fmt: skip
+        ax.annotate(_verbatim(firsts[k]), (1.22 * x, 1.22 * y), ha="center", va="center",
+                    fontsize=9)  # fmt: skip
+    ax.set_xlim(-1.45, 1.45)
+    ax.set_ylim(-1.35, 1.35)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def dwell_times(
+    model: BaseHMM,
+    X: Any = None,
+    lengths: ArrayLike | None = None,
+    *,
+    n_states: int = 12,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot how long the largest states last: by the model, and in decoded data where given.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+    X, lengths
+        Data in memory to decode, as for `fit`; optional.
+    n_states : int
+        At most so many.
+    ax : matplotlib.axes.Axes, optional
+    """
+    shown = summarize(model, n_states, 1)
+    ax = _axes(ax, (5.5, 0.8 + 0.3 * len(shown)))
+    place = np.arange(len(shown))
+    colors = [state_color(rank) for rank in range(len(shown))]
+    means = [entry.dwell for entry in shown]
+    ax.hlines(place, 1.0, means, color=colors, lw=3, alpha=0.6)
+    ax.scatter(means, place, color=colors, s=45, zorder=3, label="expected by the model")
+    if X is not None:
+        data, _ = as_sequences(X, lengths, step_ndim=model.emission_.step_ndim)
+        runs = run_lengths(list(model.predict(data)), len(model.state_shares_))
+        seen = [(y, runs[e.state].mean()) for y, e in enumerate(shown) if len(runs[e.state])]
+        if seen:
+            ys, values = zip(*seen, strict=True)
+            ax.scatter(values, ys, marker="|", s=120, color="black", zorder=4,
+                       label="mean in the decoded data")  # fmt: skip
+        ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    if max(means) > 30:
+        ax.set_xscale("log")
+    ax.set_yticks(place, [f"state {entry.state}" for entry in shown])
+    ax.invert_yaxis()
+    ax.set_xlabel("steps in a row")
+    return _tidy(ax)
+
+
+def sticks(model: Any, ax: Axes | None = None) -> Axes:
+    """Plot the weights E[π_k] of an HDP-HMM, the largest first, and the effective number of states.
+
+    Parameters
+    ----------
+    model : HDPHMM
+    ax : matplotlib.axes.Axes, optional
+    """
+    if not hasattr(model, "hdp_"):
+        raise TypeError(f"{type(model).__name__} has no sticks: they belong to HDPHMM")
+    ax = _axes(ax, (5.5, 3.0))
+    weights = np.sort(model.hdp_.weights)[::-1]
+    ax.bar(np.arange(1, len(weights) + 1), weights, color=PALETTE[0], width=0.8)
+    effective = model.hdp_.effective_states
+    ax.axvline(effective, color=PALETTE[5], lw=1.2)
+    ax.annotate(f"{effective:.1f} states in effect", (effective, ax.get_ylim()[1]),
+                xytext=(5, -10), textcoords="offset points", color=PALETTE[5])  # fmt: skip
+    ax.set_xlabel("state, by weight")
+    ax.set_ylabel("E[π]")
+    return _tidy(ax)
+
+
+def sequence(
+    model: BaseHMM, X: Any, *, columns: list[str] | None = None, ax: Axes | None = None
+) -> Axes:
+    """Plot one sequence of numbers with its decoded states as bands behind it.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+    X : (T,) or (T, D) array
+        One sequence.
+    columns : list of str, optional
+        Names of the columns.
+    ax : matplotlib.axes.Axes, optional
+    """
+    from matplotlib.patches import Patch
+
+    ax = _axes(ax, (9.0, 3.0))
+    values = np.asarray(X, dtype=np.float64)
+    path = np.asarray(model.predict(X))
+    rank = ranks(model.state_shares_)
+    for state, begin, end in stays(path):
+        ax.axvspan(begin - 0.5, end - 0.5, color=state_color(rank[state]), alpha=0.25, lw=0)
+    names = columns or column_names(model)
+    lines = values.reshape(len(values), -1).T
+    for name, line, dash in zip(names or [""], lines, ["-", "--", ":", "-."] * len(lines),
+                                strict=False):  # fmt: skip
+        ax.plot(line, color="black", lw=0.9, ls=dash, label=name)
+    used = sorted(set(path.tolist()), key=lambda k: rank[k])
+    patches = [Patch(color=state_color(rank[k]), alpha=0.4, label=f"state {k}") for k in used]
+    own = ax.get_legend_handles_labels()[0] if len(lines) > 1 else []
+    ax.legend(handles=[*own, *patches], frameon=False, ncols=6, fontsize=8, loc="lower left",
+              bbox_to_anchor=(0, 1))  # fmt: skip
+    ax.set_xlim(-0.5, len(path) - 0.5)
+    ax.set_xlabel("step")
+    return _tidy(ax)
+
+
+def selection(found: Selection, ax: Axes | None = None) -> Axes:
+    """Plot held-out and training scores over the number of states; see `select_n_states`.
+
+    Parameters
+    ----------
+    found : Selection
+    ax : matplotlib.axes.Axes, optional
+    """
+    ax = _axes(ax, (5.5, 3.2))
+    ks = [candidate.n_states for candidate in found]
+    scores = [candidate.score for candidate in found]
+    errors = [candidate.error for candidate in found]
+    ax.plot(ks, [c.train_score for c in found], color=PALETTE[8], ls="--", label="learned from")
+    ax.errorbar(ks, scores, errors, color=PALETTE[0], marker="o", ms=4, capsize=3, label="held out")
+    best = found.simplest
+    ax.axvline(best.n_states, color=PALETTE[5], lw=1.0)
+    ax.annotate(f"{best.n_states} states will do", (best.n_states, min(scores)), xytext=(5, 2),
+                textcoords="offset points", color=PALETTE[5])  # fmt: skip
+    ax.set_xlabel("number of states")
+    ax.set_ylabel("log likelihood a step")
+    ax.legend(frameon=False)
+    return _tidy(ax)
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need Matplotlib: pip install 'sojourn[plot]'") from error
+    return plt.subplots(figsize=size, layout="constrained")[1]
+
+
+def _tidy(ax: Axes) -> Axes:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return ax
+
+
+def _verbatim(text: str) -> str:
+    """Keep Matplotlib from reading formulas into other people's words."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,338 @@
+"""The figures of the report, as SVG that follows the page's colours."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sojourn.report.gather import Contents, Example
+from sojourn.report.layout import Edge, stays, strong_transitions
+from sojourn.report.markup import Markup, join, tag
+
+_MOSTcellS = 40  # states in the heat map
+
+
+def svg(width: float, height: float, *children: str, label: str, class_: str = "figure") -> Markup:
+    """Make a figure of a size, with a name for people who do not see it."""
+    return tag(
+        "svg", *children, viewBox=f"0 0 {width:g} {height:g}", class_=class_, role="img",
+        aria_label=label, width=width,
+    )  # fmt: skip
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", class_: str = "label") -> Markup:
+    return tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def color_class(contents: Contents, state: int) -> str:
+    """Return the class that gives a state its colour."""
+    return f"c{contents.ranks[state] % 10}"
+
+
+def nice_ticks(low: float, high: float, n: int = 4) -> list[float]:
+    """Return round numbers within a range.
+
+    Examples
+    --------
+    >>> nice_ticks(0.3, 9.7)
+    [2.0, 4.0, 6.0, 8.0]
+    """
+    span = max(high - low, 1e-12)
+    rough = span / n
+    size = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * size for m in (1.0, 2.0, 5.0, 10.0) if m * size >= rough * 0.7)
+    first = math.ceil(low / step - 1e-9)
+    return [i * step for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def learning_curve(contents: Contents) -> Markup:
+    """Draw held-out scores, or the bound, over passes."""
+    width, height, left, bottom, top = 520.0, 250.0, 58.0, 40.0, 14.0
+    passes, scores = (np.array(part, dtype=float) for part in zip(*contents.curve, strict=True))
+    low, high = float(scores.min()), float(scores.max())
+    pad = 0.08 * (high - low) or 0.5
+    low, high = low - pad, high + pad
+    first, last = float(passes.min()), float(passes.max())
+    span = (last - first) or 1.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = left + (x - first) / span * (width - left - 16.0)
+        return across, top + (high - y) / (high - low) * (height - bottom - top)
+
+    grid = []
+    for tick in nice_ticks(low, high):
+        y = place(first, tick)[1]
+        grid.append(tag("line", x1=left, x2=width - 16.0, y1=y, y2=y, class_="grid"))
+        grid.append(_text(left - 8, y + 4, signed(f"{tick:.6g}"), "end"))
+    for tick in nice_ticks(first, last, 6):
+        if tick == round(tick):
+            grid.append(_text(place(tick, low)[0], height - 22, f"{tick:.0f}", "middle"))
+    points = [place(x, y) for x, y in zip(passes, scores, strict=True)]
+    line = tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_="curve")
+    dots = [
+        tag("circle", cx=x, cy=y, r=7, class_="touch",
+            data_tip=signed(f"pass {passed:g}: {score:.4f}"))
+        for (x, y), passed, score in zip(points, passes, scores, strict=True)
+    ]  # fmt: skip
+    end = tag("circle", cx=points[-1][0], cy=points[-1][1], r=4, class_="mark")
+    name = _text((left + width) / 2, height - 4, "passes over the data", "middle", "axis")
+    return svg(width, height, *grid, line, end, *dots, name,
+               label=f"{contents.curve_name} over passes")  # fmt: skip
+
+
+def heat_map(contents: Contents) -> Markup:
+    """Draw the transition matrix of the largest states; shades follow the square root."""
+    states = [entry.state for entry in contents.states[:_MOSTcellS]]
+    matrix = contents.model.transmat_
+    n = len(states)
+    names = [_cut(contents.name(k), 14) for k in states]
+    cell = min(34.0, max(17.0, 360.0 / n))
+    left, top = _margin(names), 34.0
+    cells = []
+    for i, k in enumerate(states):
+        y = top + i * cell
+        cells.append(_text(left - 8, y + 0.72 * cell, names[i], "end"))
+        for j, to in enumerate(states):
+            p = float(matrix[k, to])
+            cells.append(
+                tag("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2,
+                    class_="cell", fill_opacity=round(0.04 + 0.96 * math.sqrt(p), 3),
+                    data_tip=f"from {contents.name(k)} to {contents.name(to)}: {_percent(p)}",
+                    data_row=k, data_column=to)
+            )  # fmt: skip
+    for j, to in enumerate(states):
+        cells.append(_text(left + (j + 0.5) * cell - 0.5, top - 6, str(to), "middle"))
+    width, height = left + n * cell + 4, top + n * cell + 4
+    axis = _text(left, 12, "to state →", class_="axis")
+    return svg(width, height, axis, *cells, label="transition probabilities", class_="figure heat")
+
+
+def graph(contents: Contents) -> Markup:
+    """Draw the strong transitions of the largest states around a circle."""
+    model = contents.model
+    found = strong_transitions(model)
+    radius, middle, level = 185.0, 270.0, 238.0
+    place = {
+        int(k): (middle + radius * x, level - radius * y)
+        for k, x, y in zip(found.states, found.x, found.y, strict=True)
+    }
+    shares = model.state_shares_
+    size = {k: 11.0 + 15.0 * math.sqrt(shares[k] / shares.max()) for k in place}
+    edges = [_arrow(contents, edge, place, size, (middle, level)) for edge in found.edges]
+    nodes = []
+    stay = np.diagonal(model.transmat_)
+    for k, (x, y) in place.items():
+        out = math.hypot(x - middle, y - level) or 1.0
+        far = radius + size[k] + 16.0
+        tx, ty = middle + (x - middle) / out * far, level + (y - level) / out * far
+        side = "middle" if abs(x - middle) < 40 else ("start" if x > middle else "end")
+        symbols = contents.symbols[k]
+        tip = f"state {k}: {shares[k]:.1%} of the steps, stays with {_percent(stay[k])}"
+        nodes.append(
+            tag(
+                "g",
+                tag("circle", cx=x, cy=y, r=size[k] + 1.0 + 5.0 * float(stay[k]), class_="ring"),
+                tag("circle", cx=x, cy=y, r=size[k], class_="disc"),
+                _text(x, y + 4.5, str(k), "middle", "number"),
+                _text(tx, ty + 4, _cut(symbols[0][0], 14), side, "word") if symbols else None,
+                class_=f"node {color_class(contents, k)}", data_state=k, data_tip=tip,
+            )
+        )  # fmt: skip
+    return svg(2 * middle, 2 * level, *edges, *nodes, label="strong transitions between states",
+               class_="figure graph")  # fmt: skip
+
+
+def _arrow(
+    contents: Contents,
+    edge: Edge,
+    place: dict[int, tuple[float, float]],
+    size: dict[int, float],
+    centre: tuple[float, float],
+) -> Markup:
+    """Draw a curve that bends towards the centre, with a head where it arrives."""
+    (x1, y1), (x2, y2) = place[edge.source], place[edge.target]
+    mx, my = (x1 + x2) / 2, (y1 + y2) / 2
+    dx, dy = x2 - x1, y2 - y1
+    length = math.hypot(dx, dy) or 1.0
+    # A transition and its opposite bend to different sides.
+    bend = 0.12 * length
+    cx = mx + 0.25 * (centre[0] - mx) - dy / length * bend
+    cy = my + 0.25 * (centre[1] - my) + dx / length * bend
+    x1, y1 = _towards((x1, y1), (cx, cy), size[edge.source] + 7.0)
+    x2, y2 = _towards((x2, y2), (cx, cy), size[edge.target] + 9.0)
+    angle = math.atan2(y2 - cy, x2 - cx)
+    width = 1.0 + 5.0 * edge.probability
+    head = 5.0 + 1.4 * width
+    wings = [
+        (x2 - head * math.cos(angle + turn), y2 - head * math.sin(angle + turn))
+        for turn in (0.45, -0.45)
+    ]
+    corners = " ".join(f"L{x:.1f} {y:.1f}" for x, y in wings)
+    ends = f"{contents.name(edge.source)} → {contents.name(edge.target)}"
+    return tag(
+        "g",
+        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="way",
+            stroke_width=round(width, 2)),
+        tag("path", d=f"M{x2:.1f} {y2:.1f}{corners}Z", class_="head"),
+        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="wide"),
+        class_=f"edge {color_class(contents, edge.source)}", data_from=edge.source,
+        data_to=edge.target, data_tip=f"{ends}: {_percent(edge.probability)}",
+    )  # fmt: skip
+
+
+def _towards(
+    start: tuple[float, float], end: tuple[float, float], by: float
+) -> tuple[float, float]:
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = math.hypot(dx, dy) or 1.0
+    return start[0] + by * dx / length, start[1] + by * dy / length
+
+
+def dwell_times(contents: Contents, most: int = 16) -> Markup:
+    """Draw how long states last: by the model, and in the decoded data."""
+    shown = contents.states[:most]
+    runs = contents.decoded.runs if contents.decoded else None
+    seen = {
+        entry.state: float(runs[entry.state].mean())
+        for entry in shown
+        if runs is not None and len(runs[entry.state])
+    }
+    names = [_cut(contents.name(entry.state), 14) for entry in shown]
+    left, width, row = _margin(names), 520.0, 24.0
+    highest = max([entry.dwell for entry in shown] + list(seen.values()))
+    is_log = highest > 30.0
+    top = math.log10(highest * 1.15) if is_log else highest * 1.05
+
+    def place(steps: float) -> float:
+        share = math.log10(max(steps, 1.0)) / max(top, 1e-9) if is_log else steps / top
+        return left + share * (width - left - 60.0)
+
+    rows = []
+    base = place(1.0) if is_log else left
+    for i, entry in enumerate(shown):
+        y = 14.0 + i * row
+        kind = color_class(contents, entry.state)
+        tip = f"state {entry.state}: {entry.stay} steps by the model"
+        if entry.state in seen:
+            tip += f", {seen[entry.state]:.2f} in the decoded data"
+        rows.append(_text(left - 8, y + 4, names[i], "end"))
+        bar = max(place(entry.dwell) - base, 1.0)
+        rows.append(
+            tag("rect", x=base, y=y - 6, width=bar, height=12, rx=3,
+                class_=f"bar {kind}", data_tip=tip)
+        )  # fmt: skip
+        if entry.state in seen:
+            x = place(seen[entry.state])
+            rows.append(tag("line", x1=x, x2=x, y1=y - 9, y2=y + 9, class_="seen", data_tip=tip))
+        rows.append(
+            _text(max(base + bar, place(seen.get(entry.state, 0.0))) + 8, y + 4,
+                  entry.stay)
+        )  # fmt: skip
+    return svg(width, 14.0 + len(shown) * row, *rows, label="how long states last, in steps")
+
+
+def sticks(weights: np.ndarray, effective: float) -> Markup:
+    """Draw the weights of the HDP, the largest first."""
+    width, height, left, bottom = 520.0, 220.0, 50.0, 34.0
+    ordered = np.sort(weights)[::-1]
+    n = len(ordered)
+    wide = (width - left - 10.0) / n
+    high = float(ordered[0]) * 1.08
+    drawn = []
+    for tick in nice_ticks(0.0, high):
+        y = (height - bottom) * (1.0 - tick / high)
+        drawn.append(tag("line", x1=left, x2=width - 10, y1=y, y2=y, class_="grid"))
+        drawn.append(_text(left - 8, y + 4, f"{tick:.3g}", "end"))
+    for i, weight in enumerate(ordered):
+        tall = (height - bottom) * float(weight) / high
+        drawn.append(
+            tag("rect", x=left + (i + 0.12) * wide, y=height - bottom - tall, width=wide * 0.76,
+                height=max(tall, 0.5), rx=min(2.0, wide / 4), class_="stick",
+                data_tip=f"{i + 1}. weight: {weight:.4f}")
+        )  # fmt: skip
+    at = left + min(effective, n) * wide
+    drawn.append(tag("line", x1=at, x2=at, y1=4, y2=height - bottom, class_="effect"))
+    side = "end" if at > width / 2 else "start"
+    drawn.append(_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} states in effect",
+                       side, "note"))  # fmt: skip
+    drawn.append(_text((left + width) / 2, height - 10, "states, by weight E[π]", "middle", "axis"))
+    return svg(width, height, *drawn, label="weights of the states")
+
+
+def decoded_sequence(contents: Contents, example: Example, most: int = 4) -> Markup:
+    """Draw a sequence of numbers, a panel a column, with its states under it."""
+    n = len(example.path)
+    left, width, panel, gap = 70.0, 960.0, 96.0, 16.0
+    columns = example.values.shape[1]
+    shown = min(columns, most)
+    wide = (width - left - 8.0) / n
+    drawn = []
+    for d in range(shown):
+        top = d * (panel + gap) + 8.0
+        drawn.append(_panel(example, d, left, top, wide, panel))
+    top = shown * (panel + gap) + 8.0
+    for state, begin, end in stays(example.path):
+        x = left + begin * wide
+        across = (end - begin) * wide
+        tip = f"state {state}, steps {begin} to {end - 1}"
+        drawn.append(
+            tag("rect", x=x, y=top, width=across, height=26, class_=f"band "
+                f"{color_class(contents, state)}", data_tip=tip)
+        )  # fmt: skip
+        if across > 18:
+            drawn.append(_text(x + across / 2, top + 17.5, str(state), "middle", "number"))
+    drawn.append(_text(left - 8, top + 17, "state", "end", "axis"))
+    for tick in nice_ticks(0, n, 8):
+        drawn.append(_text(left + tick * wide, top + 44, f"{tick:.0f}", "middle"))
+    return svg(width, top + 52.0, *drawn, label="a sequence with its decoded states")
+
+
+def _panel(
+    example: Example, column: int, left: float, top: float, wide: float, panel: float
+) -> Markup:
+    values = example.values[:, column]
+    known = values[~np.isnan(values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    span = (high - low) or 1.0
+    parts: list[str] = []
+    pen_down = False
+    for t, value in enumerate(values):
+        if np.isnan(value):
+            pen_down = False
+            continue
+        x, y = left + (t + 0.5) * wide, top + panel * (1.0 - (value - low) / span)
+        parts.append(f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}")
+        pen_down = True
+    return join(
+        tag("line", x1=left, x2=left + wide * len(values), y1=top + panel, y2=top + panel,
+            class_="grid"),
+        tag("path", d="".join(parts), class_="trace") if parts else None,
+        _text(left - 8, top + 10, signed(f"{high:.3g}"), "end"),
+        _text(left - 8, top + panel, signed(f"{low:.3g}"), "end"),
+        _text(left - 8, top + panel / 2 + 4, _cut(example.columns[column], 9), "end", "axis"),
+    )  # fmt: skip
+
+
+def _percent(p: float) -> str:
+    return f"{100.0 * p:.2g}%" if p < 0.1 else f"{100.0 * p:.0f}%"
+
+
+def signed(text: str) -> str:
+    """Write numbers with a true minus sign.
+
+    Examples
+    --------
+    >>> signed("-1.5")
+    '−1.5'
+    """
+    return text.replace("-", "−")
+
+
+def _margin(names: list[str]) -> float:
+    """Return the room that names need on the left."""
+    return 16.0 + 7.2 * max(map(len, names))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,194 @@
+"""What a report tells, gathered from a model and from data that it has decoded."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.families import Categorical
+from sojourn.inference.occupancy import USED_SHARE
+from sojourn.kernels.interface import Integers
+from sojourn.models.base import BaseHMM
+from sojourn.report.colors import ranks
+from sojourn.report.layout import run_lengths
+from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
+from sojourn.sequences import Sequences, as_sequences
+from sojourn.sources import Source
+from sojourn.sources.base import joined, reading
+
+_STEPS = 200_000  # of the data that are looked at
+_CONTEXT = 4  # words on either side
+_EXAMPLES = 4  # contexts a state
+_SHOWN_STEPS = 400  # of a sequence of numbers
+
+
+class Context(NamedTuple):
+    """A word of a state among its neighbours."""
+
+    before: str
+    word: str
+    after: str
+
+
+class Example(NamedTuple):
+    """A sequence of numbers and its states."""
+
+    values: NDArray[Any]
+    path: Integers
+    columns: list[str]
+
+
+class Decoded(NamedTuple):
+    """What a model makes of some data.
+
+    Attributes
+    ----------
+    n_sequences, n_steps : int
+        That were looked at.
+    score : float
+        Log likelihood a step.
+    runs : list of integer arrays
+        How long each state lasted, time after time.
+    contexts : list of lists of Context
+        For every state; empty for numbers.
+    example : Example or None
+        For numbers.
+    """
+
+    n_sequences: int
+    n_steps: int
+    score: float
+    runs: list[Integers]
+    contexts: list[list[Context]]
+    example: Example | None
+
+
+class Contents(NamedTuple):
+    """Everything that a report shows.
+
+    Attributes
+    ----------
+    model : HMM or HDPHMM
+    states : list of StateSummary
+        In use, the largest first.
+    symbols : list of lists of (str, float)
+        Likeliest symbols of each state, by its number.
+    ranks : list of int
+        Place by size of each state, by its number; decides the colour.
+    curve : list of (float, float)
+        Passes and held-out scores, or bounds.
+    curve_name : str
+    decoded : Decoded or None
+    """
+
+    model: BaseHMM
+    states: list[StateSummary]
+    symbols: list[list[tuple[str, float]]]
+    ranks: list[int]
+    curve: list[tuple[float, float]]
+    curve_name: str
+    decoded: Decoded | None
+
+    def name(self, state: int) -> str:
+        """Return a state's number with its likeliest symbol."""
+        symbols = self.symbols[state]
+        return f"{state} {symbols[0][0]}" if symbols else str(state)
+
+
+def gather(model: BaseHMM, data: Any = None, lengths: Any = None) -> Contents:
+    """Gather what a report tells; data, where given, is decoded for examples and stays."""
+    used = [entry for entry in summarize(model, None, 8) if entry.share > USED_SHARE]
+    shown = used or summarize(model, 1, 8)
+    curve, name = _curve(model)
+    return Contents(
+        model,
+        shown,
+        top_symbols(model, 8),
+        ranks(model.state_shares_),
+        curve,
+        name,
+        None if data is None else decode(model, data, lengths),
+    )
+
+
+def _curve(model: BaseHMM) -> tuple[list[tuple[float, float]], str]:
+    for key, name in (("score", "held-out log likelihood a step"), ("bound", "bound")):
+        points = [(e["passes"], e[key]) for e in model.history_ if e[key] is not None]
+        if points:
+            return points, name
+    return [], ""
+
+
+def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
+    """Decode the first of some data, and pick examples."""
+    sequences = _first(model, data, lengths)
+    with reading(data.name) if isinstance(data, Source) else nullcontext():
+        valid = model.emission_.validate(sequences)
+    paths = list(model.predict(valid))
+    score = float(model.score(valid, per_step=True))
+    n_states = len(model.state_shares_)
+    is_symbols = isinstance(model.emission_, Categorical)
+    return Decoded(
+        len(sequences),
+        sequences.n_steps,
+        score,
+        run_lengths(paths, n_states),
+        _contexts(model, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
+        None if is_symbols else _example(model, sequences, paths),
+    )
+
+
+def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
+    """Take as many sequences as there are steps to look at; at least one."""
+    if isinstance(data, Source):
+        pieces: list[Sequences] = []
+        for piece in data:
+            pieces.append(piece)
+            if sum(one.n_steps for one in pieces) >= _STEPS:
+                break
+        if not pieces:
+            raise ValueError(f"{data.name}: there is no data: not one sequence")
+        with reading(data.name):
+            sequences = model.emission_.as_steps(joined(pieces))
+    else:
+        sequences = as_sequences(data, lengths, step_ndim=model.emission_.step_ndim)[0]
+    return next(sequences.chunks(_STEPS))
+
+
+def _contexts(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> list[list[Context]]:
+    """Pick a few places of each state, from different sequences and for different words."""
+    assert isinstance(model.emission_, Categorical)
+    names = symbol_names(model.emission_)
+    found: list[list[Context]] = [[] for _ in range(len(model.state_shares_))]
+    seen: list[set[str]] = [set() for _ in found]
+    for values, path in zip(sequences, paths, strict=True):
+        is_words = values.dtype.kind in "UTO"
+        words = [
+            str(value) if is_words else (names[value] if value >= 0 else "·") for value in values
+        ]
+        taken = set()
+        for t, k in enumerate(path.tolist()):
+            if k in taken or len(found[k]) == _EXAMPLES or words[t] in seen[k]:
+                continue
+            before = " ".join(words[max(0, t - _CONTEXT) : t])
+            found[k].append(Context(before, words[t], " ".join(words[t + 1 : t + 1 + _CONTEXT])))
+            taken.add(k)
+            seen[k].add(words[t])
+        if all(len(contexts) == _EXAMPLES for contexts in found):
+            break
+    return found
+
+
+def _example(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> Example:
+    """Take the sequence with the most states, cut where it is long."""
+    variety = [len(set(path[:_SHOWN_STEPS].tolist())) for path in paths[:200]]
+    best = int(np.argmax(variety))
+    columns = column_names(model) or ["value"]
+    return Example(
+        np.asarray(sequences[best][:_SHOWN_STEPS], dtype=np.float64),
+        paths[best][:_SHOWN_STEPS],
+        columns,
+    )

@@ -1,0 +1,307 @@
+"""The report: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sojourn.models.base import BaseHMM
+from sojourn.persist import write_whole
+from sojourn.report import figures
+from sojourn.report.gather import Contents, Context, gather
+from sojourn.report.markup import Markup, join, json_script, tag
+from sojourn.report.states import StateSummary
+from sojourn.transitions import HDPSummary
+
+
+def write_report(
+    model: BaseHMM,
+    path: str | PathLike[str],
+    X: Any = None,
+    lengths: Any = None,
+    *,
+    title: str | None = None,
+) -> Path:
+    """Write what a model has learned to one HTML file, for reading in a browser.
+
+    The file needs no network and holds no code but its own: words of the data are text in it,
+    whatever they contain.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM
+        Fitted.
+    path : path
+        HTML file; written whole or not at all.
+    X, lengths
+        Data for examples and observed stays, as for `fit`; the first 200,000 steps are used.
+    title : str, optional
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> model = sj.HMM(2, sj.Categorical(), random_state=0).fit([["a", "b"], ["b", "a"]] * 9)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     out = sj.write_report(model, pathlib.Path(folder) / "report.html", [["a", "b"]])
+    ...     out.read_text().startswith("<!doctype html>")
+    True
+    """
+    target = Path(path)
+    write_whole(target, render(gather(model, X, lengths), title).encode())
+    return target
+
+
+def render(contents: Contents, title: str | None = None) -> str:
+    """Return the page as a string."""
+    model = contents.model
+    heading = title or _title(contents)
+    style, script = _resource("style.css"), _resource("script.js")
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{_digest(style)}'; "
+        f"script-src 'sha256-{_digest(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{heading} · sojourn"),
+        tag("style", Markup(style)),
+    )
+    body = tag(
+        "body",
+        tag("header", _header(contents, heading)),
+        tag("main", *_sections(contents)),
+        tag("footer", _footer(model)),
+        tag("div", "", id="tip", role="tooltip", hidden="hidden"),
+        json_script(_summary(contents), "summary"),
+        tag("script", Markup(script)),
+    )
+    return "<!doctype html>\n" + tag("html", head, body, lang="en")
+
+
+# ---- parts of the page --------------------------------------------------------------------------
+
+
+def _title(contents: Contents) -> str:
+    name = contents.model.provenance_.get("data")
+    return f"What {name} is made of" if name else "What the model has learned"
+
+
+def _header(contents: Contents, heading: str) -> Markup:
+    model = contents.model
+    kind = {"HDPHMM": "HDP hidden Markov model", "HMM": "hidden Markov model"}
+    sub = (
+        f"{kind[type(model).__name__]}, {type(model.emission_).__name__} emissions, "
+        f"learned by {model.inference.upper()}"
+    )
+    tiles = [tag("div", tag("b", value), tag("span", name)) for name, value in _tiles(contents)]
+    return join(
+        tag("p", "sojourn report", class_="eyebrow"),
+        tag("h1", heading),
+        tag("p", sub, class_="sub"),
+        tag("div", *tiles, class_="tiles"),
+    )
+
+
+def _tiles(contents: Contents) -> list[tuple[str, str]]:
+    model = contents.model
+    origin = model.provenance_
+    tiles = [("states in use", f"{model.n_states_} of {len(model.state_shares_)}")]
+    if "sequences" in origin:
+        tiles.append(("sequences", f"{origin['sequences']:,}"))
+        tiles.append(("steps", f"{origin['steps']:,}"))
+    else:
+        tiles.append(("sequences", f"{model.total_sequences_:,}"))
+    if contents.curve and contents.curve_name.startswith("held-out"):
+        score = contents.curve[-1][1]
+        tiles.append(("held-out score a step", figures.signed(f"{score:.3f}")))
+        if type(model.emission_).__name__ == "Categorical":
+            tiles.append(("perplexity", f"{np.exp(-score):.1f}"))
+    if model.history_:
+        tiles.append(("seconds of training", f"{model.history_[-1]['seconds']:.1f}"))
+    return tiles
+
+
+def _sections(contents: Contents) -> list[Markup]:
+    model = contents.model
+    columns: list[Markup] = []
+    sections = [_section("States", _states_text(contents), _state_table(contents), "states")]
+    if contents.decoded is not None and contents.decoded.example is not None:
+        figure = figures.decoded_sequence(contents, contents.decoded.example)
+        text = "One sequence of the data, and under it the most probable state at each step."
+        sections.append(_section("A sequence, decoded", text, _scroll(figure), "sequence"))
+    if len(contents.states) > 1:
+        text = (
+            "Arrows are transitions that a state makes in at least a tenth of its departures, "
+            "thicker where more probable. A wider ring is a state that stays. Touch a state to "
+            "see its own."
+        )
+        graph = tag("div", figures.graph(contents), class_="centred")
+        columns.append(_section("Strong transitions", text, graph, "graph"))
+    text = (
+        "Row to column, states in order of size. Shades follow the square root of the "
+        "probability, so that rare transitions show."
+    )
+    heat = _scroll(figures.heat_map(contents))
+    columns.append(_section("All transitions", text, heat, "transitions"))
+    text = "Mean number of steps in a row, by the model."
+    if contents.decoded is not None:
+        text += " The upright mark is the mean in the decoded data."
+    dwell = _scroll(figures.dwell_times(contents))
+    columns.append(_section("How long states last", text, dwell, "dwell"))
+    if len(contents.curve) > 1:
+        figure = figures.learning_curve(contents)
+        text = f"The {contents.curve_name}, after each pass. Higher is better."
+        columns.append(_section("Learning curve", text, _scroll(figure), "curve"))
+    summary = getattr(model, "hdp_", None)
+    if isinstance(summary, HDPSummary):
+        columns.append(_hdp(summary))
+    sections.append(tag("div", *columns, class_="columns"))
+    sections.append(_section("What was trained on what", "", _facts(contents), "about"))
+    return sections
+
+
+def _section(title: str, text: str, content: Markup, identifier: str) -> Markup:
+    return tag(
+        "section", tag("h2", title), tag("p", text) if text else None, content, id=identifier
+    )
+
+
+def _scroll(figure: Markup) -> Markup:
+    return tag("div", figure, class_="scroll", tabindex=0)
+
+
+def _hdp(summary: HDPSummary) -> Markup:
+    text = (
+        f"E[α] = {summary.alpha:.3g}, E[γ] = {summary.gamma:.3g}. The effective number of states "
+        f"is the exponential of the weights' entropy, {summary.effective_states:.1f}."
+    )
+    figure = figures.sticks(np.asarray(summary.weights), summary.effective_states)
+    return _section("Weights of the HDP", text, _scroll(figure), "sticks")
+
+
+def _states_text(contents: Contents) -> str:
+    what = "likeliest symbols" if any(contents.symbols) else "parameters"
+    text = f"The largest first, with their {what}. A state is in use above 0.5% of the steps."
+    if any(contents.symbols) and contents.decoded is not None:
+        text += " Open one to see it in context."
+    return text
+
+
+def _state_table(contents: Contents) -> Markup:
+    largest = max(entry.share for entry in contents.states)
+    rows = [_state_row(contents, entry, largest) for entry in contents.states]
+    return tag("div", *rows, class_="states", role="list")
+
+
+def _state_row(contents: Contents, entry: StateSummary, largest: float) -> Markup:
+    kind = figures.color_class(contents, entry.state)
+    bar = tag(
+        "svg",
+        tag("rect", x=0, y=0, width=100.0, height=6, rx=3, class_="track"),
+        tag("rect", x=0, y=0, width=max(100.0 * entry.share / largest, 1.5), height=6, rx=3,
+            class_=f"bar {kind}"),
+        viewBox="0 0 100 6", class_="share", aria_hidden="true", preserveAspectRatio="none",
+    )  # fmt: skip
+    symbols = contents.symbols[entry.state]
+    if symbols:
+        what = tag("span", *(_chip(word, p) for word, p in symbols), class_="chips")
+    else:
+        what = tag("span", entry.text, class_="parameters")
+    contexts = contents.decoded.contexts[entry.state] if contents.decoded else []
+    summary = join(
+        tag("span", str(entry.state), class_=f"badge {kind}"),
+        tag("span", f"{entry.share:.1%}", bar, class_="size"),
+        what,
+        tag("span", f"stays {entry.stay} steps", tag("br"),
+            f"then state {entry.following}",
+            class_="then"),
+    )  # fmt: skip
+    if not contexts:
+        return tag("div", summary, class_="state", role="listitem", data_state=entry.state)
+    return tag(
+        "details",
+        tag("summary", summary, class_="state"),
+        tag("table", *(_context(context) for context in contexts), class_="contexts"),
+        role="listitem", data_state=entry.state,
+    )  # fmt: skip
+
+
+def _chip(word: str, probability: float) -> Markup:
+    level = min(4, int(probability * 12.0))
+    return tag("span", word, class_=f"chip l{level}", data_tip=f"{word}: {probability:.1%}")
+
+
+def _context(context: Context) -> Markup:
+    return tag(
+        "tr", tag("td", context.before), tag("td", tag("b", context.word)), tag("td", context.after)
+    )
+
+
+def _facts(contents: Contents) -> Markup:
+    model = contents.model
+    origin = model.provenance_
+    facts: list[tuple[str, str]] = []
+    if "data" in origin:
+        facts.append(("data", str(origin["data"])))
+    if "held_out" in origin:
+        facts.append(("held out", str(origin["held_out"])))
+    if contents.decoded is not None:
+        seen = contents.decoded
+        facts.append(
+            (
+                "data in this report",
+                f"{seen.n_sequences:,} sequences, {seen.n_steps:,} steps, "
+                f"log likelihood a step {figures.signed(f'{seen.score:.4f}')}",
+            )
+        )
+    facts.append(("model", f"{type(model).__name__}, {len(model.state_shares_)} states"))
+    if "reason" in origin:
+        facts.append(("emissions", f"{type(model.emission_).__name__}: {origin['reason']}"))
+    batch = "all sequences" if model.batch_size is None else f"{model.batch_size:,} sequences"
+    facts.append(
+        (
+            "learning",
+            f"{model.inference}, {model.n_updates_:,} updates of {batch}, forgetting rate "
+            f"{model.forgetting_rate:g}, delay {model.delay:g}, seed {model.random_state}",
+        )
+    )
+    if "date" in origin:
+        facts.append(("when", f"{origin['date']}, {origin.get('version', '')}"))
+    pairs = [part for name, value in facts for part in (tag("dt", name), tag("dd", value))]
+    return tag("dl", *pairs)
+
+
+def _footer(model: BaseHMM) -> Markup:
+    from sojourn import __version__
+
+    return tag("p", f"Made by sojourn {__version__}. This file needs no network.")
+
+
+def _summary(contents: Contents) -> dict[str, Any]:
+    """Return what a program may want to read from the page."""
+    return {
+        "model": type(contents.model).__name__,
+        "states_used": contents.model.n_states_,
+        "states": [entry._asdict() for entry in contents.states],
+    }
+
+
+def _resource(name: str) -> str:
+    return files("sojourn.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

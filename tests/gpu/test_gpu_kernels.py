@@ -1,0 +1,225 @@
+"""The GPU kernels against the reference; without a GPU through Triton's interpreter."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sojourn.kernels import reference
+from sojourn.kernels.interface import Potentials
+
+torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
+pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
+
+from sojourn.families.device import DeviceTable  # noqa: E402
+from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
+from sojourn.inference import COLLAPSED  # noqa: E402
+from sojourn.inference.device import find_device  # noqa: E402
+from sojourn.kernels import gpu  # noqa: E402
+from sojourn.transitions import Dirichlet, Rows  # noqa: E402
+
+# Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+DEVICE = find_device() if torch.cuda.is_available() or gpu.INTERPRETED else None
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+def tensor(array):
+    return torch.from_numpy(np.ascontiguousarray(array)).to(DEVICE)
+
+
+def host(value):
+    return value.cpu().numpy()
+
+
+def problem(n_states, lengths, dtype="float32", n_rows=7, seed=0, scaled=True):
+    rng = np.random.default_rng(seed)
+    potentials = Potentials(
+        rng.random(n_states).astype(dtype),
+        (rng.random((n_states, n_states)) ** 3 + 0.01).astype(dtype),
+        (rng.random((n_rows, n_states)) ** 3 + 0.01).astype(dtype),
+        rng.normal(size=n_rows) if scaled else None,
+    )
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return potentials, rng.integers(0, n_rows, offsets[-1]).astype(np.int32), offsets
+
+
+def on_device(potentials):
+    return Potentials(*(None if part is None else tensor(part) for part in potentials))
+
+
+def assert_close(found, exact, tolerance):
+    scale = max(1e-6, np.abs(exact).max())
+    np.testing.assert_allclose(host(found), exact, rtol=0, atol=tolerance * scale)
+
+
+SHAPES = [
+    (1, [1], "float32"),
+    (1, [3, 2], "float32"),
+    (3, [1, 1, 1], "float32"),
+    (5, [4, 1, 7], "float32"),
+    (16, [5], "float32"),
+    (17, [2, 9, 3], "float32"),
+    (45, [12, 1, 6, 3], "float32"),
+    (48, [3, 4], "float32"),
+    (49, [3, 1, 4], "float32"),
+    (64, [5, 2], "float32"),
+    (130, [3, 1, 2], "float32"),
+    (6, [1, 4, 3], "float64"),
+    (70, [2, 3], "float64"),
+]
+
+
+@pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES)
+def test_expectations_are_the_reference_s(n_states, lengths, dtype):
+    potentials, index, offsets = problem(n_states, lengths, dtype)
+    exact = reference.forward_backward(potentials, index, offsets, absences=True)
+    found = gpu.forward_backward(
+        on_device(potentials), tensor(index), tensor(offsets), absences=True
+    )
+    for ours, theirs in zip(found[:4], exact[:4], strict=True):
+        assert_close(ours, theirs, TOLERANCE[dtype])
+    # log(1 − q) magnifies rounding where q is near one.
+    for ours, theirs in zip(found.absences, exact.absences, strict=True):
+        assert_close(ours, theirs, 100 * TOLERANCE[dtype] if n_states > 1 else 0.05)
+    log_z = gpu.log_normalizers(on_device(potentials), tensor(index), tensor(offsets))
+    assert_close(log_z, exact.log_normalizers, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("n_states", [3, 45, 50])
+def test_room_to_spare_and_missing_observations_change_nothing(n_states):
+    """A step beyond the table says nothing; steps beyond the last sequence are not there."""
+    potentials, index, offsets = problem(n_states, [4, 1, 6], scaled=False)
+    index[[0, 7]] = len(potentials.emissions)
+    with_ones = potentials._replace(
+        emissions=np.vstack([potentials.emissions, np.ones((1, n_states), np.float32)])
+    )
+    exact = reference.forward_backward(with_ones, index, offsets)
+    gain = np.linspace(0.5, 2.0, n_states).astype(np.float32)
+    shift = np.full(n_states, 0.001, np.float32)
+    table = gpu.AffineTable(
+        tensor((potentials.emissions - shift) / gain), tensor(gain), tensor(shift)
+    )
+    factors = on_device(potentials)._replace(emissions=table)
+    longer = np.concatenate([index, np.full(9, 2, np.int32)])
+    found = gpu.forward_backward(factors, tensor(index), tensor(offsets))
+    roomy = gpu.forward_backward(factors, tensor(longer), tensor(offsets))
+    for ours, other, theirs in zip(found[:3], roomy[:3], exact[:3], strict=True):
+        assert_close(ours, theirs, 2e-5)
+        assert torch.equal(ours, other)
+    used = roomy.responsibilities[: len(index)]
+    assert torch.equal(used, found.responsibilities)
+
+
+@pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES[::3])
+def test_best_paths_are_the_reference_s(n_states, lengths, dtype):
+    potentials, index, offsets = problem(n_states, lengths, dtype)
+    scores, path = gpu.viterbi(on_device(potentials), tensor(index), tensor(offsets))
+    exact_scores, exact_path = reference.viterbi(potentials, index, offsets)
+    assert_close(scores, exact_scores, 1e-12)
+    np.testing.assert_array_equal(host(path), exact_path)
+
+
+def test_an_impossible_sequence_adds_nothing_and_is_counted():
+    potentials, index, offsets = problem(4, [3, 2], scaled=False)
+    potentials.emissions[6] = 0.0
+    index[:] = [0, 6, 1, 2, 3]
+    found = gpu.forward_backward(on_device(potentials), tensor(index), tensor(offsets))
+    alone = reference.forward_backward(potentials, index[3:], np.array([0, 2]))
+    assert_close(found.transitions, alone.transitions, 1e-5)
+    assert_close(found.start, alone.start, 1e-5)
+    failures = torch.zeros((), dtype=torch.int64, device=DEVICE)
+    gpu.note(found.log_normalizers, failures)
+    assert int(failures) == 1
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    n_symbols=st.integers(1, 6),
+    seed=st.integers(0, 99),
+)
+def test_sums_by_symbol_are_those_of_a_loop(sizes, n_symbols, seed):
+    rng = np.random.default_rng(seed)
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    symbols = rng.integers(0, n_symbols + 1, edges[-1])  # the last stands for a missing one
+    rows = rng.random((edges[-1], 3)).astype(np.float32)
+    found = gpu.find_segments(tensor(symbols), tensor(edges), n_symbols)
+    for b, (begin, end) in enumerate(itertools.pairwise(edges)):
+        segments = found.batch(b)
+        own = symbols[begin:end]
+        np.testing.assert_array_equal(host(segments.symbols), np.unique(own))
+        np.testing.assert_array_equal(host(segments.symbols)[host(found.places[begin:end])], own)
+        sums = gpu.sum_by_symbol(segments, tensor(rows[begin:end]), n_symbols)
+        exact = np.array(
+            [rows[begin:end][own == w].sum(axis=0) * (w < n_symbols) for w in np.unique(own)]
+        )
+        np.testing.assert_allclose(host(sums), exact, rtol=1e-5, atol=1e-6)
+        totals = gpu.sum_columns(sums, segments.symbols, n_symbols)
+        np.testing.assert_allclose(host(totals), exact.sum(axis=0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("keep", [0.75, 0.0, 1e-16])
+@pytest.mark.parametrize("way", ["sorted", "atomic"])
+def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch):
+    """Also where nothing is kept, and where the scale becomes too small."""
+    monkeypatch.setattr(gpu, "SUMS", way)
+    rng = np.random.default_rng(0)
+    table = DecayedTable(rng.random((5, 9)), "float64")
+    moved = DeviceTable(table, DEVICE)
+    for rows in ([1, 7, 3], [0, 1]):
+        values = rng.random((len(rows), 5))
+        table.blend(RowSums(np.array(rows), values, 9), keep=keep, weight=2.5)
+        numbers = tensor(np.array([*rows, 9], np.int32))  # 9 is no row
+        padded = tensor(np.vstack([values, np.ones(5)]))
+        moved.blend(RowSums(numbers, padded, 9), keep=keep, weight=2.5)
+    back = moved.to_host()
+    np.testing.assert_allclose(back.dense(), table.dense(), rtol=1e-12)
+    np.testing.assert_allclose(back.totals, table.totals, rtol=1e-12)
+
+
+@pytest.mark.parametrize("total", [None, 3.0])
+def test_rows_are_normalised_as_on_the_host(total):
+    rng = np.random.default_rng(1)
+    prior = Dirichlet.make(5, start=1.0, transitions=rng.random((5, 5)) + 0.1)
+    counts = Rows(rng.random(5), rng.random((5, 5)))
+    exact = COLLAPSED.transition_potentials(prior.prior_counts()._replace(total=total).plus(counts))
+    start, matrices = gpu.row_potentials(
+        *(tensor(part) for part in prior.prior),
+        None if total is None else torch.tensor(total, dtype=torch.float64, device=DEVICE),
+        tuple(tensor(part) for part in counts),
+        "float64",
+    )
+    np.testing.assert_allclose(host(start), exact.start, rtol=1e-12)
+    np.testing.assert_allclose(host(matrices[0]), exact.transitions, rtol=1e-12)
+    np.testing.assert_allclose(host(matrices[1]), exact.transitions.T, rtol=1e-12)
+
+
+def test_minibatches_are_taken_out_of_a_window_one_by_one():
+    symbols, edges = np.array([2, 0, 2, 1, 1, 3, 0]), np.array([0, 4, 7])
+    found = gpu.find_segments(tensor(symbols), tensor(edges), 3)
+    offsets, order = tensor(np.array([0, 3, 4, 0, 1, 3])), tensor(np.array([0, 1, 1, 0]))
+    rates = torch.arange(4, dtype=torch.float64, device=DEVICE)
+    index = tensor(symbols.astype(np.int32))
+    window = gpu.Minibatch(index, found.places, found.segments, offsets, order, rates)
+    sizes = [5, 5, 5, 6, 4, 5, 2, 3, 2, 2]
+    target = gpu.Minibatch.of(
+        torch.zeros(size, dtype=part.dtype, device=DEVICE)
+        for size, part in zip(sizes, window.tensors(), strict=True)
+    )
+    number = torch.tensor([1], device=DEVICE)
+    gpu.load_minibatch(target, window, found.begins, number, 3)
+    own = found.batch(1)
+    np.testing.assert_array_equal(host(target.index), [1, 3, 0, 3, 3])
+    np.testing.assert_array_equal(host(target.segments.symbols), [0, 1, 3, 3])
+    np.testing.assert_array_equal(host(target.segments.steps)[:3], host(own.steps))
+    np.testing.assert_array_equal(host(target.segments.pieces)[:4], host(own.pieces))
+    np.testing.assert_array_equal(host(target.segments.bounds)[:4], host(own.bounds))
+    np.testing.assert_array_equal(host(target.offsets), [0, 1, 3])
+    np.testing.assert_array_equal(host(target.order), [1, 0])
+    np.testing.assert_array_equal(host(target.rates), [2.0, 3.0])

@@ -1,0 +1,171 @@
+"""Documents: their commands and code run, their figures are those of the result files."""
+
+import gzip
+import importlib.util
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import sojourn as sj
+from sojourn.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+
+# What stands in documents and is not run here: set-up, and what other tests and commands run.
+ELSEWHERE = ("make ", "pip ", "git ", "cd ", "apt-get ", "python -m ")
+
+
+def blocks_of(page):
+    """Yield (kind, text) of the fenced blocks of a page that are commands or Python.
+
+    A block right after ``<!-- not run: reason -->`` is left out.
+    """
+    for why_not, kind, block in re.findall(
+        r"^(<!-- not run: [^\n]+ -->\n+)? *```(\w*)\n(.*?)^ *```",
+        (ROOT / page).read_text(),
+        re.DOTALL | re.MULTILINE,
+    ):
+        if why_not:
+            continue
+        if kind in ("python", "py"):
+            yield "python", block
+        elif kind in ("console", "bash", "sh", ""):
+            for line in block.splitlines():
+                command = line.strip().removeprefix("$ ")
+                if command and re.match(r"[a-z-]+ ", command):
+                    yield "command", command
+
+
+def make_data(folder):
+    """Write the files that the documents speak of."""
+    lines = "The cat sleeps .\nthe dog barks .\na bird sings\n" * 40
+    (folder / "corpus.txt").write_text(lines)
+    (folder / "held-out.txt").write_text(lines[:200])
+    (folder / "wiki.txt.gz").write_bytes(gzip.compress(lines.encode()))
+    rng = np.random.default_rng(0)
+    rows = ["walk,x,y"]
+    for walk in range(10):
+        for t in range(30):
+            x, y = rng.normal(t // 10 * 4.0, 1.0, 2)
+            rows.append(f"{walk},{x:.4f},{y:.4f}")
+    (folder / "walk.csv").write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_and_python_of_a_page_run(tmp_path, monkeypatch, page):
+    blocks = list(blocks_of(page))
+    if not blocks:
+        return
+    monkeypatch.chdir(tmp_path)
+    mpl.use("agg")
+    make_data(tmp_path)
+    sentences = [line.split() for line in (tmp_path / "corpus.txt").read_text().splitlines()]
+    # Pages that go on from others begin with what those have.
+    names = {"sj": sj, "sentences": sentences[:9], "held_out": sentences[:3]}
+    if page.endswith("big-data.md"):  # its commands come after the code that uses what they write
+        blocks.sort(key=lambda block: block[0])
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile(text, page, "exec"), names)
+            continue
+        if text.startswith(ELSEWHERE):
+            continue
+        program, *words = shlex.split(text, comments=True)
+        assert program == "sojourn", f"{page}: {text} is run by nothing"
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, f"{page}: {text}\n{result.output}\n{result.exception}"
+    plt.close("all")
+
+
+def test_the_extraction_finds_what_it_must():
+    kinds = [block for page in PAGES for block in blocks_of(page)]
+    commands = [text for kind, text in kinds if kind == "command"]
+    assert sum(text.startswith("sojourn fit") for text in commands) >= 5
+    assert sum(kind == "python" for kind, _ in kinds) >= 10
+    used = {text.split()[1] for text in commands if text.startswith("sojourn ")}
+    assert used >= {"demo", "fit", "score", "decode", "sample", "inspect", "report", "ingest"}
+
+
+@pytest.fixture(scope="module")
+def scripts():
+    path = ROOT / "docs/hooks/scripts.py"
+    spec = importlib.util.spec_from_file_location("docs_scripts", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# What each example claims to show, in names that its script defines.
+CLAIMS = {
+    "word_classes": lambda n: n["model"].history_[-1]["score"] > -4.9,
+    "chromatin_marks": lambda n: n["agreement"] > 0.95,
+    "wrist_sensor": lambda n: n["agreement"] > 0.95 > 0.8 > n["agreement_plain"],
+    "web_sessions": lambda n: n["found"].simplest.n_states == 4,
+    "earthquakes": lambda n: np.allclose(n["model"].lambdas_[n["order"], 0], n["rates"], rtol=0.1),
+    "how-scvi-works": lambda n: n["gap"] > 2 and n["ahead"] > 0.02,
+}
+SCRIPTS = [ROOT / "docs/how-scvi-works.py", *sorted((ROOT / "docs/gallery").glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_an_example_runs_ends_in_a_picture_and_shows_what_it_claims(scripts, path):
+    page = scripts.run(path)
+    assert page.pictures
+    assert all(picture.startswith(b"\x89PNG") for picture in page.pictures.values())
+    assert page.markdown.startswith("# ")
+    if path.parent.name == "gallery":
+        assert "**What one learns.**" in page.markdown
+    assert CLAIMS[path.stem](page.names)
+
+
+def test_scripts_are_cut_into_prose_and_code(scripts):
+    code = "x = 1\n\n\ndef f():\n    # inside\n\n    pass"
+    pieces = scripts.split(f"# # Title\n#\n# Text.\n\n{code}\n")
+    assert [(kind, text.strip()) for kind, text in pieces] == [
+        ("prose", "# Title\n\nText."),
+        ("code", code),
+    ]
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page(scripts):
+    text = (ROOT / "mkdocs.yml").read_text()
+    nav = text[text.index("\nnav:") :]
+    entries = set(re.findall(r"([\w/-]+\.md)$", nav, re.MULTILINE))
+    docs = ROOT / "docs"
+    pages = {str(p.relative_to(docs)) for p in docs.rglob("*.md")}
+    pages |= {str(p.relative_to(docs).with_suffix(".md")) for p in scripts.find(docs)}
+    optional = {name for names in scripts.OPTIONAL.values() for name in names.values()}
+    assert pages - optional == entries
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs/api.md").read_text()
+    named = set(re.findall(r"^::: sojourn\.(\w+)", text, re.MULTILINE))
+    assert named == {*sj.__all__, "plot"}
+
+
+def test_figures_in_the_documents_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import readme
+
+    for page in readme.PAGES:
+        text = (ROOT / page).read_text()
+        assert readme.updated(text, page) == text
+
+
+def test_make_targets_named_in_the_documents_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for document in (*PAGES, "CONTRIBUTING.md", "benchmarks/README.md"):
+        text = (ROOT / document).read_text()
+        ends = r"(?=`|[ \t]*$|[ \t]+#|[ \t]+[A-Z]+=)"  # "make a difference" is no command
+        named = set(re.findall(rf"(?:^|`)make ([a-z-]+){ends}", text, re.MULTILINE))
+        assert named <= targets, f"{document} names {named - targets}"

@@ -1,0 +1,81 @@
+"""Table counts of uncertain steps, eq (19), against sums over all counts."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma
+from scipy.stats import nbinom
+
+import sojourn as sj
+from sojourn.transitions.hdp import exchangeable_tables, expected_tables
+
+
+def tables_of_count(prior, count):
+    """Expected tables of a whole count: customer i + 1 opens one with probability G/(G + i)."""
+    return sum(prior / (prior + i) for i in range(count))
+
+
+@pytest.mark.parametrize("prior", [0.01, 0.3, 2.0])
+@pytest.mark.parametrize("mean", [0.05, 1.0, 20.0])
+def test_wholly_uncertain_counts_are_negative_binomial(prior, mean):
+    """An urn's count of unknown size with mean m: sum over every count that it may have."""
+    counts = np.arange(20_000 if mean > 5 else 4000)
+    weights = nbinom.pmf(counts, prior, prior / (prior + mean))
+    expected = weights @ (prior * (digamma(prior + counts) - digamma(prior)))
+    m = np.full((1, 1), mean)
+    # Steps that are hardly there: Σ q² = 0, Σ log(1 − q) = −Σ q.
+    found = exchangeable_tables(np.full(1, prior), m, -m, m)
+    assert found[0, 0] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(("settled", "mean"), [(1, 0.5), (3, 2.0), (40, 7.0)])
+def test_uncertain_steps_join_those_that_are_certain(settled, mean):
+    """After `settled` customers an urn goes on with the shape G + settled."""
+    prior = 0.4
+    shape = prior + settled
+    counts = np.arange(4000)
+    weights = nbinom.pmf(counts, shape, shape / (shape + mean))
+    grown = prior * (digamma(prior + settled + counts) - digamma(prior + settled))
+    expected = tables_of_count(prior, settled) + weights @ grown
+    counts_, variances = np.full((1, 1), settled + mean), np.full((1, 1), mean)
+    found = exchangeable_tables(np.full(1, prior), counts_, np.full((1, 1), -np.inf), variances)
+    assert found[0, 0] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_certain_counts_are_exact(count):
+    counts = np.full((1, 1), float(count))
+    log_absent = np.full((1, 1), -np.inf if count else 0.0)
+    found = exchangeable_tables(np.full(1, 0.7), counts, log_absent, np.zeros((1, 1)))
+    assert found[0, 0] == pytest.approx(tables_of_count(0.7, count), abs=1e-12)
+
+
+def test_uncertainty_never_adds_tables():
+    rng = np.random.default_rng(0)
+    q = rng.beta(0.1, 2.0, (200, 4, 5))
+    counts, squares = q.sum(axis=0), (q**2).sum(axis=0)
+    log_absent, prior = np.log1p(-q).sum(axis=0), rng.gamma(0.5, 0.2, 5) + 1e-3
+    ours = exchangeable_tables(prior, counts, log_absent, counts - squares)
+    independent = expected_tables(prior, counts, log_absent, None)
+    assert (ours <= independent * 1.001).all()
+    assert (ours > 0).all()
+
+
+def test_few_data_from_an_hdp_hmm_do_not_inflate_alpha():
+    rng = np.random.default_rng(2)
+    rows = rng.dirichlet(np.full(6, 0.3), 7)
+    symbols = rng.dirichlet(np.full(12, 0.2), 6)
+    data = []
+    for _ in range(60):
+        state, steps = rng.choice(6, p=rows[0]), []
+        for _ in range(15):
+            steps.append(rng.choice(12, p=symbols[state]))
+            state = rng.choice(6, p=rows[state + 1])
+        data.append(np.array(steps))
+    alphas = [
+        sj.HDPHMM(
+            20, sj.Categorical(12), batch_size=20, n_passes=20, random_state=0,
+            exchangeable_tables=exchangeable, moves=None,
+        ).fit(data).hdp_.alpha
+        for exchangeable in (False, True)
+    ]  # fmt: skip
+    assert alphas[1] < 0.6 * alphas[0]
