@@ -144,6 +144,8 @@ def test_partial_fit_moves_when_a_minibatch_is_large_enough(gaussian):
         small.partial_fit(drawn.train[begin : begin + 10], total_sequences=500)
     assert large.n_states_ < 12 == small.n_states_
     assert any(move["accepted"] for move in moves_of(large))
+    assert set(large.history_[-1]) == set(sj.Progress._fields)  # what reports look at
+    assert f"{large.n_states_} of {len(large.transmat_)} states in use" in large._repr_html_()
 
 
 def test_files_are_enough_for_moves(tmp_path):
@@ -398,6 +400,17 @@ def lasting_counts(n_states):
     rows = rng.dirichlet(np.full(n_states, 0.3), n_states) + 4.0 * np.eye(n_states)
     counts = np.array([rng.multinomial(200, row / row.sum()) for row in rows])
     return Rows(np.full(n_states, 1.0), counts.astype(float))
+
+
+@pytest.mark.parametrize("kappa", [0.0, 4.0])
+def test_rows_normalised_by_their_concentration_have_that_of_staying_in_it(kappa):
+    counts = Rows(np.arange(1.0, 4.0), np.ones((3, 3)))
+    hdp = HDP.make(3, stickiness=kappa, normalize_rows=False).refitted(counts)
+    found = hdp.concentrations(counts)
+    assert found.start_total == pytest.approx(hdp.alpha.mean + 6.0)
+    np.testing.assert_allclose(found.totals, hdp.alpha.mean + kappa + 3.0)
+    stays = found.rows.transitions - found.rows.transitions[[1, 2, 0]]
+    np.testing.assert_allclose(np.diag(stays), kappa)
 
 
 def test_learned_stickiness_is_the_best_one_for_the_counts_of_a_finite_model():

@@ -443,7 +443,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if moves is not None and moves.takes(data.n_steps, posterior):
             made = moves.phase(posterior, family, [data], total_sequences)
             if made:
-                self.history_.append({"updates": posterior.n_updates, "moves": made})
+                # Passes and times are those of `fit`: a minibatch that comes alone has none.
+                before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
+                before |= self.history_[-1] if self.history_ else {}
+                now = {"updates": posterior.n_updates, "states": posterior.n_states, "moves": made}
+                unknown = {"score": None, "bound": None, "move_seconds": 0.0}
+                self.history_.append(before | now | unknown)
         return self
 
     def _update(
