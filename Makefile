@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-newcomer docs lint format types bench bench-scale bench-families bench-cluster compare references reproduce clean
+.PHONY: help setup demo test test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -21,6 +21,18 @@ demo: $(READY)  ## learn word classes from the Python documentation
 
 test: $(READY)  ## run all tests
 	$(BIN)/python -m pytest
+
+GPU_BIN := .venv-gpu/bin
+TORCH ?= torch
+
+.venv-gpu/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-gpu
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	$(GPU_BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,gpu]' 'numpy<2.4'  # Triton's interpreter
+	touch $@
+
+test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Triton's interpreter
+	$(GPU_BIN)/python -m pytest tests/gpu tests/families
 
 test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
 	$(BIN)/python -m tests.newcomer
@@ -49,6 +61,10 @@ bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scal
 
 bench-families: $(READY)  ## measure Gaussian emissions against hmmlearn
 	$(BIN)/python -m benchmarks.families
+
+bench-gpu: .venv-gpu/.ready  ## measure speed on this machine's GPU
+	$(GPU_BIN)/python -m benchmarks.gpu
+	$(GPU_BIN)/python -m benchmarks.gpu_tables
 
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster

@@ -23,6 +23,8 @@ def figures() -> str:
     cpu = read("benchmarks/results/cpu.json")
     text = read("experiments/results/collapsing.json")
     tuning = read("experiments/results/tuning.json")
+    gpu = read("benchmarks/results/gpu.json")
+    paper = gpu["paper_size"]
     peers, fit = cpu["against_peers"], cpu["end_to_end"]
     row = next(row for row in cpu["against_sgemm"] if row["states"] == 45)
     largest = cpu["against_sgemm"][-1]
@@ -44,6 +46,11 @@ def figures() -> str:
             f"dynamax and pomegranate ({fastest});",
             f"- `fit` in minibatches of 1000 sentences with a vocabulary of 50,000 words takes in "
             f"{fit['fit_million_steps']:.1f} million words a second, updates included.",
+            "",
+            f"On one GPU ({gpu['device']}, {gpu['date']}; [more](docs/gpu.md)) the same takes in "
+            f"{gpu['end_to_end'][0]['million_steps']:.0f} million words a second, and a pass over "
+            f"{paper['sentences'] / 1e6:.0f} million sentences "
+            f"{paper['scvi_pass_seconds'][-1]:.2f} seconds.",
             "",
             f"On {data['sentences']:,} sentences of the English Web Treebank (45 states, "
             f"minibatches of 100, ten passes, mean of three seeds; "

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import sojourn as sj
+from sojourn.inference import COLLAPSED
+from sojourn.inference.local import prepare
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
@@ -133,6 +135,29 @@ def test_a_fitted_model_is_on_the_host_and_can_be_saved(tmp_path):
     fitted.save(tmp_path / "m.sojourn")
     loaded = sj.load(tmp_path / "m.sojourn")
     np.testing.assert_array_equal(loaded.transmat_, fitted.transmat_)
+
+
+@pytest.mark.parametrize("kind", [sj.HMM, sj.HDPHMM])
+def test_a_worker_of_a_cluster_has_its_own_device(kind):
+    """It gets potentials of the symbols that it has, and gives sums back on the host."""
+    fitted = model(kind).fit(SYMBOLS)
+    there = model(kind, device="cuda")._engine()
+    data = sj.Sequences.from_list([s for s in SYMBOLS if 3 not in s])
+    data = fitted.emission_.validate(data)
+    chunks = list(prepare(fitted.emission_, data))
+    numbers = np.unique(data.values)
+    wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
+    rest = (fitted.emission_, COLLAPSED, chunks)
+    exact = fitted._engine().expected_statistics(fitted._posterior, *rest, **wanted)
+    extract = fitted._posterior.extract(numbers)
+    found = device.statistics_of_chunks(there, extract, *rest, **wanted)
+    np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)
+    assert isinstance(found.emissions.values, np.ndarray)
+    assert found.entropy == pytest.approx(exact.entropy, rel=1e-4)
+    if wanted["absences"]:
+        for ours, theirs in zip(found.absences, exact.absences, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
 def test_what_runs_on_the_cpu_only_is_refused():

@@ -22,7 +22,7 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import gpu
-from sojourn.kernels.arrays import to_device
+from sojourn.kernels.arrays import is_tensor, to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import MemorySource, Minibatches
@@ -353,17 +353,13 @@ class DeviceBatches:
 
         The next one is made while the device is at work.
         """
-
-        def make(n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
-            order = source.order(n_pass)
-            return order, to_device(order, self._device)
-
         coming, self._coming = self._coming, None
         is_made = coming is not None and coming[0] == n_pass
-        found = coming[1].result() if coming is not None and is_made else make(n_pass)
+        made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
         if not is_last:
-            self._coming = (n_pass + 1, Background(lambda: make(n_pass + 1)))
-        return found
+            # Another thread leaves the device alone: a step may be recorded at that moment.
+            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
+        return made, to_device(made, self._device)
 
     def _resident(
         self, source: MemorySource, order: NDArray[np.int64], numbers: Tensor, start: int
@@ -423,9 +419,12 @@ class Recorder:
     schedule : callable
         Step sizes.
     total_sequences : int
+    is_able : bool
+        Whether steps can be recorded: with many states the host takes part in them.
     """
 
-    def __init__(self, schedule: StepSizes, total_sequences: int) -> None:
+    def __init__(self, schedule: StepSizes, total_sequences: int, *, is_able: bool = True) -> None:
+        self._is_able = is_able
         self._schedule = schedule
         self._total = total_sequences
         self._window: Window | None = None
@@ -436,7 +435,7 @@ class Recorder:
 
     def takes(self, batch: Any) -> bool:
         """Whether a batch is one of a window of equal ones, of symbols, and not too small."""
-        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1:
+        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
             return False
         return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
 
@@ -608,7 +607,7 @@ class _Recording:
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
-            if total is not None:
+            if is_tensor(total):
                 self._prior.total.copy_(total)
             self._n_updates = posterior.transitions.n_updates
         return True

@@ -163,7 +163,8 @@ def train(
         n_states = posterior.emissions.n_states
         on_device = DeviceBatches(family, source, n_states, engine)
         if engine.device.type == "cuda":
-            recorder = Recorder(schedule, source.n_sequences)
+            is_able = engine.kernel.is_narrow(n_states, engine.dtype or posterior.emissions.dtype)
+            recorder = Recorder(schedule, source.n_sequences, is_able=is_able)
             engine = replace(engine, recorder=recorder)
 
     def tell(progress: Progress) -> None:

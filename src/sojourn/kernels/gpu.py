@@ -36,9 +36,9 @@ from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_sta
 from sojourn.kernels.reference import SMALLEST_ABSENCE
 
 NARROW = 128
-"""Largest number of states whose transition matrix stays in registers."""
+"""Largest number of states whose transition matrix stays in registers, in single precision."""
 
-_HALF_WARP = 48  # states up to which half a warp has room for it, in single precision
+_HALF_WARP = 48  # states up to which half a warp has room for it
 
 SUMS = "sorted"
 """How responsibilities are summed by symbol.  "sorted": steps of a symbol in a fixed order, the
@@ -531,14 +531,9 @@ def _affine(potentials: Potentials) -> tuple[Tensor, Tensor | None, Tensor | Non
     return table if isinstance(table, AffineTable) else (table, None, None)
 
 
-def is_narrow(n_states: int, dtype: torch.dtype) -> bool:
+def is_narrow(n_states: int, dtype: Any) -> bool:
     """Whether the transition matrix stays in registers."""
-    # A column in double precision takes two registers a number.
-    return n_states <= (NARROW if dtype == torch.float32 else NARROW // 2)
-
-
-def _fits_half_warp(n_states: int, dtype: torch.dtype) -> bool:
-    return n_states <= _HALF_WARP and dtype == torch.float32
+    return n_states <= NARROW and dtype in (torch.float32, np.dtype(np.float32), "float32")
 
 
 def _padded(matrix: Tensor, n_rows: int, n_columns: int) -> Tensor:
@@ -609,7 +604,7 @@ def _narrow_chains(
         "AFFINE": gain is not None,
         "SCALED": potentials.log_scale is not None,
     }
-    if _fits_half_warp(n_states, dtype):
+    if n_states <= _HALF_WARP:
         groups = triton.cdiv(n_states, 16)
         n_programs = triton.cdiv(n_sequences, 2) * (1 + both)
         gpu_device.warp_chains[(n_programs,)](
@@ -636,7 +631,7 @@ def _narrow(
         potentials, index, offsets, order, both=True
     )
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
-    half_warp = _fits_half_warp(n_states, predictions.dtype)
+    half_warp = n_states <= _HALF_WARP
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
     span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
     n_spans = triton.cdiv(n_steps, span)
@@ -667,7 +662,7 @@ def _narrow(
             **options,
             LANES=lanes,
             TILE=16,
-            PRECISION=_precision(dtype),
+            PRECISION=_precision(),
             num_warps=4 if lanes <= 64 else 8,
             num_stages=1,
         )
@@ -890,8 +885,6 @@ def _absences(
     )
 
 
-def _precision(dtype: torch.dtype) -> str:
+def _precision() -> str:
     """How Triton multiplies: as exactly as `torch.set_float32_matmul_precision` asks for."""
-    if dtype != torch.float32:
-        return "ieee"
     return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -1,6 +1,7 @@
 """What runs on the GPU, in Triton: the device side of `sojourn.kernels.gpu`.
 
-One function is one launch.  Names in capitals are known when it is compiled.  Rows of messages are
+One function is one launch.  Names in capitals are known when it is compiled; sizes that change from
+one minibatch to the next are not, so that none is compiled twice.  Rows of messages are
 W numbers apart, of which the first K are states.
 """
 
@@ -69,7 +70,10 @@ def load_row(table, symbol, state, inside, n_rows, stride):
     return tl.load(table + symbol.to(tl.int64) * stride + state, mask=mask, other=0.0)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+)
 def warp_chains(
     matrices,
     start,
@@ -190,7 +194,10 @@ def warp_chains(
     tl.store(log_z + sequence, total, mask=exists & (direction == 0) & (lane % 16 == 0))
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_steps", "span"],
+    do_not_specialize_on_alignment=["first", "offsets"],
+)
 def warp_combine(
     messages,
     predictions,
@@ -298,7 +305,10 @@ def warp_combine(
         tl.store(starts + program * K + state, both_halves(start[g], INTERPRET), mask=mask)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+)
 def block_chains(
     matrices,
     start,
@@ -378,7 +388,9 @@ def block_chains(
     tl.store(log_z + sequence, total, mask=direction == 0)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["begin", "n_before", "n_rows"], do_not_specialize_on_alignment=["index"]
+)
 def advance(
     product,
     norms,
@@ -437,7 +449,10 @@ def advance(
         tl.store(log_z + sequence, total)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_steps", "span"],
+    do_not_specialize_on_alignment=["first", "offsets"],
+)
 def block_combine(
     messages,
     predictions,
@@ -495,7 +510,7 @@ def block_combine(
     tl.store(starts + program * K + state, start, mask=state < K)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_spans"])
 def gather_spans(
     pairs,
     starts,
@@ -526,7 +541,9 @@ def gather_spans(
     tl.store(start + state, total, mask=inside & is_start)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_less", "span"], do_not_specialize_on_alignment=["offsets"]
+)
 def sum_absences(
     before,
     behind,
@@ -565,7 +582,7 @@ def sum_absences(
     tl.store(squares + where, square_sum)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"], do_not_specialize_on_alignment=["index", "offsets"])
 def viterbi(
     matrix,
     start,
@@ -642,7 +659,7 @@ def viterbi(
     tl.store(best + sequence, total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes", "rows"])
 def sum_pieces(
     steps,
     pieces,
@@ -670,7 +687,10 @@ def sum_pieces(
     tl.store(partial + where, tl.sum(values, axis=1), mask=exists[:, None] & (state < K)[None, :])
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_symbols", "n_segments"],
+    do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
+)
 def sum_segments(
     symbols,
     bounds,
@@ -701,7 +721,10 @@ def sum_segments(
     tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < K)[None, :])
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_symbols", "n_rows", "span"],
+    do_not_specialize_on_alignment=["rows", "symbols"],
+)
 def sum_columns(
     rows, width, symbols, n_symbols, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -721,7 +744,7 @@ def sum_columns(
     tl.store(out + program * K + state, total, mask=state < K)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "n_added"], do_not_specialize_on_alignment=["rows"])
 def add_rows(
     table,
     stride,
@@ -751,7 +774,7 @@ def add_rows(
         tl.store(where, new.to(table.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def rescale(table, factor, n, BLOCK: tl.constexpr):
     """Multiply everything by a factor, unless that is one."""
     by = tl.load(factor)
@@ -799,7 +822,7 @@ def row_potentials(
         tl.store(out + K * K + state * K + row, means, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["K", "n"])
 def blend_counts(
     start, transitions, added_start, added, out_start, out, rates, K, n, BLOCK: tl.constexpr
 ):
@@ -818,7 +841,7 @@ def blend_counts(
             tl.store(out_start + at, keep * old + weight * new, mask=at < K)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["K"])
 def decay(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
     """Blend totals, and find the factors that follow from the scale."""
     keep = tl.load(rates)
@@ -835,7 +858,7 @@ def decay(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr
     tl.store(factors, weight / decayed)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["K"])
 def means_of_symbols(totals, scale, prior, prior_total, gain, shift, K, LANES: tl.constexpr):
     """Find gain and shift of every state."""
     state = tl.arange(0, LANES)
@@ -845,7 +868,7 @@ def means_of_symbols(totals, scale, prior, prior_total, gain, shift, K, LANES: t
     tl.store(shift + state, (prior / norm).to(kind), mask=state < K)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def note(log_z, failures, out, n, BLOCK: tl.constexpr):
     """Sum, and count what is not finite."""
     total = tl.zeros((BLOCK,), tl.float64)
@@ -866,7 +889,19 @@ def copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     tl.store(target + at, tl.load(source + begin + at, mask=at < n, other=0), mask=at < n)
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["n_sequences", "step_capacity", "symbol_capacity", "n_symbols_in_all"],
+    do_not_specialize_on_alignment=[
+        "index",
+        "steps",
+        "pieces",
+        "symbols",
+        "bounds",
+        "sizes",
+        "offsets",
+        "order",
+    ],
+)
 def load_minibatch(
     index,
     places,

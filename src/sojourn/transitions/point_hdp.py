@@ -99,9 +99,10 @@ class PointHDP(Transitions):
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Collect a minibatch, and move the weights when the large batch is full."""
-        parts = counts._asdict()
-        if self.pending:
-            parts = {name: self.pending[name] + value for name, value in parts.items()}
+        # A sum is a value of its own, also of the first minibatch.
+        parts = {
+            name: self.pending.get(name, 0.0) + value for name, value in counts._asdict().items()
+        }
         n_pending = self.n_pending + n_sequences
         if n_pending < min(self.batch_size, total_sequences):
             return replace(self, pending=parts, n_pending=n_pending)
