@@ -148,6 +148,13 @@ def test_partial_fit_moves_when_a_minibatch_is_large_enough(gaussian):
     assert f"{large.n_states_} of {len(large.transmat_)} states in use" in large._repr_html_()
 
 
+def test_states_that_the_sample_does_not_have_are_left_alone():
+    family, drawn, _, _ = recording(500, 0)  # six recordings, not all of which have all states
+    model = sj.HDPHMM(20, family, batch_size=1, n_passes=80, random_state=0).fit(drawn.train)
+    assert model.n_states_ == 5
+    assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.01
+
+
 def test_files_are_enough_for_moves(tmp_path):
     family, drawn = simulate("categorical", 3, 1, n_train=600)
     path = write_parquet(tmp_path / "data.parquet", drawn.train)

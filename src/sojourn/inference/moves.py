@@ -19,7 +19,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
 from sojourn.inference.objective import COLLAPSED
-from sojourn.inference.occupancy import state_masses, state_shares
+from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
 from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.interface import Floats, Integers
@@ -46,6 +46,7 @@ _MORE_STEPS = 4  # local steps for a merge that one is not enough for
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
 _FIRST_PHASE = 0.35  # share of the passes before the first phase
+_SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
 
@@ -332,10 +333,12 @@ class Phase:
     groups: Floats | None = field(init=False)
     moves: list[Move] = field(default_factory=list, init=False)
     _baselines: dict[int, Fit] = field(default_factory=dict, init=False)
+    _stream: Floats = field(init=False)
 
     def __post_init__(self, start: Posterior) -> None:
         self.present = self.fit(start, 1, shared=True)
         self.groups = np.eye(start.n_states)
+        self._stream = state_shares(start.counts)
 
     def run(self) -> None:
         """Make proposals as long as the budget lasts.
@@ -362,6 +365,16 @@ class Phase:
     def n_states(self) -> int:
         """States of the present model."""
         return self.present.posterior.n_states
+
+    @property
+    def missed(self) -> set[int]:
+        """States in use that the sample hardly has, and so cannot judge."""
+        if self.groups is None:
+            return set()
+        expected = self.groups @ self._stream
+        found = state_shares(self.present.posterior.counts)
+        missing = (expected > USED_SHARE) & (found < _SEEN * expected)
+        return {int(k) for k in np.flatnonzero(missing)}
 
     # ---- judging ----------------------------------------------------------------------------
 
@@ -490,6 +503,8 @@ class Phase:
             if ranked is None:
                 assert self.present.shared is not None
                 ranked = rank_pairs(self.family, self.present.posterior, self.present.shared)
+                missed = self.missed
+                ranked = [entry for entry in ranked if missed.isdisjoint(entry[1])]
                 sure = disjoint([entry for entry in ranked if entry[0] > 0.0], self.n_states)
                 size = len(sure) or max(size, self.n_states // 8, 1)
             left = [entry for entry in ranked if entry[1] not in refused]
@@ -520,7 +535,8 @@ class Phase:
         refused: set[int] = set()
         while len(refused) < _PATIENCE and self.affords(self.n_states - 1, 1):
             shares = state_shares(self.present.posterior.counts)
-            by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in refused]
+            kept = refused | self.missed
+            by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in kept]
             small = [k for k in by_mass if shares[k] < _SMALL]
             if not small or self.n_states == 1:
                 return
