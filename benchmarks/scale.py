@@ -43,7 +43,7 @@ def make_model(name: str, n_states: int, n_symbols: int) -> Any:
     common = {"batch_size": 1000, "n_passes": 1, "forgetting_rate": 0.5, "random_state": 0}
     emission = sj.Categorical(n_symbols)
     if name == "SCVI-HDP":
-        return sj.HDPHMM(n_states, emission, **common)
+        return sj.HDPHMM(n_states, emission, moves=None, **common)
     return sj.HMM(n_states, emission, inference=name.lower(), **common)
 
 

@@ -31,6 +31,7 @@ def main() -> None:
                 inference=inference,
                 n_passes=arguments.passes,
                 random_state=seed,
+                moves=None,
                 **SETTINGS,
             ).fit(train, validation=test)
             curves[name].append([round(entry["score"], 5) for entry in fitted.history_])

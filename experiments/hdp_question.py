@@ -29,6 +29,7 @@ PAPER: dict[str, Any] = {
     "second_order_tables": False,
     "sort_states": False,
     "exchangeable_tables": False,
+    "moves": None,
 }
 
 
@@ -45,7 +46,13 @@ class RunningHDP(HDP):
     """Table counts from running statistics, blended as E[C] is, in place of those of the batch."""
 
     def observe(
-        self, counts: Rows, absences: Absences | None, n_sequences: int, total_sequences: int
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Blend a minibatch into what is kept, and update when the large batch is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
@@ -63,7 +70,7 @@ class RunningHDP(HDP):
         pending = {**kept, "updates": np.asarray(n), "seen": np.asarray(seen)}
         if seen < self._large_batch(total_sequences):
             return replace(self, pending=pending)
-        updated = replace(self, pending=kept, n_pending=total_sequences)._updated(total_sequences)
+        updated = replace(self, pending=kept, n_pending=total_sequences).updated(total_sequences)
         return replace(updated, pending={**pending, "seen": np.zeros(())})
 
 

@@ -48,6 +48,7 @@ def measure(
             sj.Categorical(n_symbols, concentration=0.1),
             inference=inference,
             track_bound=False,
+            moves=None,
             random_state=seed,
             **options,
         ).fit(train)

@@ -285,7 +285,7 @@ def test_permuting_the_states_of_a_model_changes_no_likelihood():
     for statistics in (first, second):
         model = sj.HDPHMM(
             4, sj.Categorical(7), init=statistics, batch_size=10, n_passes=3, hdp_batch_size=20,
-            dtype="float64", random_state=1,
+            dtype="float64", moves=None, random_state=1,
         ).fit(data)  # fmt: skip
         scores.append(model.log_likelihood(data))
         summaries.append(model.hdp_)
@@ -296,7 +296,7 @@ def test_permuting_the_states_of_a_model_changes_no_likelihood():
 def test_summary_says_how_many_states_there_are_in_effect():
     hdp = replace(HDP.make(3), tables=np.array([0.0, 1e9, 0.0]), stick_gamma=1e-9)
     assert hdp.summary().effective_states == pytest.approx(1.0, abs=0.05)
-    model = sj.HDPHMM(3, sj.Categorical(2), random_state=0).fit([[0, 1, 1], [1, 0]])
+    model = sj.HDPHMM(3, sj.Categorical(2), moves=None, random_state=0).fit([[0, 1, 1], [1, 0]])
     assert model.hdp_.weights.shape == (3,)
     assert 1 <= model.hdp_.effective_states <= 3
     assert model.hdp_.weights.sum() < 1

@@ -45,6 +45,7 @@ ALLOWED = {
     },
 }
 ALLOWED["models"] = {*ALLOWED, "package"}
+ALLOWED["matching"] = set(ALLOWED)
 ALLOWED["interop"] = set(ALLOWED)
 ALLOWED["model_selection"] = set(ALLOWED) - {"interop"}
 ALLOWED["report"] = {*ALLOWED, "package"}

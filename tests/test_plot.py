@@ -66,7 +66,7 @@ def test_the_matrix_is_that_of_the_largest_states(words, ax):
 
 def test_the_graph_has_a_node_for_every_state_in_use(words, ax):
     sj.plot.graph(words, ax=ax)
-    assert len(ax.collections) == words.n_states_used_
+    assert len(ax.collections) == words.n_states_
 
 
 def test_dwell_times_are_those_of_the_model_and_of_the_paths(numbers, ax):

@@ -84,7 +84,7 @@ def test_words_of_the_data_are_text_in_the_page(words, tmp_path):
     summary = re.search(r'<script type="application/json" id="summary">(.*?)</script>', page)
     assert not set("<>&\u2028\u2029") & set(summary.group(1))
     told = json.loads(summary.group(1))
-    assert told["states_used"] == model.n_states_used_
+    assert told["states_used"] == model.n_states_
     assert [s["state"] for s in told["states"]] == [
         s.state for s in summarize(model) if s.share > 0.005
     ]
@@ -172,7 +172,7 @@ def test_shares_are_those_of_the_emission_counts(words):
     # Every arrival in a state emits one symbol: the two are counted in different places.
     emitted = model.statistics_.emissions.sum(axis=1)
     np.testing.assert_allclose(model.state_shares_, emitted / emitted.sum(), rtol=1e-4)
-    assert model.n_states_used_ == (emitted > 0.005 * emitted.sum()).sum()
+    assert model.n_states_ == (emitted > 0.005 * emitted.sum()).sum()
 
 
 def test_observed_stays_are_those_of_the_decoded_paths(numbers):
@@ -217,9 +217,9 @@ def test_any_number_of_states_is_drawn(n_states, tmp_path):
     data = np.random.default_rng(0).integers(5, size=(30, 12))
     model = sj.HDPHMM(n_states, sj.Categorical(5), batch_size=5, random_state=0).fit(data)
     page = sj.write_report(model, tmp_path / "r.html", data[:1]).read_text()
-    assert ("Strong transitions" in page) == (model.n_states_used_ > 1)
+    assert ("Strong transitions" in page) == (model.n_states_ > 1)
     graph = strong_transitions(model)
-    assert len(graph.states) == min(14, model.n_states_used_)
+    assert len(graph.states) == min(14, model.n_states_)
     np.testing.assert_allclose(np.hypot(graph.x, graph.y), 1.0)
     leaving = model.transmat_ - np.diag(np.diagonal(model.transmat_))
     leaving /= np.maximum(leaving.sum(axis=1, keepdims=True), 1e-300)

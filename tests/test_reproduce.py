@@ -71,11 +71,11 @@ def test_nothing_that_came_after_the_paper_is_on():
         "gamma_prior": (1.0, 0.1),
         "delay": 1.0,
         "init": "exponential",
+        "moves": None,
+        "stickiness": 0.0,
         "n_init": 1,
     }
     assert {name: parameters[name] for name in expected} == expected
-    if "moves" in parameters:
-        assert parameters["moves"] is None
     hmm = Cell("SVI", 100, 0.7, 45, 10, 0).model(50, 1)
     assert (hmm.inference, hmm.transition_concentration, hmm.tuned) == ("svi", 0.1, False)
     assert hmm.emission.concentration == 0.1

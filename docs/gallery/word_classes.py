@@ -23,7 +23,7 @@ model = sj.HDPHMM(
     random_state=0,
 )
 model.fit(train, validation=held_out)
-print(f"{model.n_states_used_} states, held-out score {model.history_[-1]['score']:.3f} a word")
+print(f"{model.n_states_} states, held-out score {model.history_[-1]['score']:.3f} a word")
 
 # The states, largest first, with the words they like best, and the ways from one to the next.
 

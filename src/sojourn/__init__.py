@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from sojourn.inference import Progress, Statistics
     from sojourn.interop import from_hmmlearn
+    from sojourn.matching import dwell_summary, match_states
     from sojourn.model_selection import PerStep, SequenceKFold, select_n_states
     from sojourn.models import HDPHMM, HMM
     from sojourn.persist import ModelFileError, load
@@ -75,8 +76,10 @@ _HOMES = {
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
+    "dwell_summary": "sojourn.matching",
     "from_hmmlearn": "sojourn.interop",
     "load": "sojourn.persist",
+    "match_states": "sojourn.matching",
     "open": "sojourn.sources",
     "select_n_states": "sojourn.model_selection",
     "write_report": "sojourn.report.page",
@@ -112,8 +115,10 @@ __all__ = [
     "Statistics",
     "Vocabulary",
     "ZeroMeanGaussian",
+    "dwell_summary",
     "from_hmmlearn",
     "load",
+    "match_states",
     "open",
     "select_n_states",
     "write_report",

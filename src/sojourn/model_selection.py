@@ -227,7 +227,7 @@ def _candidate(
             (
                 fitted.score(data.take(test), per_step=True),
                 fitted.score(data.take(train), per_step=True),
-                fitted.n_states_used_,
+                fitted.n_states_,
             )
         )
     scores, train_scores, used = np.array(rows, dtype=np.float64).T

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
-from sojourn.inference.posterior import Posterior
+from sojourn.inference.posterior import MoveState, Posterior
 from sojourn.inference.statistics import Statistics
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
@@ -77,6 +77,7 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
+        "moves": posterior.moves._asdict(),
         "total_sequences": model.total_sequences_,
         "history": model.history_,
         "provenance": model.provenance_,
@@ -161,6 +162,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
+        MoveState(**description["moves"]),
     )
     model._begin(family, posterior, description["total_sequences"])
     model.history_ = description["history"]

@@ -30,7 +30,7 @@ needs_gpu = pytest.mark.skipif(
 
 
 def model(kind=sj.HMM, emission=None, **options):
-    settings = {"n_states": 3, "batch_size": 4, "n_passes": 2, "random_state": 0}
+    settings = {"n_states": 3, "batch_size": 4, "n_passes": 2, "random_state": 0, "moves": None}
     emission = sj.Categorical(n_symbols=6) if emission is None else emission
     return kind(emission=emission, **(settings | options))
 
@@ -163,6 +163,14 @@ def test_a_worker_of_a_cluster_has_its_own_device(kind):
 def test_what_runs_on_the_cpu_only_is_refused():
     with pytest.raises(ValueError, match="device='cpu'"):
         model(inference="cvb0", device="cuda").fit(SYMBOLS)
+
+
+def test_the_number_of_states_is_not_moved_on_a_gpu():
+    options = {"kind": sj.HDPHMM, "n_states": 6, "n_passes": 5, "device": "cuda"}
+    found = model(**options, moves="auto").fit(SYMBOLS)
+    assert len(found.transmat_) == 6
+    assert not any(entry["moves"] for entry in found.history_)
+    np.testing.assert_array_equal(found.transmat_, model(**options).fit(SYMBOLS).transmat_)
 
 
 def test_without_a_device_the_error_says_what_to_do(monkeypatch):

@@ -177,7 +177,7 @@ def fit(
             inference=inference, n_init=restarts, device=device, n_jobs=jobs, random_state=seed
         )
         say(_about_training(model))
-        with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_used_) as live:
+        with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live:
             notes = _fit_noting_warnings(
                 model,
                 parts.train,
@@ -455,7 +455,7 @@ def _result(model: BaseHMM, target: Path, parts: Parts) -> dict[str, Any]:
         "sequences": parts.n_sequences,
         "steps": parts.n_steps,
         "states": model.n_states,
-        "states_used": model.n_states_used_,
+        "states_used": model.n_states_,
         "updates": model.n_updates_,
         "seconds": last["seconds"],
         "held_out_score": last["score"],

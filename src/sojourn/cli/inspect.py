@@ -49,7 +49,7 @@ def _facts(model: BaseHMM) -> dict[str, Any]:
         "emission": type(model.emission_).__name__,
         "inference": model.inference,
         "states": len(model.state_shares_),
-        "states in use": model.n_states_used_,
+        "states in use": model.n_states_,
         "sequences": model.total_sequences_,
         "updates": model.n_updates_,
     }

@@ -53,6 +53,6 @@ def report(
         source = None if data is None else open_for(fitted, data, given).source
         write_report(fitted, target, source, title=title)
     if as_json:
-        print_json({"path": str(target), "states_used": fitted.n_states_used_})
+        print_json({"path": str(target), "states_used": fitted.n_states_})
         return
     typer.echo(f"written: {target}")

@@ -12,7 +12,7 @@ from sojourn.report.states import summarize
 def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
     """Tabulate the largest states: share of the steps, how long they last, what they stand for."""
     shown = summarize(model, n_states)
-    used = model.n_states_used_
+    used = model.n_states_
     table = Table(
         title=f"The {len(shown)} largest of {used} states in use", title_justify="left",
         header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0),

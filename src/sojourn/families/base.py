@@ -140,6 +140,15 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> Floats:
         """Draw statistics (K, S) with the mass of `total_steps` steps that tell states apart."""
 
+    def segment_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Draw statistics (K, S) with the mass of `total_steps` steps from pieces of the data.
+
+        As `initial_statistics`, except where single steps do not tell states apart.
+        """
+        return self.initial_statistics(data, n_states, total_steps, rng)
+
     @abstractmethod
     def log_base_measure(self, x: NDArray[Any]) -> Floats:
         """Return log h(x), shape (T,)."""

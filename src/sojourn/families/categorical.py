@@ -17,6 +17,9 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
 
+SEGMENT = 4
+"""Steps of the data that a state begins with in `Categorical.segment_statistics`."""
+
 MISSING = -1
 """The symbol of a step that was not observed."""
 
@@ -179,6 +182,31 @@ class Categorical(Family):
         draws = rng.standard_exponential(shape, dtype=np.float32)
         draws *= total_steps / (n_states * self.n_statistics)
         return draws.T
+
+    def segment_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Give each state the symbols of a short run of steps, mixed with those of all the data.
+
+        Neighbours are often in the same state, or in few: states that begin so differ more than
+        exponential draws do, and reach better optima.
+        """
+        symbols = np.asarray(data.values)
+        counts = np.bincount(symbols[symbols != MISSING], minlength=self.n_statistics)
+        overall = counts / max(1, int(counts.sum()))
+        chosen = rng.integers(len(data), size=n_states)
+        begins = data.offsets[chosen]
+        room = np.maximum(data.lengths[chosen] - SEGMENT, 0)
+        begins = begins + rng.integers(room + 1)
+        ends = np.minimum(begins + SEGMENT, data.offsets[chosen + 1])
+        shares = np.tile(0.5 * overall, (n_states, 1))
+        for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            own = symbols[begin:end]
+            own = own[own != MISSING]
+            # A run of missing symbols only says nothing: the state begins like all the data.
+            np.add.at(shares[k], own, 0.5 / max(1, len(own)))
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
+        return shares * (total_steps / n_states)
 
     def log_base_measure(self, x: NDArray[Any]) -> Floats:
         """Return log h(x) = 0."""

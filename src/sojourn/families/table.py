@@ -222,6 +222,11 @@ class DecayedTable:
             n_threads=n_threads,
         )
 
+    def regrouped(self, weights: Floats) -> DecayedTable:
+        """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
+        rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
+        return DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+
     @classmethod
     def from_parts(cls, rows: Floats, scale: float, totals: Floats) -> DecayedTable:
         """Rebuild a table to the bit from unpadded rows (S, K), scale and totals."""

@@ -16,11 +16,15 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.overlap import shared_entropies
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 CHUNK_STEPS = 2**16
 """Steps that are in memory as responsibilities at a time; a larger batch goes in several chunks."""
+
+SHARED_STEPS = 2**13
+"""About how many steps of a chunk tell the entropies that pairs of states share."""
 
 
 class Place(Protocol):
@@ -142,8 +146,11 @@ def expected_statistics(
     *,
     absences: bool = False,
     entropy: bool = False,
+    shared: bool = False,
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
+
+    Where asked for, also what the HDP, the bound and a merge of states need: `BatchSums` names it.
 
     Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
     """
@@ -182,6 +189,11 @@ def expected_statistics(
             on_host = sequences if engine.device is None else sequences.host()
             x = family.observations(on_host)
             part.log_base = float(family.log_base_measure(x).sum())
+        if shared:
+            every = max(1, sequences.n_steps // SHARED_STEPS)
+            part.shared = every * shared_entropies(
+                smoothed.responsibilities[::every], n_threads=engine.n_threads
+            )
         if sums is None:
             sums = part
         else:

@@ -9,6 +9,11 @@ USED_SHARE = 0.005
 """A state is in use if it has more than this share of the steps."""
 
 
+def state_masses(counts: Rows) -> Floats:
+    """Return the expected number of steps in each state: E[C_·k], arrivals from the start too."""
+    return counts.start + counts.transitions.sum(axis=0)
+
+
 def state_shares(counts: Rows) -> Floats:
     """Return the share of the steps that each state has: E[C_·k] over all arrivals.
 
@@ -18,8 +23,8 @@ def state_shares(counts: Rows) -> Floats:
     >>> state_shares(Rows(np.array([1.0, 0.0]), np.array([[0.0, 2.0], [1.0, 0.0]])))
     array([0.5, 0.5])
     """
-    arrivals = counts.start + counts.transitions.sum(axis=0)
-    return arrivals / arrivals.sum()
+    masses = state_masses(counts)
+    return masses / masses.sum()
 
 
 def n_used(shares: Floats) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -11,8 +11,49 @@ from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.arrays import to_device, to_host
-from sojourn.kernels.interface import Integers
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
+
+MOVE_SHARE = 0.2
+"""Work that may go into moves, for each unit that goes into training."""
+
+_LINEAR_WORK = 64  # states at which the matrix products cost as much as all else
+
+
+class MoveState(NamedTuple):
+    """What the moves carry from one phase to the next.
+
+    Attributes
+    ----------
+    budget : float
+        Work that may yet go into moves; see `work`.
+    sequences : int
+        Sequences seen since the last phase.
+    n_phases : int
+        Phases so far.
+    quiet : int
+        Phases in a row that changed nothing.
+    """
+
+    budget: float = 0.0
+    sequences: int = 0
+    n_phases: int = 0
+    quiet: int = 0
+
+    def earned(self, n_steps: int, n_sequences: int, n_states: int) -> MoveState:
+        """Take in a minibatch: a share of its work may go into moves."""
+        return self._replace(
+            budget=self.budget + MOVE_SHARE * work(n_steps, n_states),
+            sequences=self.sequences + n_sequences,
+        )
+
+
+def work(n_steps: float, n_states: int) -> float:
+    """Work of a local step: forward-backward grows with K², the emissions with K.
+
+    Counted, not timed, so that the same seed gives the same moves on any machine.
+    """
+    return float(n_steps) * n_states * (n_states + _LINEAR_WORK)
 
 
 @dataclass
@@ -31,12 +72,15 @@ class Posterior:
         The prior on transitions with its own posterior.
     n_updates : int
         Minibatch updates so far.
+    moves : MoveState
+        What the moves carry from one phase to the next.
     """
 
     counts: Rows
     emissions: DecayedTable
     transitions: Transitions
     n_updates: int = 0
+    moves: MoveState = field(default_factory=MoveState)
 
     @classmethod
     def from_statistics(
@@ -46,6 +90,11 @@ class Posterior:
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
         return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
 
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.counts.start)
+
     def learned(self, family: Family) -> Family:
         """Return the family with the prior that was learned, where one was."""
         prior = self.emissions.prior
@@ -54,6 +103,30 @@ class Posterior:
     def extract(self, numbers: Integers | None) -> Posterior:
         """Return what potentials of some emission statistics depend on; None for all of them."""
         return replace(self, emissions=self.emissions.extract(numbers))
+
+    def regrouped(self, weights: Floats) -> Posterior:
+        """Return the posterior of other states, each a weighted sum of these, eq (21).
+
+        Parameters
+        ----------
+        weights : (K', K) array
+            Row i says what share of each present state the new state i takes: a merge adds two
+            rows of the identity, a deletion leaves one out, a permutation reorders them, and a
+            split has the same state in two rows.
+        """
+        start, transitions = self.counts
+        return Posterior(
+            Rows(weights @ start, weights @ transitions @ weights.T),
+            self.emissions.regrouped(weights),
+            self.transitions.regrouped(weights),
+            self.n_updates,
+            self.moves,
+        )
+
+    def become(self, other: Posterior) -> None:
+        """Take over the states of another posterior, in place; updates go on counting."""
+        self.counts, self.emissions = other.counts, other.emissions
+        self.transitions = other.transitions
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
@@ -87,6 +160,7 @@ class Posterior:
             cast(Any, DeviceTable(self.emissions, device)),
             self.transitions.converted(convert),
             self.n_updates,
+            self.moves,
         )
 
     def to_host(self) -> Posterior:
@@ -103,6 +177,7 @@ class Posterior:
             self.emissions.to_host(),
             self.transitions.converted(convert),
             self.n_updates,
+            self.moves,
         )
 
     def statistics(self) -> Statistics:

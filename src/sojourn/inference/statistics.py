@@ -92,6 +92,9 @@ class BatchSums:
         Sums of log(1 − q) for the HDP, where asked for.
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, where asked for.
+    shared : (K, K) array or None
+        Entropy of which of two states a step is in, summed over steps, eq (22), where asked for;
+        estimated from some of the steps of a large batch.
     """
 
     start: Floats
@@ -103,6 +106,7 @@ class BatchSums:
     absences: Absences | None
     entropy: float = 0.0
     log_base: float = 0.0
+    shared: Floats | None = None
 
     def __iadd__(self, other: BatchSums) -> BatchSums:
         self.start = self.start + other.start
@@ -116,6 +120,8 @@ class BatchSums:
         if self.absences is not None and other.absences is not None:
             parts = zip(self.absences, other.absences, strict=True)
             self.absences = Absences(*(a + b for a, b in parts))
+        if self.shared is not None and other.shared is not None:
+            self.shared = self.shared + other.shared
         return self
 
     def to_host(self) -> BatchSums:

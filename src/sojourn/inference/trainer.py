@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -13,6 +13,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
 from sojourn.inference.local import Engine, Place
+from sojourn.inference.moves import Moves
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes
@@ -40,6 +41,14 @@ class Progress(NamedTuple):
     bound : float or None
         What the method makes larger, where it is tracked: estimated on the first minibatch of the
         pass, or, where statistics are remembered, of all the data at the end of the pass.
+    states : int
+        Number of states in use.
+    moves : list of dict
+        Proposals at the end of the pass to merge, delete or split states: kind, states, gain of
+        the bound in nats, change of the log likelihood a step of fresh sequences, whether it was
+        accepted, and the number of states afterwards.
+    move_seconds : float
+        Time that they took, a part of `seconds`.
     """
 
     passes: float
@@ -49,6 +58,9 @@ class Progress(NamedTuple):
     seconds: float
     score: float | None
     bound: float | None = None
+    states: int = 0
+    moves: Sequence[dict[str, Any]] = ()
+    move_seconds: float = 0.0
 
 
 class Position(NamedTuple):
@@ -74,9 +86,11 @@ class Position(NamedTuple):
     seconds: float = 0.0
     history: tuple[Progress, ...] = ()
 
-    def progress(self, passes: float, score: float | None = None) -> Progress:
+    def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
         """Tell people."""
-        return Progress(passes, self.sequences, self.steps, self.updates, self.seconds, score)
+        return Progress(
+            passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
+        )
 
     def after(self, info: StepInfo, seconds: float) -> Position:
         """Take in a step that took some seconds."""
@@ -105,6 +119,7 @@ def train(
     engine: Place,
     *,
     n_passes: int,
+    moves: Moves | None = None,
     bound: Bound | None = None,
     evaluate: Callable[[], float] | None = None,
     evaluate_every: int | None = None,
@@ -116,6 +131,8 @@ def train(
 
     Parameters
     ----------
+    moves : Moves, optional
+        May change the number of states at the end of a pass.
     bound : Bound, optional
         What to report of each pass.
     evaluate : callable, optional
@@ -191,9 +208,10 @@ def train(
             passes = at.sequences / source.n_sequences
             if evaluate and evaluate_every and at.updates % evaluate_every == 0:
                 score = evaluate()
-                at = at._replace(history=(*at.history, at.progress(passes, score)))
+                entry = at.progress(passes, posterior.n_states, score)
+                at = at._replace(history=(*at.history, entry))
                 before = time.perf_counter()
-            tell(at.progress(passes, score))
+            tell(at.progress(passes, posterior.n_states, score))
             if checkpoint is not None:
                 checkpoint(at)
         if on_device is not None:
@@ -201,8 +219,17 @@ def train(
             at = at._replace(seconds=at.seconds + time.perf_counter() - before)
         if memory is not None:
             value = _settle(posterior, family, memory, bound, first=n_pass == 0)
+        made: list[dict[str, Any]] = []
+        move_seconds = 0.0
+        if moves is not None:
+            before = time.perf_counter()
+            made = moves.after_pass(posterior, family, n_pass, n_passes)
+            move_seconds = time.perf_counter() - before
+            at = at._replace(seconds=at.seconds + move_seconds)
         score = None if evaluate is None else evaluate()
-        entry = at.progress(n_pass + 1.0, score)._replace(bound=value)
+        entry = at.progress(n_pass + 1.0, posterior.n_states, score)._replace(
+            bound=value, moves=made, move_seconds=move_seconds
+        )
         at = at._replace(n_pass=n_pass + 1, n_batches=0, history=(*at.history, entry))
         tell(entry)
         if checkpoint is not None:

@@ -18,7 +18,6 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.inference import Schedule
-from sojourn.transitions import Dirichlet
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -81,7 +80,7 @@ def _warn_of_start(model: BaseHMM) -> None:
 
 
 def _warn_of_idle_states(model: BaseHMM) -> None:
-    if not isinstance(model._posterior.transitions, Dirichlet):
+    if model._posterior.transitions.shares_weights:
         return  # states to spare are what the HDP's truncation is for
     counts = model._posterior.counts
     idle = int((counts.start + counts.transitions.sum(axis=0) < 1.0).sum())

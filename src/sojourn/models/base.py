@@ -35,6 +35,7 @@ from sojourn.inference import (
     train,
 )
 from sojourn.inference.local import CHUNK_STEPS, Chunk, Place, prepare
+from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.schedule import LinearDecay
@@ -50,7 +51,7 @@ from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink, whole_folder
-from sojourn.transitions import Transitions
+from sojourn.transitions import Gamma, Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
@@ -73,6 +74,8 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     forgetting_rate: float
     delay: float
     tuned: bool | Collection[str]
+    moves: Literal["auto"] | None
+    init_states: int | None
     init: str | Statistics
     n_init: int
     device: str
@@ -103,6 +106,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _make_sampler(self, family: Family) -> Sampler:
         """Check the subclass's own parameters and make the sampler that `inference` names."""
+
+    @property
+    @abstractmethod
+    def _missing_on_gpu(self) -> str | None:
+        """What was asked for that the GPU does not have; None for nothing."""
 
     # ---- learning -------------------------------------------------------------------------
 
@@ -198,11 +206,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
+        batch_size = None if self._method.whole else self.batch_size
+        moves = self._moves(seed, data.minibatches(family, batch_size, seed))
         with memory_advice(self.device):
             try:
                 history = self._train(
                     self._minibatches(data, family, seed, cluster),
                     data.n_steps,
+                    moves,
                     position,
                     checkpoints,
                     held_out,
@@ -212,7 +223,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             finally:
                 self._posterior = self._posterior.to_host()
-        self.history_ = [entry._asdict() for entry in history]
+        self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
+        if moves is not None:
+            # After the last checkpoint: further passes go on from states in their old order.
+            self._posterior.become(by_size(self._posterior))
         warn_of_fit(self)
         return self
 
@@ -220,6 +234,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self,
         minibatches: Minibatches,
         n_steps: int,
+        moves: Moves | None,
         position: Position,
         checkpoints: Checkpoints | None,
         held_out: Data | None,
@@ -260,6 +275,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 minibatches,
                 engine,
                 n_passes=self.n_passes,
+                moves=moves,
                 bound=self._method.bound if self._tracks_bound else None,
                 evaluate=None if held_out is None else evaluate,
                 evaluate_every=validation_every,
@@ -423,6 +439,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if not fitted:
             self._begin(family, posterior, total_sequences)
         self.total_sequences_ = total_sequences
+        moves = self._moves(posterior.moves.n_phases)
+        if moves is not None and moves.takes(data.n_steps, posterior):
+            made = moves.phase(posterior, family, [data], total_sequences)
+            if made:
+                # Passes and times are those of `fit`: a minibatch that comes alone has none.
+                before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
+                before |= self.history_[-1] if self.history_ else {}
+                now = {"updates": posterior.n_updates, "states": posterior.n_states, "moves": made}
+                unknown = {"score": None, "bound": None, "move_seconds": 0.0}
+                self.history_.append(before | now | unknown)
         return self
 
     def _update(
@@ -478,9 +504,18 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 raise ValueError("init holds a negative count")
             return self._tuned(Posterior.from_statistics(self.init, transitions, dtype), family)
         rng = np.random.default_rng([seed, _INITIAL_DRAW])
-        counts = initial_counts(self.n_states, total_sequences, total_steps, rng)
-        emissions = family.initial_statistics(data, self.n_states, total_steps, rng)
-        statistics = Statistics(*counts, emissions)
+        n_states = int(self.init_states or self.n_states)
+        if n_states < self.n_states:
+            if not _is_symmetric(family, transitions):
+                raise ValueError(
+                    "init_states needs priors that are the same for all states: concentrations "
+                    "that are numbers, or for emissions one row for all states"
+                )
+            transitions = transitions.regrouped(np.eye(n_states, self.n_states))
+        counts = initial_counts(n_states, total_sequences, total_steps, rng)
+        by_segments = self.init == "segments" or (self.init == "auto" and self._may_move)
+        draw = family.segment_statistics if by_segments else family.initial_statistics
+        statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
         return self._tuned(Posterior.from_statistics(statistics, transitions, dtype), family)
 
     def _tuned(self, posterior: Posterior, family: Family) -> Posterior:
@@ -726,16 +761,20 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return self._posterior.statistics()
 
     @property
+    def n_states_(self) -> int:
+        """Number of states in use: those with more than half a per cent of the steps."""
+        return n_used(self.state_shares_)
+
+    @property
+    def dwell_times_(self) -> Floats:
+        """Expected number of steps that a visit to each state lasts, shape (K,)."""
+        return 1.0 / np.maximum(1.0 - np.diag(self.transmat_), 1e-300)
+
+    @property
     def state_shares_(self) -> Floats:
         """Expected share of the steps that each state has, shape (K,)."""
         check_is_fitted(self)
         return state_shares(self._posterior.counts)
-
-    @property
-    def n_states_used_(self) -> int:
-        """States with more than half a per cent of the steps."""
-        check_is_fitted(self)
-        return n_used(self.state_shares_)
 
     @property
     def n_updates_(self) -> int:
@@ -851,15 +890,51 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             )
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype={self.dtype!r} is neither 'float32' nor 'float64'")
-        named = isinstance(self.init, str) and self.init == "exponential"
+        named = isinstance(self.init, str) and self.init in ("auto", "exponential", "segments")
         if not (named or isinstance(self.init, Statistics)):
-            raise ValueError(f"init={self.init!r} is neither 'exponential' nor Statistics")
+            raise ValueError(
+                f"init={self.init!r} is neither 'auto', 'exponential', 'segments' nor Statistics"
+            )
+        if self.moves not in (None, "auto"):
+            raise ValueError(f"moves={self.moves!r} is neither 'auto' nor None")
+        if self.init_states is not None:
+            check_whole("init_states", self.init_states, 1)
+            if self.init_states > self.n_states:
+                raise ValueError(
+                    f"init_states={self.init_states} is more than n_states={self.n_states}"
+                )
+            if not self._may_move:
+                raise ValueError(
+                    "init_states needs moves='auto' and inference='scvi', by which the model "
+                    "grows, device='cpu', and a prior on symbols that `tuned` does not learn"
+                )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
+        missing = self._missing_on_gpu if self.device == "cuda" else None
+        if missing is not None:
+            raise ValueError(f"device='cuda' does not have {missing} yet; device='cpu' has")
+
+    @property
+    def _may_move(self) -> bool:
+        """Whether states may change: their moves are judged by the bound that SCVI has.
+
+        What a pass has learned of the prior on symbols does not hold for a sample, by which the
+        moves are judged; and moves look at responsibilities that are in memory.
+        """
+        learns_prior = not {"concentration", "base"}.isdisjoint(self._tunings)
+        possible = self.inference == "scvi" and self.device != "cuda" and not learns_prior
+        return self.moves == "auto" and possible
+
+    def _moves(self, seed: int, source: Minibatches | None = None) -> Moves | None:
+        """Return how the states may change: not at all where priors tell them apart."""
+        if not (self._may_move and _is_symmetric(self.emission_, self._posterior.transitions)):
+            return None
+        grows = self.init_states is not None and self.init_states < self.n_states
+        return Moves(int(self.n_states), seed, self._engine(), source, grows)
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -982,6 +1057,29 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             "emission": persist.describe_family(family),
             "data": data.fingerprint(),
         }
+
+
+def _is_symmetric(family: Family, transitions: Transitions) -> bool:
+    """Whether the priors are the same for all states."""
+    return family.prior().ndim == 1 and transitions.is_symmetric
+
+
+def as_gamma(name: str, value: tuple[float, float]) -> Gamma:
+    """Return a positive shape and rate, or refuse them."""
+    pair = np.asarray(value, dtype=np.float64)
+    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
+        raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
+    return Gamma(*pair.tolist())
+
+
+def learns_stickiness(stickiness: float | str, inference: str) -> bool:
+    """Check a stickiness, and say whether it is to be learned."""
+    if stickiness != "learned":
+        check_number("stickiness", stickiness, 0.0, np.finfo(np.float64).max)
+        return False
+    if inference != "scvi":
+        raise ValueError(f"stickiness='learned' needs inference='scvi', not {inference!r}")
+    return True
 
 
 def check_whole(name: str, value: Any, least: int) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
-from sojourn.models.base import BaseHMM, Inference, check_whole
+from sojourn.models.base import BaseHMM, Inference, as_gamma, check_whole, learns_stickiness
 from sojourn.models.sampled import symbol_prior
 from sojourn.sampling import Beam, DirectAssignment, Sampler
 from sojourn.sampling.infinite import InfiniteSampler
-from sojourn.transitions import HDP, Gamma, HDPSummary, PointHDP, Transitions
+from sojourn.transitions import HDP, HDPSummary, PointHDP, Transitions
 from sojourn.transitions.hdp import OccupancyForm
 
 SAMPLERS: dict[str, type[InfiniteSampler]] = {"gibbs": DirectAssignment, "beam": Beam}
@@ -35,7 +34,8 @@ class HDPHMM(BaseHMM):
     Parameters
     ----------
     n_states : int
-        Truncation level K; for the samplers the number of states that a chain begins with.
+        Truncation level K: the most states there may be; ``n_states_`` is the number in use.  For
+        the samplers the number of states that a chain begins with.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
     inference : {"scvi", "svi", "cvb0", "vb", "gibbs", "beam"}
@@ -69,12 +69,22 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         Count the tables of uncertain steps as those of customers who share a restaurant, eq (19),
         in place of the paper's independent steps, eq (5), which see too many tables where states
         are uncertain.  Needs the exact sums of `occupancy`; with the fast form (5) holds.
+    stickiness : float or "learned"
+        Extra concentration κ on staying in a state, for recordings whose states last: rows are
+        θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  Learned, α + κ has the prior
+        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0"; not
+        on a GPU.
+    moves : "auto" or None
+        As for `HMM`; None is the algorithm of the paper, which keeps all K states.  On a GPU the
+        number of states is not moved yet.
+    init_states : int, optional
+        As for `HMM`.
 
     Attributes
     ----------
     hdp_ : HDPSummary
         E[α], E[γ], E[π] and the effective number of states.
-    startprob_, transmat_, statistics_, emission_, history_, samples_
+    n_states_, dwell_times_, startprob_, transmat_, statistics_, emission_, history_, samples_
         As for `HMM`.
 
     Examples
@@ -108,7 +118,10 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         normalize_rows: bool = True,
         occupancy: OccupancyForm = "auto",
         exchangeable_tables: bool = True,
-        init: str | Statistics = "exponential",
+        stickiness: float | Literal["learned"] = 0.0,
+        moves: Literal["auto"] | None = "auto",
+        init_states: int | None = None,
+        init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -137,6 +150,9 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         self.normalize_rows = normalize_rows
         self.occupancy = occupancy
         self.exchangeable_tables = exchangeable_tables
+        self.stickiness = stickiness
+        self.moves = moves
+        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device
@@ -163,7 +179,14 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
 
+    @property
+    def _missing_on_gpu(self) -> str | None:
+        # Moves are the default, and are left out.
+        return "stickiness" if self.stickiness != 0.0 else None
+
     def _make_sampler(self, family: Family) -> Sampler:
+        if self.stickiness != 0.0:
+            raise ValueError(f"inference={self.inference!r} has no stickiness; 'scvi' has")
         prior = symbol_prior(family, self.inference)
         if prior.ndim != 1:
             raise ValueError(
@@ -171,17 +194,22 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
                 "concentration as the others: a number, or one a symbol"
             )
         return SAMPLERS[self.inference](
-            prior, _gamma("alpha_prior", self.alpha_prior), _gamma("gamma_prior", self.gamma_prior)
+            prior,
+            as_gamma("alpha_prior", self.alpha_prior),
+            as_gamma("gamma_prior", self.gamma_prior),
         )
 
     def _make_transitions(self) -> Transitions:
         check_whole("hdp_batch_size", self.hdp_batch_size, 1)
         if self.occupancy not in ("auto", "exact", "fast"):
             raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
-        alpha_prior = _gamma("alpha_prior", self.alpha_prior)
-        gamma_prior = _gamma("gamma_prior", self.gamma_prior)
+        alpha_prior = as_gamma("alpha_prior", self.alpha_prior)
+        gamma_prior = as_gamma("gamma_prior", self.gamma_prior)
         schedule = self._schedule()
+        learned = learns_stickiness(self.stickiness, self.inference)
         if not self._method.objective.collapsed:
+            if self.stickiness != 0.0:
+                raise ValueError(f"inference={self.inference!r} has no stickiness; 'scvi' has")
             return PointHDP.make(
                 int(self.n_states),
                 alpha=alpha_prior.mean,
@@ -202,11 +230,6 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
             normalize_rows=bool(self.normalize_rows),
             occupancy=self.occupancy,
             exchangeable=bool(self.exchangeable_tables),
+            stickiness=0.0 if learned else float(self.stickiness),
+            learn_stickiness=learned,
         )
-
-
-def _gamma(name: str, value: tuple[float, float]) -> Gamma:
-    pair = np.asarray(value, dtype=np.float64)
-    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
-        raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
-    return Gamma(*pair.tolist())

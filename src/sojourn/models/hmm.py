@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
-from sojourn.models.base import BaseHMM, Inference
+from sojourn.models.base import BaseHMM, Inference, as_gamma, learns_stickiness
 from sojourn.models.sampled import symbol_prior
 from sojourn.sampling import BlockedGibbs, CollapsedGibbs, Sampler
 from sojourn.sampling.finite import FiniteSampler
-from sojourn.transitions import Dirichlet
+from sojourn.transitions import Dirichlet, StickyDirichlet
 
 SAMPLERS: dict[str, type[FiniteSampler]] = {
     "gibbs": CollapsedGibbs,
@@ -34,7 +34,7 @@ class HMM(BaseHMM):
     Parameters
     ----------
     n_states : int
-        Number of states K.
+        Number of states K; with ``moves="auto"`` the most there may be.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
     inference : {"scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs"}
@@ -55,6 +55,11 @@ class HMM(BaseHMM):
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
         Prior counts of the start; by default those of the transitions, of a matrix the mean row.
+    stickiness : float or "learned"
+        Extra prior count κ of staying in a state, for recordings whose states last (Fox et al.
+        2011).  Learned by "scvi", on the CPU, it has a Gamma posterior.
+    stickiness_prior : (float, float)
+        Shape and rate of the Gamma prior of κ, where it is learned.
     batch_size : int or None
         Sequences a minibatch; None for the whole data set in one batch.
     n_passes : int
@@ -71,8 +76,17 @@ class HMM(BaseHMM):
         - "base": symbols that were never seen have a count of their own, eq (18).
 
         False is the paper's algorithm.  A concentration given as an array is kept.
-    init : "exponential" or Statistics
-        Random initial statistics with the mass of the data, or given ones.
+    moves : "auto" or None
+        Merge, delete and split states at the ends of passes, where that raises the collapsed
+        bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
+        data.  For "scvi" on the CPU.  All states are kept by other ways of inference, on a GPU,
+        where priors differ between states, and where `tuned` learns the prior on symbols.
+    init_states : int, optional
+        States to begin with, where moves are to make more of them; by default `n_states`.
+    init : {"auto", "exponential", "segments"} or Statistics
+        Random initial statistics with the mass of the data, or given ones.  "exponential" is the
+        paper's; "segments" gives each state the symbols of a short piece of the data, and is what
+        "auto" takes where states may move.  Families other than `Categorical` begin alike.
     n_init : int
         Restarts from different initial statistics, of which `fit` keeps the best by held-out
         score, or by training score without validation data.
@@ -104,12 +118,18 @@ class HMM(BaseHMM):
         Posterior means of the emission parameters, as the family names them.
     statistics_ : Statistics
         Expected counts that the posterior is made of.
+    n_states_ : int
+        Number of states in use: those with more than half a per cent of the steps.  After a `fit`
+        with moves the largest state comes first; without, states are in the order of the initial
+        statistics.
+    dwell_times_ : (K,) array
+        Expected number of steps that a visit to each state lasts.
     emission_ : Family
         The family with everything filled in that the data told.
     history_ : list of dict
         One entry a pass (a sweep, for the samplers): passes, sequences, steps, updates, seconds,
         score (held-out log likelihood a step, None without validation data), bound (see
-        `track_bound`).
+        `track_bound`), states, moves (every proposal, see `Progress`), move_seconds.
     samples_ : Samples
         Draws of the samplers.  `score` and `predict_proba` average over them; paths, samples and
         parameters are those of the draw with the highest joint probability.
@@ -136,12 +156,16 @@ class HMM(BaseHMM):
         inference: Inference = "scvi",
         transition_concentration: float | ArrayLike = 0.1,
         start_concentration: float | ArrayLike | None = None,
+        stickiness: float | Literal["learned"] = 0.0,
+        stickiness_prior: tuple[float, float] = (1.0, 0.1),
         batch_size: int | None = 1000,
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         tuned: bool | Collection[str] = False,
-        init: str | Statistics = "exponential",
+        moves: Literal["auto"] | None = None,
+        init_states: int | None = None,
+        init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
@@ -159,11 +183,15 @@ class HMM(BaseHMM):
         self.inference = inference
         self.transition_concentration = transition_concentration
         self.start_concentration = start_concentration
+        self.stickiness = stickiness
+        self.stickiness_prior = stickiness_prior
         self.batch_size = batch_size
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.tuned = tuned
+        self.moves = moves
+        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device
@@ -177,15 +205,31 @@ class HMM(BaseHMM):
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def _missing_on_gpu(self) -> str | None:
+        if self.moves is not None:
+            return "moves on the states"
+        return "learned stickiness" if self.stickiness == "learned" else None
+
     def _make_sampler(self, family: Family) -> Sampler:
-        prior = self._make_transitions().prior
+        transitions = self._make_transitions()
+        assert isinstance(transitions, Dirichlet)
+        prior = transitions.prior
         symbols = np.broadcast_to(
             symbol_prior(family, self.inference), (self.n_states, family.n_statistics)
         )
         rows = np.vstack([prior.start, prior.transitions])
         return SAMPLERS[self.inference](rows, np.ascontiguousarray(symbols.T))
 
-    def _make_transitions(self) -> Dirichlet:
-        return Dirichlet.make(
-            self.n_states, self.start_concentration, self.transition_concentration
+    def _make_transitions(self) -> Dirichlet | StickyDirichlet:
+        learned = learns_stickiness(self.stickiness, self.inference)
+        rows = Dirichlet.make(
+            self.n_states,
+            self.start_concentration,
+            self.transition_concentration,
+            0.0 if learned else float(self.stickiness),
         )
+        if not learned:
+            return rows
+        schedule, prior = self._schedule(), as_gamma("stickiness_prior", self.stickiness_prior)
+        return StickyDirichlet(rows, prior, prior, schedule.forgetting_rate, schedule.delay)

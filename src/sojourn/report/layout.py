@@ -74,7 +74,7 @@ def strong_transitions(
     [(0, 1), (1, 0)]
     """
     shares = model.state_shares_
-    chosen = np.argsort(-shares, kind="stable")[: min(n_states, max(1, model.n_states_used_))]
+    chosen = np.argsort(-shares, kind="stable")[: min(n_states, max(1, model.n_states_))]
     transitions = model.transmat_
     leaving = transitions.copy()
     np.fill_diagonal(leaving, 0.0)

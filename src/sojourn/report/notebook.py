@@ -14,7 +14,7 @@ def notebook_card(model: BaseHMM) -> Markup:
     """Return a small table of the largest states, in the notebook's own colours."""
     scores = [entry["score"] for entry in model.history_ if entry["score"] is not None]
     facts = [
-        f"{model.n_states_used_} of {len(model.state_shares_)} states in use",
+        f"{model.n_states_} of {len(model.state_shares_)} states in use",
         f"{type(model.emission_).__name__} emissions",
         f"{model.n_updates_:,} updates",
     ]

@@ -118,7 +118,7 @@ def _header(contents: Contents, heading: str) -> Markup:
 def _tiles(contents: Contents) -> list[tuple[str, str]]:
     model = contents.model
     origin = model.provenance_
-    tiles = [("states in use", f"{model.n_states_used_} of {len(model.state_shares_)}")]
+    tiles = [("states in use", f"{model.n_states_} of {len(model.state_shares_)}")]
     if "sequences" in origin:
         tiles.append(("sequences", f"{origin['sequences']:,}"))
         tiles.append(("steps", f"{origin['steps']:,}"))
@@ -294,7 +294,7 @@ def _summary(contents: Contents) -> dict[str, Any]:
     """Return what a program may want to read from the page."""
     return {
         "model": type(contents.model).__name__,
-        "states_used": contents.model.n_states_used_,
+        "states_used": contents.model.n_states_,
         "states": [entry._asdict() for entry in contents.states],
     }
 

@@ -82,6 +82,8 @@ class Cell:
             "n_passes": self.n_passes,
             "forgetting_rate": self.forgetting_rate,
             "delay": PAPER["delay"],
+            "init": "exponential",
+            "moves": None,
             "random_state": self.seed,
             "n_jobs": n_jobs,
         }

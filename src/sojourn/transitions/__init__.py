@@ -4,9 +4,10 @@ from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transiti
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.hdp import HDP, Gamma, HDPSummary
 from sojourn.transitions.point_hdp import PointHDP
+from sojourn.transitions.sticky import StickyDirichlet
 
 TRANSITIONS: dict[str, type[Transitions]] = {
-    kind.__name__: kind for kind in (Dirichlet, HDP, PointHDP)
+    kind.__name__: kind for kind in (Dirichlet, HDP, PointHDP, StickyDirichlet)
 }
 """Every prior by its name, for model files."""
 
@@ -20,5 +21,6 @@ __all__ = [
     "PointHDP",
     "PriorCounts",
     "Rows",
+    "StickyDirichlet",
     "Transitions",
 ]

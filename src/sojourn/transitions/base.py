@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
 from scipy.special import gammaln
@@ -54,8 +54,9 @@ class PriorCounts(NamedTuple):
     ----------
     rows : Rows
         Added to the counts; ``transitions`` may be one vector for all rows.
-    total : float or None
-        Where the rows are normalised by this plus their counts; None for their own sums.
+    total : float, Rows or None
+        Where the rows are normalised by this plus their counts, the start by another number than
+        the others if it is `Rows`; None for their own sums.
     """
 
     rows: Rows
@@ -65,7 +66,8 @@ class PriorCounts(NamedTuple):
         """Return the parameters of the update, eq (1), given expected counts."""
         rows = Rows(self.rows.start + counts.start, self.rows.transitions + counts.transitions)
         sums, extra = (rows, 0.0) if self.total is None else (counts, self.total)
-        return Concentrations(rows, extra + sums.start.sum(), extra + sums.transitions.sum(axis=1))
+        first, others = extra if isinstance(extra, Rows) else (extra, extra)
+        return Concentrations(rows, first + sums.start.sum(), others + sums.transitions.sum(axis=1))
 
 
 def normalized(rows: Rows) -> Rows:
@@ -124,6 +126,26 @@ class Transitions(ABC):
 
         `update` stands in for the prior's own update of what it keeps, where there is one.
         """
+
+    shares_weights: ClassVar[bool]
+    """Whether a state made of two has both their prior counts, or those of one."""
+
+    @abstractmethod
+    def evidence_prior(self) -> Concentrations:
+        """Return what the evidence of the rows, eq (13), has without data, every cell of it."""
+
+    @property
+    @abstractmethod
+    def is_symmetric(self) -> bool:
+        """Whether all states are alike to the prior, so that their number may change."""
+
+    @abstractmethod
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the prior for other states, each a weighted sum of these; `weights` (K', K)."""
+
+    @abstractmethod
+    def refitted(self, counts: Rows) -> Self:
+        """Return the prior with its own posterior fitted to the counts of the whole data set."""
 
     @abstractmethod
     def divergence(self, counts: Rows) -> float:

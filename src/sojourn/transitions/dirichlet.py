@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import PriorCounts, Rows, Transitions, log_row_evidence, normalized
+from sojourn.transitions.base import (
+    Concentrations,
+    PriorCounts,
+    Rows,
+    Transitions,
+    log_row_evidence,
+    normalized,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +28,9 @@ class Dirichlet(Transitions):
     Attributes
     ----------
     prior : Rows
-        Prior counts, expanded to (K,) and (K, K).
+        Prior counts, expanded to (K,) and (K, K), with the stickiness on the diagonal.
+    stickiness : float
+        Extra prior count κ of staying in a state.
 
     Examples
     --------
@@ -31,18 +40,28 @@ class Dirichlet(Transitions):
            [0.625, 0.375]])
     """
 
+    shares_weights = False
+
     prior: Rows
+    stickiness: float = 0.0
 
     @classmethod
-    def make(cls, n_states: int, start: ArrayLike | None, transitions: ArrayLike) -> Dirichlet:
+    def make(
+        cls,
+        n_states: int,
+        start: ArrayLike | None,
+        transitions: ArrayLike,
+        stickiness: float = 0.0,
+    ) -> Dirichlet:
         """Check and expand concentrations: a number, a vector or (for transitions) a matrix.
 
         Without a start concentration, that of the transitions holds, of a matrix the mean row.
         """
         matrix = _expand("transition_concentration", transitions, (n_states, n_states))
-        if start is None:
-            return cls(Rows(matrix.mean(axis=0), matrix))
-        return cls(Rows(_expand("start_concentration", start, (n_states,)), matrix))
+        first = matrix.mean(axis=0)
+        if start is not None:
+            first = _expand("start_concentration", start, (n_states,))
+        return cls(Rows(first, matrix + stickiness * np.eye(n_states)), stickiness)
 
     def prior_counts(self) -> PriorCounts:
         """Return a."""
@@ -71,6 +90,28 @@ class Dirichlet(Transitions):
         """Return itself: there is nothing beside the counts to learn."""
         return self
 
+    def evidence_prior(self) -> Concentrations:
+        """Return a and its sums."""
+        start, matrix = self.prior
+        return Concentrations(self.prior, float(start.sum()), matrix.sum(axis=1))
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether all prior counts but those of staying are the same."""
+        matrix = self.prior.transitions - self.stickiness * np.eye(len(self.prior.start))
+        return all(bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix))
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the same prior counts on another number of states."""
+        n_states = len(weights)
+        plain = self.prior.transitions[0, 0] - self.stickiness
+        matrix = np.full((n_states, n_states), plain) + self.stickiness * np.eye(n_states)
+        return replace(self, prior=Rows(np.full(n_states, self.prior.start[0]), matrix))
+
+    def refitted(self, counts: Rows) -> Self:
+        """Return itself: there is nothing beside the counts to learn."""
+        return self
+
     def divergence(self, counts: Rows) -> float:
         """Return Σ_k KL(Dirichlet(a_k + E[C_k]) || Dirichlet(a_k))."""
         total = -self.collapsed_bound(counts)
@@ -90,12 +131,12 @@ class Dirichlet(Transitions):
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the prior counts."""
-        return {}, self.prior._asdict()
+        return {"stickiness": self.stickiness}, self.prior._asdict()
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Undo `state`."""
-        return cls(Rows(**arrays))
+        return cls(Rows(**arrays), **values)
 
 
 def _expand(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:

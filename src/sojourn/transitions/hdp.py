@@ -15,11 +15,19 @@ from scipy.special import betaln, digamma, gammaln
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import PriorCounts, Rows, Transitions, log_row_evidence, normalized
+from sojourn.transitions.base import (
+    Concentrations,
+    PriorCounts,
+    Rows,
+    Transitions,
+    log_row_evidence,
+    normalized,
+)
 
 OccupancyForm = Literal["auto", "exact", "fast"]
 
 _FIRST_CONCENTRATION = 0.1
+_REFITS = 3  # rounds in which the posteriors are fitted to given counts
 _FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
 
 
@@ -50,6 +58,39 @@ class Gamma(NamedTuple):
         """Move the parameters towards new ones, eq (7)."""
         keep = 1.0 - step_size
         return Gamma(keep * self.shape + step_size * shape, keep * self.rate + step_size * rate)
+
+
+class Beta(NamedTuple):
+    """A Beta(a, b) distribution."""
+
+    a: float
+    b: float
+
+    @property
+    def mean(self) -> float:
+        """E[x]."""
+        return self.a / (self.a + self.b)
+
+    @property
+    def log_means(self) -> tuple[float, float]:
+        """E[log x] and E[log(1 − x)]."""
+        total = digamma(self.a + self.b)
+        return float(digamma(self.a) - total), float(digamma(self.b) - total)
+
+    def divergence(self, other: Beta) -> float:
+        """KL(self || other)."""
+        log_mean, log_rest = self.log_means
+        return float(
+            betaln(*other)
+            - betaln(*self)
+            + (self.a - other.a) * log_mean
+            + (self.b - other.b) * log_rest
+        )
+
+    def blend(self, a: float, b: float, step_size: float) -> Beta:
+        """Move the parameters towards new ones."""
+        keep = 1.0 - step_size
+        return Beta(keep * self.a + step_size * a, keep * self.b + step_size * b)
 
 
 class Sticks(NamedTuple):
@@ -87,6 +128,24 @@ class Sticks(NamedTuple):
         return mean * xp.concatenate([xp.full_like(mean[:1], 1.0), xp.cumprod(1.0 - mean)[:-1]])
 
 
+class _Absent(NamedTuple):
+    """What tells how certainly each transition, of the rows and the start before them, occurs.
+
+    Attributes
+    ----------
+    log_absent : (K + 1, K) array
+        Σ log(1 − q) of every transition.
+    log_row_absent : (K,) array
+        The same of every state's row as a whole.
+    variances : (K + 1, K) array
+        Σ q (1 − q).
+    """
+
+    log_absent: Floats
+    log_row_absent: Floats
+    variances: Floats
+
+
 class HDPSummary(NamedTuple):
     """What is known of the HDP's parameters.
 
@@ -101,12 +160,15 @@ class HDPSummary(NamedTuple):
     effective_states : float
         Exponential of the entropy of the normalised weights: K for equal weights, 1 for a single
         state.
+    stickiness : float
+        κ, the extra concentration on staying in a state; E[κ] where it is learned.
     """
 
     alpha: float
     gamma: float
     weights: Floats
     effective_states: float
+    stickiness: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +202,21 @@ class HDP(Transitions):
     exchangeable : bool
         Whether uncertain steps open tables as customers of one restaurant do, eq (19), not
         independently of one another, eq (5).  Needs the exact sums, and is left out without them.
+    stickiness : float
+        κ, where it is fixed: rows are θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)).
+    learn_stickiness : bool
+        Learn α + κ and κ / (α + κ) in place of α: `alpha` is then the posterior of α + κ, and the
+        start row is θ_0 ~ DP(α + κ, π).
+    override_prior : Beta
+        Prior on κ / (α + κ), where it is learned.
 
     Notes
     -----
     u and v are not stored: both follow from the blended table counts of the states and the
     blended E[γ], so that a change in the order of the states needs no permutation of v.
     """
+
+    shares_weights = True
 
     n_states: int
     alpha_prior: Gamma = Gamma(1.0, 0.1)
@@ -158,11 +229,15 @@ class HDP(Transitions):
     normalize_rows: bool = True
     occupancy: OccupancyForm = "auto"
     exchangeable: bool = True
+    stickiness: float = 0.0
+    learn_stickiness: bool = False
+    override_prior: Beta = Beta(1.0, 1.0)
     # The posterior, and the large batch so far.
     tables: Floats = field(default_factory=lambda: np.zeros(0))
     stick_gamma: float = 0.0
     alpha: Gamma = Gamma(1.0, 0.1)
     gamma: Gamma = Gamma(1.0, 0.1)
+    override: Beta = Beta(1.0, 1.0)
     n_updates: int = 0
     pending: dict[str, Floats] = field(default_factory=dict)
     n_pending: int = 0
@@ -177,6 +252,7 @@ class HDP(Transitions):
             stick_gamma=hdp.gamma_prior.mean,
             alpha=hdp.alpha_prior,
             gamma=hdp.gamma_prior,
+            override=hdp.override_prior,
         )
 
     @property
@@ -213,16 +289,60 @@ class HDP(Transitions):
         weights = self.alpha.mean * self._by_state(self.sticks.mean_weights)
         return xp.clip(weights, 1e-30, None)
 
+    @property
+    def is_sticky(self) -> bool:
+        """Whether staying has more than the shared weights give it; not for tensors."""
+        return self.learn_stickiness or self.stickiness != 0.0
+
+    def _cells(self, prior: Floats, keep: float, extra: float) -> Rows:
+        """Give the rows of states their share of the prior, and staying the extra, eq (23).
+
+        Without stickiness one vector stands for all rows.
+        """
+        if not self.is_sticky:
+            return Rows(prior, prior)
+        rows = np.tile(keep * prior, (self.n_states, 1))
+        rows[np.diag_indices(self.n_states)] += extra
+        return Rows(prior, rows)
+
+    @property
+    def update_cells(self) -> Rows:
+        """Prior counts of every cell for the updates: eq (8), with stickiness eq (23)."""
+        return self._cells(self.update_prior, *self._shares)
+
+    @property
+    def _shares(self) -> tuple[float, float]:
+        """What of G[τπ] is left to the weights, and what staying has beside it, eq (23)."""
+        if not self.learn_stickiness or self.n_updates == 0:
+            return 1.0, self.stickiness
+        log_over, log_keep = self.override.log_means
+        return float(np.exp(log_keep)), self.alpha.geometric_mean * float(np.exp(log_over))
+
+    @property
+    def mean_cells(self) -> Rows:
+        """Prior counts of every cell for prediction."""
+        if not self.learn_stickiness or self.n_updates == 0:
+            return self._cells(self.mean_prior, 1.0, self.stickiness)
+        over = self.override.mean
+        return self._cells(self.mean_prior, 1.0 - over, self.alpha.mean * over)
+
+    @property
+    def _row_totals(self) -> Rows:
+        """Mean concentration of the start row, and that of every other."""
+        alpha: Any = self.alpha.mean
+        fixed = self.is_sticky and not self.learn_stickiness
+        return Rows(alpha, alpha + self.stickiness if fixed else alpha)
+
     def prior_counts(self) -> PriorCounts:
         """Return G[απ]; rows are normalised by their sum, or by E[α] + E[C_k·]."""
-        prior = self.update_prior
         by_sum = self.normalize_rows or self.n_updates == 0
-        return PriorCounts(Rows(prior, prior), None if by_sum else self.alpha.mean)
+        totals: Any = self._row_totals if self.is_sticky else self.alpha.mean
+        return PriorCounts(self.update_cells, None if by_sum else totals)
 
     def means(self, counts: Rows) -> Rows:
         """Return E[α] E[π] + E[C], normalised over the K states."""
-        prior = self.mean_prior
-        return normalized(Rows(prior + counts.start, prior + counts.transitions))
+        prior = self.mean_cells
+        return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
 
     def wants_absences(self, total_sequences: int) -> bool:
         """Whether the sums of log(1 − q) are needed, or −E[C] will do for them.
@@ -277,20 +397,31 @@ class HDP(Transitions):
         def stacked(start: str, rows: str) -> Floats:
             return xp.concatenate([scaled[start][None], scaled[rows]])
 
-        counts = stacked("start", "transitions")
-        row_counts = counts.sum(axis=1)
+        counts, absent = stacked("start", "transitions"), None
         if "absent_pairs" in scaled:
-            log_absent = stacked("absent_start", "absent_pairs")
             squares = stacked("absent_start_squares", "absent_pair_squares")
-            variances = xp.clip(counts - squares, 0.0, None)
-            log_row_absent = scaled["absent_rows"]
-        else:
-            log_absent, log_row_absent, variances = -counts, -row_counts[1:], counts
-        if self.exchangeable and "absent_pairs" in scaled:
-            tables = exchangeable_tables(self.update_prior, counts, log_absent, variances)
+            absent = _Absent(
+                stacked("absent_start", "absent_pairs"),
+                scaled["absent_rows"],
+                xp.clip(counts - squares, 0.0, None),
+            )
+        moved = self._moved(counts, absent, step_size)
+        return replace(moved, n_updates=self.n_updates + 1, pending={}, n_pending=0)
+
+    def _moved(self, counts: Floats, absent: _Absent | None, step_size: Any) -> Self:
+        """Move all posteriors towards those of given counts, eqs (5) to (7), (19) and (24).
+
+        Without the exact sums of log(1 − q), −E[C] stands for them: the fast form of eq (4).
+        """
+        xp = namespace(counts)
+        row_counts = counts.sum(axis=1)
+        log_absent, log_row_absent, variances = absent or (-counts, -row_counts[1:], counts)
+        prior = np.vstack(self.update_cells) if self.is_sticky else self.update_prior
+        if self.exchangeable and absent is not None:
+            tables = exchangeable_tables(prior, counts, log_absent, variances)
         else:
             tables = expected_tables(
-                self.update_prior,
+                prior,
                 counts,
                 xp.minimum(log_absent, -counts),
                 variances if self.second_order else None,
@@ -298,18 +429,30 @@ class HDP(Transitions):
         # Row 0 occurs with certainty, once a sequence.
         certain = xp.full_like(row_counts[:1], -np.inf)
         log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
-        log_eta = expected_log_eta(self.alpha.mean, row_counts, log_row_absent)
+        first, others = self._row_totals
+        totals = np.r_[first, np.full(self.n_states, others)] if self.is_sticky else first
+        log_eta = expected_log_eta(totals, row_counts, log_row_absent)
+        state_tables, override = tables.sum(axis=0), self.override
+        if self.is_sticky:
+            overridden = self._overridden(tables)
+            state_tables = state_tables - overridden
+        if self.learn_stickiness:
+            override = self.override.blend(
+                self.override_prior.a + overridden.sum(),
+                self.override_prior.b + tables[1:].sum() - overridden.sum(),
+                step_size,
+            )
         keep = 1.0 - step_size
-        state_tables = tables.sum(axis=0)
         fresh = Sticks.from_tables(
             state_tables[_order(state_tables, self.sort_states)], self.gamma.mean
         )
+        n_tables = tables.sum() if self.learn_stickiness else state_tables.sum()
         return replace(
             self,
             tables=keep * self.tables + step_size * state_tables,
             stick_gamma=keep * self.stick_gamma + step_size * self.gamma.mean,
             alpha=self.alpha.blend(
-                self.alpha_prior.shape + state_tables.sum(),
+                self.alpha_prior.shape + n_tables,
                 self.alpha_prior.rate - log_eta.sum(),
                 step_size,
             ),
@@ -318,15 +461,60 @@ class HDP(Transitions):
                 self.gamma_prior.rate - fresh.log_rest.sum(),
                 step_size,
             ),
-            n_updates=self.n_updates + 1,
-            pending={},
-            n_pending=0,
+            override=override,
         )
+
+    def _overridden(self, tables: Floats) -> Floats:
+        """Expected tables of staying that owe nothing to the shared weights, eq (24)."""
+        keep, extra = self._shares
+        return np.diag(tables[1:]) * extra / (extra + keep * self.update_prior)
+
+    def evidence_prior(self) -> Concentrations:
+        """Return G[απ] and the mean concentrations of the rows."""
+        start, rows = self.update_cells
+        first, others = self._row_totals
+        cells = Rows(start, np.broadcast_to(rows, (self.n_states, self.n_states)))
+        return Concentrations(cells, first, np.full(self.n_states, others))
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Always: sticks follow the states."""
+        return True
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the prior for other states.
+
+        A large batch that is not full is kept where states are only reordered, and begins anew
+        where they are not: its sums of log(1 − q) belong to the states that there were.
+        """
+        order = weights.argmax(axis=1)
+        reordered = weights.shape == (self.n_states, self.n_states) and np.array_equal(
+            weights, np.eye(self.n_states)[order]
+        )
+        pending = {name: part[np.ix_(*[order] * part.ndim)] for name, part in self.pending.items()}
+        return replace(
+            self,
+            n_states=len(weights),
+            tables=weights @ self.tables,
+            pending=pending if reordered else {},
+            n_pending=self.n_pending if reordered else 0,
+        )
+
+    def refitted(self, counts: Rows) -> Self:
+        """Fit the posteriors to counts of the whole data set, in the fast form of eq (4)."""
+        fitted = self
+        for _ in range(_REFITS):
+            fitted = fitted._moved(np.vstack(counts), None, 1.0)
+            fitted = replace(fitted, n_updates=max(1, self.n_updates))
+        return fitted
 
     def summary(self) -> HDPSummary:
         """Return E[α], E[γ], E[π] and the effective number of states."""
         weights = self._by_state(self.sticks.mean_weights)
-        return HDPSummary(self.alpha.mean, self.gamma.mean, weights, effective_states(weights))
+        alpha, extra = self.alpha.mean, self.stickiness
+        if self.learn_stickiness:
+            alpha, extra = alpha * (1.0 - self.override.mean), alpha * self.override.mean
+        return HDPSummary(alpha, self.gamma.mean, weights, effective_states(weights), extra)
 
     def divergence(self, counts: Rows) -> float:
         """Not there: the rows are integrated out; `PointHDP` goes with mean-field rows."""
@@ -338,9 +526,8 @@ class HDP(Transitions):
         With q(s | z) and q(η | z) at their best, the sums over tables and the integrals over η
         give the ratios of Γ functions back, with G[απ] and E[α] in them.
         """
-        prior, alpha = self.update_prior, np.full(self.n_states, self.alpha.mean)
-        rows = Rows(prior, np.broadcast_to(prior, (self.n_states, self.n_states)))
-        evidence = log_row_evidence(rows, Rows(alpha[0], alpha), counts)
+        cells, first, others = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(np.asarray(first), others), counts)
         return evidence - self._prior_divergence()
 
     def _prior_divergence(self) -> float:
@@ -351,6 +538,8 @@ class HDP(Transitions):
         entropy += ((u + v - 2) * digamma(u + v)).sum()
         prior = self.n_states * log_gamma + (self.gamma.mean - 1) * self.sticks.log_rest.sum()
         above = self.alpha.divergence(self.alpha_prior) + self.gamma.divergence(self.gamma_prior)
+        if self.learn_stickiness:
+            above += self.override.divergence(self.override_prior)
         return float(above - prior - entropy)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
@@ -379,6 +568,7 @@ class HDP(Transitions):
         """Undo `state`."""
         gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
         values = values | {name: Gamma(*values[name]) for name in gammas}
+        values |= {name: Beta(*values[name]) for name in ("override_prior", "override")}
         pending = {
             name.removeprefix("pending."): part
             for name, part in arrays.items()
@@ -412,7 +602,7 @@ def expected_tables(
 
     Parameters
     ----------
-    prior : (K,) array
+    prior : (K,) or (R, K) array
         G[α π].
     counts : (R, K) array
         E[C].
@@ -451,7 +641,7 @@ def exchangeable_tables(
 
     Parameters
     ----------
-    prior : (K,) array
+    prior : (K,) or (R, K) array
         G[α π].
     counts, log_absent, variances : (R, K) arrays
         E[C] = Σ q, Σ log(1 − q) and V = Σ q (1 − q), so that c = Σ q² is the certain part of the
@@ -474,7 +664,7 @@ def exchangeable_tables(
     return settled + prior * xp.log1p(variances / (prior + certain))
 
 
-def expected_log_eta(alpha: float, row_counts: Floats, log_absent: Floats) -> Floats:
+def expected_log_eta(alpha: float | Floats, row_counts: Floats, log_absent: Floats) -> Floats:
     """E[log η_k] of every row, eq (6); `log_absent` is log q(C_k· = 0)."""
     xp = namespace(row_counts)
     seen = row_counts > 1e-200

@@ -17,7 +17,7 @@ from scipy.special import digamma, expit, gammaln
 
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import PriorCounts, Rows, Transitions, normalized
+from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions, normalized
 from sojourn.transitions.hdp import HDPSummary, effective_states
 
 _LARGEST_LOGIT = 30.0  # keeps every weight, and what is left of one, above zero
@@ -46,6 +46,8 @@ class PointHDP(Transitions):
     logits : (K,) array
         log(v_k / (1 − v_k)).
     """
+
+    shares_weights = True
 
     n_states: int
     alpha: float = 10.0
@@ -119,6 +121,23 @@ class PointHDP(Transitions):
             pending={},
             n_pending=0,
         )
+
+    def evidence_prior(self) -> Concentrations:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Never: the sticks have the order of the states."""
+        return False
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
+
+    def refitted(self, counts: Rows) -> Self:
+        """Not there: moves go with collapsed inference."""
+        raise NotImplementedError("moves on the states go with collapsed inference")
 
     def divergence(self, counts: Rows) -> float:
         """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π): what the bound subtracts."""

@@ -1,0 +1,755 @@
+"""Merge, delete and split states, judged by the collapsed bound, eqs (21) and (22).
+
+A phase takes a sample of sequences and a budget of work.  A proposal is a posterior with other
+states; it gets local steps on the sample, and so does the present one, equally many: otherwise the
+progress of training would be taken for a gain of the move.  The sample only judges: states that
+are merged or deleted are so in the statistics of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.families.table import DecayedTable
+from sojourn.inference.bound import COLLAPSED_BOUND
+from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
+from sojourn.inference.objective import COLLAPSED
+from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
+from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences
+from sojourn.sources.base import Minibatches, joined
+from sojourn.transitions import Rows
+from sojourn.transitions.merging import merge_gains
+
+Kind = Literal["merge", "delete", "split"]
+Pair = tuple[int, int]
+Batches = Iterable[Sequences | Iterable[Sequences]]
+
+HARM = 0.0015
+"""Nats a step that one merge, deletion or split may cost in the likelihood of fresh sequences."""
+
+MOST_COPIES = 4.0
+"""How often a sample may stand for itself, of more data than that."""
+
+_MOST_STEPS = 2**18  # a sample needs no more
+_ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
+_CHECK_EVERY = 4  # one sequence in so many is only for checking
+_PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
+_MORE_STEPS = 4  # local steps for a merge that one is not enough for
+_PRUNINGS = 2  # times that states are merged after a split, before it is judged
+_PATIENCE = 3  # refusals in a row that end a round
+_FIRST_PHASE = 0.35  # share of the passes before the first phase
+_SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
+_SMALL = 0.02  # share of the mass below which a state may be deleted
+_MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
+
+
+class Move(NamedTuple):
+    """A proposal and what came of it.
+
+    Attributes
+    ----------
+    kind : {"merge", "delete", "split"}
+    states : list of lists of int
+        Pairs that were merged together, or single states, in the numbering of that moment.
+    gain : float
+        Change of the bound over an equally refreshed present model, in nats of the sample.
+    fresh : float
+        Change of the log likelihood a step of sequences that neither model was fitted to.
+    accepted : bool
+    n_states : int
+        Number of states afterwards.
+    """
+
+    kind: Kind
+    states: list[list[int]]
+    gain: float
+    fresh: float
+    accepted: bool
+    n_states: int
+
+
+# ---- proposals ----------------------------------------------------------------------------------
+
+
+def merge_weights(n_states: int, pairs: Iterable[Pair]) -> Floats:
+    """Weights that add the second state of each pair to the first.
+
+    Examples
+    --------
+    >>> merge_weights(3, [(0, 2)])
+    array([[1., 0., 1.],
+           [0., 1., 0.]])
+    """
+    weights, gone = np.eye(n_states), []
+    for keep, other in pairs:
+        weights[keep] += weights[other]
+        gone.append(other)
+    return np.delete(weights, gone, axis=0)
+
+
+def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tuple[float, Pair]]:
+    """Pairs of states with the gain that a merge is sure to have, the largest first, eq (22).
+
+    It is the change of the evidence of emissions and transitions, less the entropy `shared` by
+    the two states.
+    """
+    emissions = posterior.emissions.dense().astype(np.float64)
+    first, second = np.triu_indices(len(emissions), 1)
+    gains = -shared[first, second]
+    gains += merge_gains(posterior.transitions, posterior.counts, first, second)
+    if family.statistics_are_counts and emissions.shape[1] > _MANY_STATISTICS:
+        overlap = _overlaps(emissions)[first, second]
+        likely = np.sort(np.argsort(-overlap, kind="stable")[: 2 * len(emissions)])
+        first, second, gains = first[likely], second[likely], gains[likely]
+    alone = _log_normalizers(family, emissions)
+    nothing = _log_normalizers(family, np.zeros((1, emissions.shape[1])))
+    gains -= alone[first] + alone[second] - nothing
+    for at in _blocks(len(first), emissions.shape[1]):
+        gains[at] += _log_normalizers(family, emissions[first[at]] + emissions[second[at]])
+    order = np.argsort(-gains, kind="stable")
+    return [(float(gains[n]), (int(first[n]), int(second[n]))) for n in order]
+
+
+def _log_normalizers(family: Family, emissions: Floats) -> Floats:
+    return family.log_normalizer(family.prior() + emissions)
+
+
+def _overlaps(counts: Floats) -> Floats:
+    """Bhattacharyya coefficients of the states' shares."""
+    shares = np.sqrt(np.maximum(counts, 0.0))
+    shares /= np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), 1e-300)
+    return shares @ shares.T
+
+
+def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Cut rows into blocks of some megabytes."""
+    size = max(1, 2**20 // max(n_columns, 1))
+    return (slice(begin, begin + size) for begin in range(0, n_rows, size))
+
+
+def disjoint(ranked: list[tuple[float, Pair]], size: int) -> list[Pair]:
+    """Take the best pairs, so many of them at most, that share no state.
+
+    Examples
+    --------
+    >>> disjoint([(5.0, (0, 1)), (4.0, (1, 2)), (3.0, (2, 3)), (-1.0, (4, 5))], 2)
+    [(0, 1), (2, 3)]
+    """
+    used: set[int] = set()
+    chosen: list[Pair] = []
+    for _, pair in ranked:
+        if len(chosen) == size:
+            break
+        if used.isdisjoint(pair):
+            used.update(pair)
+            chosen.append(pair)
+    return chosen
+
+
+class SplitPlan(NamedTuple):
+    """How states are split.
+
+    Attributes
+    ----------
+    n_parts : int
+        States that one is split into.
+    n_steps : int
+        Local steps that the parts get to become different.
+    """
+
+    n_parts: int
+    n_steps: int
+
+    @classmethod
+    def of(cls, family: Family) -> SplitPlan:
+        """Return the plan for a family: parts of a state of symbols begin at random."""
+        return cls(4, 10) if family.statistics_are_counts else cls(2, 5)
+
+    def room(self, n_states: int, most_states: int, grows: bool) -> int:
+        """States to add at most: a model that grows splits all it has, another one a few."""
+        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts - 1, n_states // 4)
+        return max(0, min(wanted, most_states - n_states))
+
+    def work(self, n_states: int, room: int) -> float:
+        """Work for each step of the sample to split so many states off, and for its baseline."""
+        return (self.n_steps + _PRUNINGS) * (work(1.0, n_states + room) + work(1.0, n_states))
+
+
+def split_posterior(
+    posterior: Posterior,
+    family: Family,
+    runs: Callable[[int], Sequences | None],
+    groups: list[list[int]],
+    rng: np.random.Generator,
+) -> Posterior:
+    """Split states: emissions as a start with so many states has them, transitions alike.
+
+    Parameters
+    ----------
+    runs : callable
+        Gives the steps that are in a state, as sequences; None for none.
+    groups : list of lists of int
+        A state, and the numbers of those to be split off from it.
+    """
+    n_states = posterior.n_states
+    weights = np.eye(n_states + sum(len(group) - 1 for group in groups), n_states)
+    for group in groups:
+        weights[group] = 0.0
+        weights[group, group[0]] = 1.0 / len(group)
+    split = posterior.regrouped(weights)
+    emissions = split.emissions.dense().astype(np.float64)
+    mass = state_masses(posterior.counts)
+    for group in groups:
+        own = runs(group[0])
+        if own is not None:
+            parts = family.segment_statistics(own, len(group), float(mass[group[0]]), rng)
+            emissions[group] = np.asarray(parts, dtype=np.float64)
+    # A little noise tells the parts from one another where only their neighbours differ.
+    start, transitions = (part * rng.uniform(0.8, 1.2, part.shape) for part in split.counts)
+    return replace(
+        split,
+        counts=Rows(start, transitions),
+        emissions=DecayedTable(emissions, str(posterior.emissions.dtype)),
+    )
+
+
+# ---- a phase ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sequences on which proposals are judged.
+
+    Attributes
+    ----------
+    fitted : list of Chunk
+        Sequences that a model is fitted to.
+    check : list of Chunk
+        Sequences that the bound counts too, but whose likelihood is that under a model fitted to
+        the others.  Empty where there are too few sequences.
+    n_sequences, n_steps, check_steps : int
+    total_sequences : int
+        N.
+    """
+
+    fitted: list[Chunk]
+    check: list[Chunk]
+    n_sequences: int
+    n_steps: int
+    check_steps: int
+    total_sequences: int
+
+    @property
+    def copies(self) -> float:
+        """How often the sample stands for itself: N/B, but at most `MOST_COPIES` times.
+
+        What fits a sample by chance counts once a copy.  So a small sample of much data is judged
+        as a smaller data set, in which fewer states can be told apart.
+        """
+        return min(MOST_COPIES, self.total_sequences / self.n_sequences)
+
+    @classmethod
+    def draw(cls, batches: Batches, family: Family, n_steps: float, total_sequences: int) -> Sample:
+        """Take sequences from minibatches until there are about so many steps."""
+        taken: list[Sequences] = []
+        missing = n_steps
+        for part in (p for b in batches for p in ([b] if isinstance(b, Sequences) else b)):
+            enough = int(np.searchsorted(part.offsets, missing))
+            taken.append(part[: max(1, enough)] if enough < len(part) else part)
+            missing -= taken[-1].n_steps
+            if missing <= 0:
+                break
+        data = joined(taken)
+        is_check = np.arange(len(data)) % _CHECK_EVERY == _CHECK_EVERY - 1
+        fitted, check = (data.take(np.flatnonzero(part)) for part in (~is_check, is_check))
+        return cls(
+            list(prepare(family, fitted)),
+            list(prepare(family, check)) if len(check) else [],
+            len(data),
+            data.n_steps,
+            check.n_steps if len(check) else 0,
+            total_sequences,
+        )
+
+
+class Fit(NamedTuple):
+    """A posterior after local steps on a sample.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Expected counts of the sample.
+    bound : float
+        L(q), eq (13), as if the copies of the sample were all the data.
+    check : float
+        Log likelihood a step of the check's sequences under a model fitted to the others.
+    shared : (K, K) array or None
+        Entropies that pairs of states share, eq (22).
+    """
+
+    posterior: Posterior
+    bound: float
+    check: float
+    shared: Floats | None
+
+
+@dataclass
+class Phase:
+    """Proposals on one sample, within a budget of work.
+
+    Attributes
+    ----------
+    start : Posterior
+        That of the stream, which is first fitted to the sample.
+    most_states : int
+        Splits do not go beyond this.
+    grows : bool
+        Whether splits come first.
+    present : Fit
+        The model as it is now.
+    groups : (K, K0) array or None
+        What share of each state at the beginning the present ones have; None after a split.
+    moves : list of Move
+        Every proposal so far.
+    """
+
+    start: InitVar[Posterior]
+    family: Family
+    sample: Sample
+    engine: Engine
+    rng: np.random.Generator
+    budget: float
+    most_states: int
+    grows: bool = False
+    present: Fit = field(init=False)
+    groups: Floats | None = field(init=False)
+    moves: list[Move] = field(default_factory=list, init=False)
+    _baselines: dict[int, Fit] = field(default_factory=dict, init=False)
+    _stream: Floats = field(init=False)
+
+    def __post_init__(self, start: Posterior) -> None:
+        self.present = self.fit(start, 1, shared=True)
+        self.groups = np.eye(start.n_states)
+        self._stream = state_shares(start.counts)
+
+    def run(self) -> None:
+        """Make proposals as long as the budget lasts.
+
+        A model that began small splits as long as that gains something.  Otherwise states are
+        split only where none can be merged or deleted.
+        """
+        if self.grows:
+            while self._split():
+                pass
+            if self.changed:
+                return
+        self._merge()
+        self._delete()
+        if not (self.grows or self.changed):
+            self._split()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any proposal was accepted."""
+        return any(move.accepted for move in self.moves)
+
+    @property
+    def n_states(self) -> int:
+        """States of the present model."""
+        return self.present.posterior.n_states
+
+    @property
+    def missed(self) -> set[int]:
+        """States in use that the sample hardly has, and so cannot judge."""
+        if self.groups is None:
+            return set()
+        expected = self.groups @ self._stream
+        found = state_shares(self.present.posterior.counts)
+        missing = (expected > USED_SHARE) & (found < _SEEN * expected)
+        return {int(k) for k in np.flatnonzero(missing)}
+
+    # ---- judging ----------------------------------------------------------------------------
+
+    def fit(self, posterior: Posterior, n_times: int, *, shared: bool = False) -> Fit:
+        """Take local steps on the sample, and evaluate the bound at the last of them."""
+        for n in range(n_times):
+            self.budget -= work(self.sample.n_steps, posterior.n_states)
+            last = n == n_times - 1
+            parts = [
+                expected_statistics(
+                    posterior,
+                    self.family,
+                    COLLAPSED,
+                    chunks,
+                    self.engine,
+                    entropy=last,
+                    shared=last and shared,
+                )
+                for chunks in (self.sample.fitted, self.sample.check)
+                if chunks
+            ]
+            own = self._posterior(parts[0], posterior) if last and self.sample.check else None
+            sums = parts[0]
+            for part in parts[1:]:
+                sums += part
+            posterior = self._posterior(sums, posterior)
+        copies = self.sample.copies
+        bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, copies)
+        check = 0.0 if own is None else self._check(own)
+        pairs = None if sums.shared is None else copies * sums.shared
+        return Fit(posterior, bound, check, pairs)
+
+    def _posterior(self, sums: BatchSums, before: Posterior) -> Posterior:
+        """Return the posterior with the statistics of the sample alone, times its copies."""
+        copies = self.sample.copies
+        counts = Rows(copies * sums.start, copies * sums.transitions)
+        emissions = copies * sums.emissions.dense().T.astype(np.float64)
+        return replace(
+            before,
+            counts=counts,
+            emissions=DecayedTable(emissions, str(before.emissions.dtype)),
+            transitions=before.transitions.refitted(counts),
+        )
+
+    def _check(self, posterior: Posterior) -> float:
+        """Log likelihood a step of the check's sequences."""
+        potentials = posterior.transitions.means(posterior.counts)
+        chunks = chunk_potentials(
+            posterior, self.family, self.sample.check, potentials, self.engine, collapsed=True
+        )
+        total = sum(
+            float(
+                self.engine.kernel.log_normalizers(
+                    factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
+                ).sum()
+            )
+            for chunk, factors, index in chunks
+        )
+        return total / self.sample.check_steps
+
+    def affords(self, n_states: int, n_times: int) -> bool:
+        """Whether the budget lasts for a proposal of so many states, and its baseline."""
+        n_steps = n_times * self.sample.n_steps
+        cost = work(n_steps, n_states)
+        if n_times not in self._baselines:
+            cost += work(n_steps, self.n_states)
+        return cost <= self.budget
+
+    def baseline(self, n_times: int) -> Fit:
+        """Return the present model after as many local steps as a proposal gets."""
+        if n_times not in self._baselines:
+            self._baselines[n_times] = self.fit(self.present.posterior, n_times)
+        return self._baselines[n_times]
+
+    def judge(
+        self,
+        kind: Kind,
+        states: list[list[int]],
+        proposed: Fit,
+        n_times: int,
+        weights: Floats | None,
+        least: float = 0.0,
+    ) -> bool:
+        """Compare a proposal with the present model, both after equally many local steps.
+
+        It is accepted if the bound rises and fresh sequences do not become less likely: a bound
+        from expected counts prefers few states where the model has not learned enough yet.
+        """
+        base = self.baseline(n_times)
+        gain, fresh = proposed.bound - base.bound, proposed.check - base.check
+        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(len(states)))
+        if accepted:
+            self.present = proposed
+            if self.groups is not None:
+                self.groups = None if weights is None else weights @ self.groups
+            self._baselines.clear()
+        self.moves.append(Move(kind, states, gain, fresh, accepted, self.n_states))
+        return accepted
+
+    # ---- kinds of moves ---------------------------------------------------------------------
+
+    def _regroup(
+        self,
+        kind: Kind,
+        states: list[list[int]],
+        weights: Floats,
+        n_times: int,
+        least: float = 0.0,
+    ) -> bool:
+        """Propose other states, each a sum of present ones, if the budget lasts."""
+        if not self.affords(len(weights), n_times):
+            return False
+        proposed = self.fit(self.present.posterior.regrouped(weights), n_times, shared=True)
+        return self.judge(kind, states, proposed, n_times, weights, least)
+
+    def _merge(self) -> None:
+        """Merge pairs, several at a time: twice as many after a success, half after a refusal.
+
+        Several must gain, each on average, half of what the last ones did: a few that lose much
+        would otherwise pass among many that gain.
+        """
+        refused: set[Pair] = set()
+        ranked: list[tuple[float, Pair]] | None = None
+        misses, size, usual = 0, 0, 0.0
+        while misses < _PATIENCE and self.n_states > 1 and self.affords(self.n_states - 1, 1):
+            if ranked is None:
+                assert self.present.shared is not None
+                ranked = rank_pairs(self.family, self.present.posterior, self.present.shared)
+                missed = self.missed
+                ranked = [entry for entry in ranked if missed.isdisjoint(entry[1])]
+                sure = disjoint([entry for entry in ranked if entry[0] > 0.0], self.n_states)
+                size = len(sure) or max(size, self.n_states // 8, 1)
+            left = [entry for entry in ranked if entry[1] not in refused]
+            pairs = disjoint(left, min(size, max(1, self.n_states // 3)))
+            if not pairs:
+                return
+            weights = merge_weights(self.n_states, pairs)
+            states = [list(pair) for pair in pairs]
+            least = 0.0 if len(pairs) <= max(1, len(sure)) else 0.5 * usual * len(pairs)
+            accepted = self._regroup("merge", states, weights, 1, least)
+            hopeless = self.moves[-1].fresh < -10.0 * HARM
+            if not accepted and len(pairs) == 1 and not hopeless:
+                # States that take turns need time to become one.
+                accepted = self._regroup("merge", states, weights, _MORE_STEPS)
+            if accepted:
+                ranked, misses, size = None, 0, 2 * len(pairs)
+                usual = self.moves[-1].gain / len(pairs)
+                refused.clear()
+            elif len(pairs) > 1:
+                size = len(pairs) // 2
+            else:
+                refused.add(pairs[0])
+                # Those ranked below lose more: after a clear loss no other is tried.
+                misses += _PATIENCE if hopeless else 1
+
+    def _delete(self) -> None:
+        """Leave small states out, whose steps then go to the others."""
+        refused: set[int] = set()
+        while len(refused) < _PATIENCE and self.affords(self.n_states - 1, 1):
+            shares = state_shares(self.present.posterior.counts)
+            kept = refused | self.missed
+            by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in kept]
+            small = [k for k in by_mass if shares[k] < _SMALL]
+            if not small or self.n_states == 1:
+                return
+            weights = np.delete(np.eye(self.n_states), small[0], axis=0)
+            if self._regroup("delete", [[small[0]]], weights, 1):
+                refused.clear()
+            else:
+                refused.add(small[0])
+
+    def _split(self) -> bool:
+        """Split states, large ones more likely, and merge again what does not differ.
+
+        What a merge is sure to gain, or nearly, says which of the states then differ.  The number
+        of states need not grow: other states may be better ones.
+        """
+        n_states = self.n_states
+        plan = SplitPlan.of(self.family)
+        n_parts, n_steps = plan
+        room = plan.room(n_states, self.most_states, self.grows)
+        while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
+            room //= 2
+        if room <= 0:
+            return False
+        # Empty states cannot be chosen, and are not worth it.
+        shares = state_shares(self.present.posterior.counts)
+        n_split = min(-(-room // (n_parts - 1)), int((shares > 0.0).sum()))
+        chosen = self.rng.choice(n_states, n_split, replace=False, p=shares)
+        groups = [[int(k)] for k in chosen]
+        for n in range(room):
+            groups[n % n_split].append(n_states + n)
+        parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
+        proposed = self.fit(parts, n_steps, shared=True)
+        n_times, least = n_steps, -HARM * self.sample.copies * self.sample.n_steps
+        for _ in range(_PRUNINGS):
+            assert proposed.shared is not None
+            ranked = rank_pairs(self.family, proposed.posterior, proposed.shared)
+            alike = disjoint([entry for entry in ranked if entry[0] > least], room)
+            if not alike:
+                break
+            weights = merge_weights(proposed.posterior.n_states, alike)
+            proposed = self.fit(proposed.posterior.regrouped(weights), 1, shared=True)
+            n_times += 1
+        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+
+    def _runs(self) -> Callable[[int], Sequences | None]:
+        """Return a function that gives the steps of a state, each unbroken run a sequence."""
+        posterior = self.present.posterior
+        chunk = max(self.sample.fitted, key=lambda c: c.sequences.n_steps)
+        potentials = COLLAPSED.transition_potentials(
+            posterior.transitions.concentrations(posterior.counts)
+        )
+        _, factors, index = next(
+            chunk_potentials(
+                posterior, self.family, [chunk], potentials, self.engine, collapsed=True
+            )
+        )
+        smoothed = self.engine.kernel.forward_backward(
+            factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
+        )
+        path = smoothed.responsibilities.argmax(axis=1)
+        return lambda state: _runs_of(chunk.sequences, path, state)
+
+
+def _runs_of(sequences: Sequences, path: Integers, state: int) -> Sequences | None:
+    """Steps in a state, each unbroken run a sequence; None for less than four steps."""
+    inside = path == state
+    if inside.sum() < 4:
+        return None
+    begins = inside.copy()
+    begins[1:] &= ~inside[:-1]
+    begins[sequences.offsets[:-1]] |= inside[sequences.offsets[:-1]]
+    starts = np.flatnonzero(begins[inside])
+    return Sequences(sequences.values[inside], np.append(starts, int(inside.sum())))
+
+
+def by_size(posterior: Posterior) -> Posterior:
+    """Return the posterior with the largest state first."""
+    order = np.argsort(-state_masses(posterior.counts), kind="stable")
+    return posterior.regrouped(np.eye(posterior.n_states)[order])
+
+
+# ---- in the stream ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Whether and how the number of states may change.
+
+    Attributes
+    ----------
+    most_states : int
+        Upper bound on the number of states.
+    seed : int
+    engine : Engine
+        Proposals are judged in this process, wherever training runs.
+    source : Minibatches, optional
+        The data that training sees, to take samples from.
+    grows : bool
+        Whether training began with fewer states than that.
+    """
+
+    most_states: int
+    seed: int
+    engine: Engine
+    source: Minibatches | None = None
+    grows: bool = False
+
+    def after_pass(
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+    ) -> list[dict[str, Any]]:
+        """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
+        if not self.in_pass(n_pass, n_passes):
+            return []
+        assert self.source is not None
+        # The next pass's first minibatches are as good a sample as any, and repeatable.
+        batches = self.source.batches(n_pass + 1)
+        to_come = n_passes - n_pass - 1
+        return self.phase(
+            posterior, family, batches, self.source.n_sequences, passes_to_come=to_come
+        )
+
+    def in_pass(self, n_pass: int, n_passes: int) -> bool:
+        """Whether states may change at the end of pass `n_pass`, counted from 0.
+
+        At first they have yet to become different, and at last the model is to settle.  A start
+        with fewer states than there may be grows from the first pass on.
+        """
+        first = 0 if self.grows else int(np.ceil(_FIRST_PHASE * n_passes)) - 1
+        return first <= n_pass < n_passes - max(1, n_passes // 10)
+
+    def takes(self, n_steps: int, posterior: Posterior) -> bool:
+        """Whether a minibatch that comes alone is large enough to judge on."""
+        return n_steps >= min(_ALONE_STEPS, float(state_masses(posterior.counts).sum()) / 8)
+
+    def phase(
+        self,
+        posterior: Posterior,
+        family: Family,
+        batches: Batches,
+        total_sequences: int,
+        *,
+        passes_to_come: float = 0.0,
+    ) -> list[dict[str, Any]]:
+        """Make proposals on a sample from `batches`, if it is time; move the posterior in place.
+
+        There is a phase a pass at most, and fewer where the budget does not last for more.
+
+        Parameters
+        ----------
+        passes_to_come : float
+            Passes that training will yet take.  A model that grows spends their share ahead: they
+            will be taken with the states that there are, or more.
+
+        Returns
+        -------
+        list of dict
+            Every proposal, as `Move`.
+        """
+        state, n_states = posterior.moves, posterior.n_states
+        if state.sequences < total_sequences:
+            return []
+        total_steps = float(state_masses(posterior.counts).sum())
+        grows = self.grows and state.quiet < 2
+        later = min(self.most_states, 2 * n_states)
+        ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        budget = state.budget + ahead
+        # Where merges were refused, splits are what is left to try, and they take more steps.
+        plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
+        room = plan.room(n_states, self.most_states, grows)
+        if (grows or state.quiet > 0) and room > 0:
+            cost += plan.work(n_states, room)
+        least = min(_MOST_STEPS, total_steps / MOST_COPIES)
+        if grows and budget < cost * least:
+            # To stay small for want of a budget would be worse than to exceed it.
+            ahead += cost * least - budget
+            budget = cost * least
+        # A model that grows is soon another one: a small sample is good enough for it.
+        n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)
+        if n_steps < least:
+            return []
+        sample = Sample.draw(batches, family, n_steps, total_sequences)
+        phase = Phase(
+            posterior,
+            family,
+            sample,
+            self.engine,
+            np.random.default_rng([self.seed, 2**33, state.n_phases]),
+            budget,
+            self.most_states,
+            grows,
+        )
+        phase.run()
+        if phase.changed:
+            posterior.become(self._outcome(posterior, phase, total_sequences))
+        posterior.moves = MoveState(
+            budget=phase.budget - ahead,
+            sequences=0,
+            n_phases=state.n_phases + 1,
+            quiet=0 if phase.changed else state.quiet + 1,
+        )
+        return [move._asdict() for move in phase.moves]
+
+    def _outcome(self, before: Posterior, phase: Phase, total_sequences: int) -> Posterior:
+        """Return the statistics of the stream regrouped; after a split those of the sample."""
+        if phase.groups is None:
+            found = phase.present.posterior
+            copies = total_sequences / phase.sample.n_sequences / phase.sample.copies
+            counts = Rows(*(copies * part for part in found.counts))
+            table = found.emissions
+            emissions = DecayedTable.from_parts(
+                table.rows[:, : table.n_states], copies * table.scale, copies * table.totals
+            )
+            found = replace(found, counts=counts, emissions=emissions)
+        else:
+            found = before.regrouped(phase.groups)
+        return replace(found, transitions=found.transitions.refitted(found.counts))

@@ -1,0 +1,150 @@
+"""Which states are the same in two models or in labels, and how long visits to them last."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+
+from sojourn.models.base import BaseHMM
+from sojourn.sequences import Sequences, as_sequences
+
+
+class Matching(NamedTuple):
+    """States matched one to one.
+
+    Attributes
+    ----------
+    states : (K,) integer array
+        For each state of the first its partner in the second, -1 for none.
+    agreement : float
+        Share of the steps on which matched states agree.
+    overlaps : (K, L) integer array
+        Steps that are in state k of the first and state l of the second.
+    """
+
+    states: NDArray[np.int64]
+    agreement: float
+    overlaps: NDArray[np.int64]
+
+
+def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None) -> Matching:
+    """Match states one to one so that as many steps as can be agree (Hungarian algorithm).
+
+    Parameters
+    ----------
+    a, b : fitted model, or state paths or labels
+        A model is decoded on `X`.  Paths and labels are whole numbers from 0, flat or as sequences.
+    X, lengths
+        Data as for `fit`; needed where `a` or `b` is a model.
+
+    Returns
+    -------
+    Matching
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> match = sj.match_states([0, 0, 1, 1, 2], [1, 1, 0, 0, 0])
+    >>> match.states
+    array([ 1,  0, -1])
+    >>> match.agreement
+    0.8
+    """
+    first, second = (_path(part, X, lengths) for part in (a, b))
+    if len(first) != len(second):
+        raise ValueError(f"the paths have {len(first)} and {len(second)} steps")
+    shape = tuple(
+        max(int(path.max()) + 1, len(part.state_shares_) if isinstance(part, BaseHMM) else 0)
+        for path, part in ((first, a), (second, b))
+    )
+    overlaps = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1])
+    overlaps = overlaps.reshape(shape)
+    rows, columns = linear_sum_assignment(-overlaps)
+    states = np.full(shape[0], -1)
+    states[rows] = columns
+    return Matching(states, float(overlaps[rows, columns].sum() / len(first)), overlaps)
+
+
+class Dwell(NamedTuple):
+    """How long visits to a state last, in steps.
+
+    Attributes
+    ----------
+    state : int
+    visits : int
+        Unbroken runs in that state.
+    mean, median : float
+    longest : int
+    """
+
+    state: int
+    visits: int
+    mean: float
+    median: float
+    longest: int
+
+
+def dwell_summary(states: Any, lengths: ArrayLike | None = None) -> list[Dwell]:
+    """Summarise how long visits to each state last, from paths as `predict` gives them.
+
+    A visit ends with its sequence.  ``model.dwell_times_`` has what the model expects instead.
+
+    Parameters
+    ----------
+    states, lengths
+        Paths, flat with `lengths` or as sequences.
+
+    Returns
+    -------
+    list of Dwell
+        One for each state that occurs.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> for dwell in sj.dwell_summary([[0, 0, 0, 1], [0, 1, 1]]):
+    ...     print(*dwell)
+    0 2 2.0 2.0 3
+    1 2 1.5 1.5 2
+    """
+    data, _ = as_sequences(states, lengths, step_ndim=0)
+    path = _checked(data)
+    begins = np.ones(len(path), dtype=bool)
+    begins[1:] = path[1:] != path[:-1]
+    begins[data.offsets[:-1]] = True
+    at = np.flatnonzero(begins)
+    runs, of_run = np.diff(np.append(at, len(path))), path[at]
+    return [
+        Dwell(
+            int(state),
+            int(own.size),
+            float(own.mean()),
+            float(np.median(own)),
+            int(own.max()),
+        )
+        for state in np.unique(of_run)
+        for own in [runs[of_run == state]]
+    ]
+
+
+def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
+    """Return the states of every step, one sequence after another."""
+    if isinstance(part, BaseHMM):
+        if X is None:
+            raise ValueError("a model needs data X to be decoded")
+        if isinstance(X, Sequences):
+            return _path(part.predict(X), None, None)
+        data, _ = as_sequences(X, lengths, step_ndim=part.emission_.step_ndim)
+        return _path(part.predict(data), None, None)
+    data, _ = as_sequences(part, None, step_ndim=0)
+    return _checked(data)
+
+
+def _checked(data: Sequences) -> NDArray[np.int64]:
+    path = np.asarray(data.values)
+    if path.dtype.kind not in "iu" or (path < 0).any():
+        raise ValueError("paths and labels must be whole numbers from 0")
+    return path.astype(np.int64)

@@ -1,0 +1,55 @@
+"""What it does to the evidence of the transitions when two states become one."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln
+
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.transitions.base import Rows, Transitions
+
+
+def merge_gains(
+    transitions: Transitions, counts: Rows, first: Integers, second: Integers
+) -> Floats:
+    """Change of the evidence of start and transition rows for each of many pairs, eq (22).
+
+    What the prior has learned is held.  Where it shares weights among the states, a state made of
+    two has both their weights; otherwise it has those of one, and rows have less in all.
+    """
+    (start, cells), start_total, totals = transitions.evidence_prior()
+    shares, rows = transitions.shares_weights, counts.transitions
+    every, masses = np.arange(len(first)), counts.transitions.sum(axis=1)
+
+    def pooled(a: Floats, b: Floats) -> Floats:
+        return a + b if shares else a
+
+    def evidence(count: Floats, prior: Floats) -> Floats:
+        return gammaln(prior + count) - gammaln(prior)
+
+    def of_row(total: Floats | float, count: Floats | float) -> Floats:
+        return gammaln(total) - gammaln(total + count)
+
+    less = totals if shares else totals - cells[first[0], second[0]]
+    start_less = start_total if shares else start_total - start[0]
+    alone, start_alone = evidence(rows, cells), evidence(counts.start, start)
+    # Columns: every other row, and the start, has one target in place of two.
+    columns = evidence(rows[:, first] + rows[:, second], pooled(cells[:, first], cells[:, second]))
+    columns -= alone[:, first] + alone[:, second]
+    columns += (of_row(less, masses) - of_row(totals, masses))[:, None]
+    columns[first, every] = columns[second, every] = 0.0
+    gains = columns.sum(axis=0)
+    both = counts.start[first] + counts.start[second]
+    gains += evidence(both, pooled(start[first], start[second]))
+    gains -= start_alone[first] + start_alone[second]
+    gains += of_row(start_less, counts.start.sum()) - of_row(start_total, counts.start.sum())
+    # Rows: one in place of two, and in it one cell of staying in place of two.
+    joint = rows[first] + rows[second]
+    cell = evidence(joint, cells[first])
+    cell[every, first] = cell[every, second] = 0.0
+    gains += cell.sum(axis=1) - alone[first].sum(axis=1) - alone[second].sum(axis=1)
+    stays = joint[every, first] + joint[every, second]
+    gains += evidence(stays, pooled(cells[first, first], cells[first, second]))
+    gains += of_row(less[first], masses[first] + masses[second])
+    gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
+    return gains

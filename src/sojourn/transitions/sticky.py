@@ -1,0 +1,156 @@
+"""The finite model with extra prior counts of staying that are learned, eqs (23) and (24)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.kernels.interface import Absences, Floats
+from sojourn.transitions.base import (
+    Concentrations,
+    PriorCounts,
+    Rows,
+    Transitions,
+    log_row_evidence,
+    normalized,
+)
+from sojourn.transitions.dirichlet import Dirichlet
+from sojourn.transitions.hdp import Gamma, expected_log_eta, expected_tables
+
+_REFITS = 3  # rounds in which the posterior is fitted to given counts
+
+
+@dataclass(frozen=True, eq=False)
+class StickyDirichlet(Transitions):
+    r"""Rows :math:`\theta_k \sim \mathrm{Dirichlet}(a_k + \kappa\delta_k)`, κ ~ Gamma.
+
+    Attributes
+    ----------
+    plain : Dirichlet
+        The prior counts a, without stickiness.
+    stickiness_prior, stickiness : Gamma
+        Prior and posterior of κ.
+    forgetting_rate, delay : float
+        Step sizes (delay + n) ** -forgetting_rate of the n-th update.
+
+    Examples
+    --------
+    >>> prior = StickyDirichlet(Dirichlet.make(2, None, 1.0))
+    >>> stays = prior.refitted(Rows(np.ones(2), np.array([[90.0, 1.0], [1.0, 90.0]])))
+    >>> leaves = prior.refitted(Rows(np.ones(2), np.array([[1.0, 90.0], [90.0, 1.0]])))
+    >>> bool(stays.stickiness.mean > leaves.stickiness.mean)
+    True
+    """
+
+    shares_weights = False
+
+    plain: Dirichlet
+    stickiness_prior: Gamma = Gamma(1.0, 0.1)
+    stickiness: Gamma = Gamma(1.0, 0.1)
+    forgetting_rate: float = 0.5
+    delay: float = 1.0
+    n_updates: int = 0
+
+    def _cells(self, extra: float) -> Rows:
+        start, matrix = self.plain.prior
+        return Rows(start, matrix + extra * np.eye(len(start)))
+
+    def prior_counts(self) -> PriorCounts:
+        """Return a + G[κ]δ."""
+        return PriorCounts(self._cells(self.stickiness.geometric_mean))
+
+    def means(self, counts: Rows) -> Rows:
+        """Return (a + E[κ]δ + E[C]) / normaliser."""
+        start, matrix = self._cells(self.stickiness.mean)
+        return normalized(Rows(start + counts.start, matrix + counts.transitions))
+
+    def wants_absences(self, total_sequences: int) -> bool:
+        """Never: staying is common, and whether it occurs at all is certain enough."""
+        return False
+
+    def observe(
+        self,
+        counts: Rows,
+        absences: Absences | None,
+        n_sequences: int,
+        total_sequences: int,
+        *,
+        update: Callable[[Any, int], Any] | None = None,
+    ) -> Self:
+        """Blend the posterior of κ towards that of the minibatch, as often as it stands for."""
+        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
+        whole = (total_sequences / n_sequences) * counts.transitions
+        return replace(self._moved(whole, step_size), n_updates=self.n_updates + 1)
+
+    def _moved(self, counts: Floats, step_size: float) -> Self:
+        """Move q(κ): overridden tables of staying, and what the rows' η say, eq (24)."""
+        extra, plain = self.stickiness.geometric_mean, np.diag(self.plain.prior.transitions)
+        stays = np.diag(counts)
+        tables = expected_tables(plain + extra, stays[None], -stays[None], stays[None])[0]
+        overridden = tables * extra / (plain + extra)
+        masses = counts.sum(axis=1)
+        log_eta = expected_log_eta(self.evidence_prior().totals, masses, -masses)
+        moved = self.stickiness.blend(
+            self.stickiness_prior.shape + overridden.sum(),
+            self.stickiness_prior.rate - log_eta.sum(),
+            step_size,
+        )
+        return replace(self, stickiness=moved)
+
+    def evidence_prior(self) -> Concentrations:
+        """Return a + G[κ]δ, and A + E[κ] for the rows."""
+        start, matrix = self.plain.prior
+        totals = matrix.sum(axis=1) + self.stickiness.mean
+        cells = self._cells(self.stickiness.geometric_mean)
+        return Concentrations(cells, float(start.sum()), totals)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether all prior counts but those of staying are the same."""
+        return self.plain.is_symmetric
+
+    def regrouped(self, weights: Floats) -> Self:
+        """Return the same prior on another number of states."""
+        return replace(self, plain=self.plain.regrouped(weights))
+
+    def refitted(self, counts: Rows) -> Self:
+        """Fit q(κ) to the counts of the whole data set."""
+        fitted = self
+        for _ in range(_REFITS):
+            fitted = fitted._moved(counts.transitions, 1.0)
+        return fitted
+
+    def divergence(self, counts: Rows) -> float:
+        """Not there: κ is learned with the rows integrated out."""
+        raise NotImplementedError("learned stickiness goes with collapsed inference")
+
+    def collapsed_bound(self, counts: Rows) -> float:
+        """Return Σ_k log p(C_k) at the expected counts, less KL(q(κ) || p(κ))."""
+        cells, start_total, totals = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(np.asarray(start_total), totals), counts)
+        return evidence - self.stickiness.divergence(self.stickiness_prior)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """Not there: learned stickiness stays in memory."""
+        raise NotImplementedError("learned stickiness is for device='cpu'")
+
+    def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return options and posterior, and the prior counts."""
+        values = {
+            "stickiness_prior": self.stickiness_prior,
+            "stickiness": self.stickiness,
+            "forgetting_rate": self.forgetting_rate,
+            "delay": self.delay,
+            "n_updates": self.n_updates,
+        }
+        return values, self.plain.prior._asdict()
+
+    @classmethod
+    def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Undo `state`."""
+        gammas = {name: Gamma(*values[name]) for name in ("stickiness_prior", "stickiness")}
+        return cls(Dirichlet(Rows(**arrays)), **(values | gammas))

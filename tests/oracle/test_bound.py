@@ -1,0 +1,192 @@
+"""The collapsed bound and the gain of a merge, against sums over all paths."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+
+import sojourn as sj
+from sojourn.inference import COLLAPSED, Engine, Posterior, Statistics
+from sojourn.inference.moves import Phase, Sample, merge_weights, rank_pairs
+from sojourn.kernels import cpu, reference
+from sojourn.sequences import Sequences
+from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
+from sojourn.transitions.merging import merge_gains
+from tests.oracle.enumeration import enumerate_paths
+
+K = 3
+DATA = Sequences.from_list([np.array([0, 1, 3, 1]), np.array([2, 2]), np.array([3, 0, 1])])
+FAMILY = sj.Categorical(4, 0.3)
+
+
+def prior_of(kind, n_states, counts):
+    priors = {
+        "dirichlet": Dirichlet.make(n_states, 0.4, 0.7),
+        "sticky": Dirichlet.make(n_states, 0.4, 0.7, 2.5),
+        "learned": StickyDirichlet(Dirichlet.make(n_states, 0.4, 0.7)),
+        "hdp": HDP.make(n_states),
+        "sticky hdp": HDP.make(n_states, stickiness=2.5),
+        "learned hdp": HDP.make(n_states, learn_stickiness=True),
+    }
+    return priors[kind].refitted(counts)
+
+
+KINDS = ["dirichlet", "sticky", "learned", "hdp", "sticky hdp", "learned hdp"]
+
+
+def posterior_of(kind, seed):
+    rng = np.random.default_rng(seed)
+    statistics = Statistics(
+        rng.exponential(size=K), rng.exponential(size=(K, K)), rng.exponential(size=(K, 4))
+    )
+    counts = Rows(statistics.start, statistics.transitions)
+    return Posterior.from_statistics(statistics, prior_of(kind, K, counts), "float64")
+
+
+def phase_on(posterior, kernel=cpu):
+    sample = Sample.draw([DATA], FAMILY, 1e9, len(DATA))
+    engine = Engine(kernel, 1, "float64")
+    return Phase(
+        posterior, FAMILY, sample, engine, np.random.default_rng(0), 1e18, K
+    )  # fmt: skip
+
+
+def all_paths(posterior):
+    """Yield each sequence with the probabilities of its paths under q."""
+    theta = COLLAPSED.transition_potentials(posterior.transitions.concentrations(posterior.counts))
+    natural = FAMILY.prior() + posterior.emissions.dense()
+    phi = natural / natural.sum(axis=1, keepdims=True)
+    for x in DATA:
+        paths = list(enumerate_paths(theta.start, theta.transitions, phi[:, x].T))
+        total = sum(weight for _, weight in paths)
+        yield x, [(path, weight / total) for path, weight in paths]
+
+
+def definition(posterior):
+    """Expected counts and entropy of q, one path after another."""
+    start, transitions, emissions = np.zeros(K), np.zeros((K, K)), np.zeros((K, 4))
+    entropy = 0.0
+    for x, paths in all_paths(posterior):
+        for path, q in paths:
+            entropy -= q * np.log(q)
+            start[path[0]] += q
+            for before, after in itertools.pairwise(path):
+                transitions[before, after] += q
+            for state, symbol in zip(path, x, strict=True):
+                emissions[state, symbol] += q
+    return Statistics(start, transitions, emissions), entropy
+
+
+def evidence(rows):
+    """Σ log Γ(A)/Γ(A + C) + log Γ(a + c)/Γ(a), one Γ after another, of (a, A, c)."""
+    total = 0.0
+    for a, whole, c in rows:
+        total += gammaln(whole) - gammaln(whole + c.sum())
+        total += sum(gammaln(x + y) - gammaln(x) for x, y in zip(a, c, strict=True))
+    return total
+
+
+def rows_of(transitions, counts):
+    cells, start_total, totals = transitions.evidence_prior()
+    yield cells.start, start_total, counts.start
+    yield from zip(cells.transitions, totals, counts.transitions, strict=True)
+
+
+@pytest.mark.parametrize("kernel", [cpu, reference], ids=["cpu", "reference"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bound_is_its_definition_over_all_paths(kind, kernel):
+    posterior = posterior_of(kind, 5)
+    fit = phase_on(posterior, kernel).present
+    counts, entropy = definition(posterior)
+    rows = Rows(counts.start, counts.transitions)
+    for found, expected in zip(fit.posterior.counts, rows, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    transitions = posterior.transitions.refitted(rows)
+    divergence = {
+        "learned": lambda t: t.stickiness.divergence(t.stickiness_prior),
+        "hdp": HDP._prior_divergence,
+        "sticky hdp": HDP._prior_divergence,
+        "learned hdp": HDP._prior_divergence,
+    }.get(kind, lambda t: 0.0)(transitions)
+    emissions = evidence((FAMILY.prior(), 1.2, row) for row in counts.emissions)
+    expected = evidence(rows_of(transitions, rows)) + emissions + entropy - divergence
+    np.testing.assert_allclose(fit.bound, expected, rtol=1e-8)
+
+
+def test_the_bound_of_one_state_is_the_log_evidence():
+    statistics = Statistics(np.ones(1), np.ones((1, 1)), np.ones((1, 4)))
+    posterior = Posterior.from_statistics(statistics, Dirichlet.make(1, 0.4, 0.7), "float64")
+    seen, predictive = np.full(4, 0.3), 0.0
+    for x in DATA.values:  # the chain rule of the Pólya urn
+        predictive += np.log(seen[x] / seen.sum())
+        seen[x] += 1
+    np.testing.assert_allclose(phase_on(posterior).present.bound, predictive, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recorded_gain_is_the_difference_of_two_full_evaluations(kind):
+    posterior = posterior_of(kind, 3)
+    phase = phase_on(posterior)
+    present = phase.present.posterior
+    weights = merge_weights(K, [(0, 2)])
+    phase._regroup("merge", [[0, 2]], weights, 1)
+    bounds = [phase_on(p).present.bound for p in (present, present.regrouped(weights))]
+    np.testing.assert_allclose(phase.moves[0].gain, bounds[1] - bounds[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_transitions_part_of_a_merge_is_the_difference_of_two_evaluations(kind):
+    rng = np.random.default_rng(2)
+    counts = Rows(3 * rng.random(5), 9 * rng.random((5, 5)))
+    prior = prior_of(kind, 5, counts)
+    first, second = np.triu_indices(5, 1)
+    before = evidence(rows_of(prior, counts))
+    cells, start_total, totals = prior.evidence_prior()
+    for gain, i, j in zip(merge_gains(prior, counts, first, second), first, second, strict=True):
+        weights = merge_weights(5, [(i, j)])
+        stay = np.delete(np.arange(5), j)
+        if prior.shares_weights:
+            rows = [(weights @ cells.start, start_total)]
+            rows += [(weights @ cells.transitions[k], totals[k]) for k in stay]
+        else:  # the prior for four states, as it is made
+            rows = [(cells.start[stay], start_total - cells.start[j])]
+            rows += [(cells.transitions[k, stay], totals[k] - cells.transitions[k, j])
+                     for k in stay]  # fmt: skip
+        merged = [weights @ counts.start, *(weights @ counts.transitions @ weights.T)]
+        after = evidence((a, whole, c) for (a, whole), c in zip(rows, merged, strict=True))
+        np.testing.assert_allclose(gain, after - before, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dirichlet", "sticky"])
+def test_a_sure_gain_is_not_above_the_change_by_definition(kind):
+    """Eq (22) takes the steps' entropies for the path's: it may only be too small."""
+    posterior = posterior_of(kind, 7)
+    counts, entropy = definition(posterior)
+    fit = phase_on(posterior).present
+
+    def total(transitions, parts):
+        emissions = evidence((FAMILY.prior(), 1.2, row) for row in parts.emissions)
+        rows = Rows(parts.start, parts.transitions)
+        return evidence(rows_of(transitions, rows)) + emissions
+
+    before = total(posterior.transitions, counts) + entropy
+    slack = []
+    for gain, pair in rank_pairs(FAMILY, fit.posterior, fit.shared):
+        weights = merge_weights(K, [pair])
+        name = weights.argmax(axis=0)
+        after = 0.0
+        for _, paths in all_paths(posterior):
+            merged = {}
+            for path, q in paths:
+                key = tuple(name[list(path)])
+                merged[key] = merged.get(key, 0.0) + q
+            after -= sum(q * np.log(q) for q in merged.values())
+        pooled = Statistics(
+            weights @ counts.start, weights @ counts.transitions @ weights.T,
+            weights @ counts.emissions,
+        )  # fmt: skip
+        exact = total(posterior.transitions.regrouped(weights), pooled) + after - before
+        slack.append(exact - gain)
+    assert min(slack) >= -1e-6
+    assert max(slack) < 5.0
