@@ -55,16 +55,19 @@ types: $(READY)  ## check types
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu
 	$(BIN)/python -m benchmarks.families
+	$(BIN)/python -m benchmarks.readme
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences
 	$(BIN)/python -m benchmarks.scale $(if $(SIZE),--size $(SIZE))
 
 bench-families: $(READY)  ## measure Gaussian emissions against hmmlearn
 	$(BIN)/python -m benchmarks.families
+	$(BIN)/python -m benchmarks.readme
 
 bench-gpu: .venv-gpu/.ready  ## measure speed on this machine's GPU
 	$(GPU_BIN)/python -m benchmarks.gpu
 	$(GPU_BIN)/python -m benchmarks.gpu_tables
+	$(GPU_BIN)/python -m benchmarks.readme
 
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster
