@@ -182,10 +182,10 @@ class Window:
             rates,
         )
 
-    def batch(self, b: int) -> WindowBatch:
-        """Return one minibatch, of which nothing is cut out before it is needed."""
-        n, n_steps = self.sizes(b)
-        return WindowBatch(self, b, n, n_steps)
+    def __iter__(self) -> Iterator[WindowBatch]:
+        """Yield the minibatches, of which nothing is cut out before it is needed."""
+        for b in range(self.n_batches):
+            yield WindowBatch(self, b, *self.sizes(b))
 
     def chunk(self, b: int) -> Chunk:
         """Return one minibatch."""
@@ -216,8 +216,13 @@ def chunks_on_device(
     family: Family, data: Sequences, n_states: int, device: Any
 ) -> Iterator[Chunk]:
     """Cut sequences into chunks that fit, and put each on the device."""
-    for part in data.chunks(max(1, CHUNK_NUMBERS // n_states)):
+    for part in data.chunks(_most_steps(n_states)):
         yield _uploaded(family, [part], device).chunk(0)
+
+
+def _most_steps(n_states: int) -> int:
+    """Return the steps of a chunk that fits."""
+    return max(1, CHUNK_NUMBERS // n_states)
 
 
 def statistics_of_chunks(
@@ -246,16 +251,16 @@ def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
     data = joined(batches)
     lengths = to_device(data.lengths, device)
     if isinstance(family, Categorical):
-        encoded = _symbols(family, to_device(data.values, device))
+        encoded, is_complete = _symbols(family, data.values, device)
     else:
-        encoded = to_device(family.encode(data), device)
-    is_complete = bool(data.values.min() >= 0) if isinstance(family, Categorical) else False
+        encoded, is_complete = to_device(family.encode(data), device), False
     return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__, is_complete)
 
 
-def _symbols(family: Categorical, values: Tensor) -> Tensor:
-    """Give the missing symbol the number after the last."""
-    return torch.where(values < 0, family.n_statistics, values).int()
+def _symbols(family: Categorical, values: NDArray[Any], device: Any) -> tuple[Tensor, bool]:
+    """Copy symbols, the missing one as the number after the last; and say whether none is."""
+    moved = to_device(values, device)
+    return torch.where(moved < 0, family.n_statistics, moved).int(), bool(values.min() >= 0)
 
 
 def check_failures(failures: Tensor) -> None:
@@ -290,11 +295,9 @@ class DeviceBatches:
         self._values: Tensor | None = None
         self._coming: tuple[int, Background] | None = None
         if isinstance(source, MemorySource) and self._fits(source.data):
-            self._offsets = to_device(source.data.offsets, device)
-            values = to_device(np.ascontiguousarray(source.data.values), device)
-            self._is_complete = bool(source.data.values.min() >= 0)
             assert isinstance(family, Categorical)
-            self._values = _symbols(family, values)
+            self._offsets = to_device(source.data.offsets, device)
+            self._values, self._is_complete = _symbols(family, source.data.values, device)
 
     def _fits(self, data: Sequences) -> bool:
         # Other families than these look at more than one step at a time, or at the host's arrays.
@@ -319,7 +322,7 @@ class DeviceBatches:
             yield from self._resident(self._source, *order, start)
             return
         family, device = self._family, self._device
-        most = max(1, CHUNK_NUMBERS // self._n_states)
+        most = _most_steps(self._n_states)
         window: list[Sequences] = []
         for batch in self._source.batches(n_pass, start):
             if not isinstance(batch, Sequences) or batch.n_steps > most:
@@ -342,9 +345,7 @@ class DeviceBatches:
     def _windows(self, batches: list[Sequences]) -> Iterator[Iterable[Chunk]]:
         """Copy minibatches to the device; the last of them may be smaller."""
         if batches:
-            window = _uploaded(self._family, batches, self._device)
-            for b in range(window.n_batches):
-                yield window.batch(b)
+            yield from _uploaded(self._family, batches, self._device)
 
     def _order(
         self, source: MemorySource, n_pass: int, *, is_last: bool
@@ -369,18 +370,16 @@ class DeviceBatches:
         size = len(data) if source.is_whole else source.batch_size
         assert size is not None
         steps_of_one = max(1.0, size * data.n_steps / len(data))
-        if steps_of_one > CHUNK_NUMBERS // self._n_states:
+        if steps_of_one > _most_steps(self._n_states):
             for begin in range(start * size, len(data), size):
                 part = data.take(order[begin : begin + size])
                 yield chunks_on_device(self._family, part, self._n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
         for begin in range(start * size, len(data), at_a_time):
-            window = self._gathered(
+            yield from self._gathered(
                 data, order[begin : begin + at_a_time], numbers[begin : begin + at_a_time], size
             )
-            for b in range(window.n_batches):
-                yield window.batch(b)
 
     def _gathered(
         self, data: Sequences, order: NDArray[np.int64], numbers: Tensor, size: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -155,13 +156,7 @@ class Posterior:
         def convert(array: Any) -> Any:
             return to_device(np.asarray(array, dtype=np.float64), device)
 
-        return Posterior(
-            Rows(*(convert(part) for part in self.counts)),
-            cast(Any, DeviceTable(self.emissions, device)),
-            self.transitions.converted(convert),
-            self.n_updates,
-            self.moves,
-        )
+        return self._converted(convert, cast(Any, DeviceTable(self.emissions, device)))
 
     def to_host(self) -> Posterior:
         """Undo `to_device`."""
@@ -172,12 +167,14 @@ class Posterior:
             array = to_host(tensor)
             return float(array) if array.ndim == 0 else array.copy()
 
-        return Posterior(
-            Rows(*(convert(part) for part in self.counts)),
-            self.emissions.to_host(),
-            self.transitions.converted(convert),
-            self.n_updates,
-            self.moves,
+        return self._converted(convert, self.emissions.to_host())
+
+    def _converted(self, convert: Callable[[Any], Any], emissions: DecayedTable) -> Posterior:
+        return replace(
+            self,
+            counts=Rows(*(convert(part) for part in self.counts)),
+            emissions=emissions,
+            transitions=self.transitions.converted(convert),
         )
 
     def statistics(self) -> Statistics:

@@ -910,8 +910,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
-        if self.device not in DEVICES:
-            raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+        self._check_device()
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
         missing = self._missing_on_gpu if self.device == "cuda" else None
@@ -1005,9 +1004,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         worker.n_jobs = self.n_jobs or 1
         return worker
 
-    def _engine(self) -> Engine:
+    def _check_device(self) -> None:
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
+
+    def _engine(self) -> Engine:
+        self._check_device()
         n_threads = resolve_jobs(self.n_jobs)
         if self.device == "cuda":
             return gpu_engine(n_threads, self.dtype)
