@@ -28,7 +28,7 @@ from sojourn.sources.base import Minibatches, joined
 from sojourn.transitions import Rows
 from sojourn.transitions.merging import merge_gains
 
-Kind = Literal["merge", "delete", "split"]
+Kind = Literal["merge", "delete", "split", "restart"]
 Pair = tuple[int, int]
 Batches = Iterable[Sequences | Iterable[Sequences]]
 
@@ -39,13 +39,15 @@ MOST_COPIES = 4.0
 """How often a sample may stand for itself, of more data than that."""
 
 _MOST_STEPS = 2**18  # a sample needs no more
+_STATE_STEPS = 2**9  # steps a state that are enough, where the data have them more than once
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
-_PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
-_MORE_STEPS = 4  # local steps for a merge that one is not enough for
+_PROPOSALS = 12  # local steps on the sample that a phase must be able to pay
+_MORE_STEPS = 4  # local steps for a merge or a deletion that one is not enough for, or a restart
+_LAST_STEP = 2  # local steps that it takes about as long as to evaluate the bound
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
-_FIRST_PHASE = 0.35  # share of the passes before the first phase
+_FIRST_PHASE = 0.1  # share of the passes before the first phase
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -56,9 +58,10 @@ class Move(NamedTuple):
 
     Attributes
     ----------
-    kind : {"merge", "delete", "split"}
+    kind : {"merge", "delete", "split", "restart"}
     states : list of lists of int
-        Pairs that were merged together, or single states, in the numbering of that moment.
+        Pairs that were merged together, or single states, in the numbering of that moment; none
+        for a restart, which is of all.
     gain : float
         Change of the bound over an equally refreshed present model, in nats of the sample.
     fresh : float
@@ -175,12 +178,17 @@ class SplitPlan(NamedTuple):
 
     def room(self, n_states: int, most_states: int, grows: bool) -> int:
         """States to add at most: a model that grows splits all it has, another one a few."""
-        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts - 1, n_states // 4)
+        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts, n_states // 4)
         return max(0, min(wanted, most_states - n_states))
 
     def work(self, n_states: int, room: int) -> float:
         """Work for each step of the sample to split so many states off, and for its baseline."""
-        return (self.n_steps + _PRUNINGS) * (work(1.0, n_states + room) + work(1.0, n_states))
+        return _pruned_work(self.n_steps, n_states + room) + _pruned_work(self.n_steps, n_states)
+
+
+def _pruned_work(n_steps: int, n_states: int) -> float:
+    """Work for each step of the sample, of local steps and merges after them."""
+    return work(n_steps + _LAST_STEP + _PRUNINGS * (1 + _LAST_STEP), n_states)
 
 
 def split_posterior(
@@ -313,6 +321,8 @@ class Phase:
         Splits do not go beyond this.
     grows : bool
         Whether splits come first.
+    stage : {0, 1, 2}
+        What is proposed: merges and small deletions; a restart and large deletions; a split.
     present : Fit
         The model as it is now.
     groups : (K, K0) array or None
@@ -329,6 +339,7 @@ class Phase:
     budget: float
     most_states: int
     grows: bool = False
+    stage: int = 0
     present: Fit = field(init=False)
     groups: Floats | None = field(init=False)
     moves: list[Move] = field(default_factory=list, init=False)
@@ -343,17 +354,20 @@ class Phase:
     def run(self) -> None:
         """Make proposals as long as the budget lasts.
 
-        A model that began small splits as long as that gains something.  Otherwise states are
-        split only where none can be merged or deleted.
+        A model that began small splits as long as that gains something.
         """
         if self.grows:
             while self._split():
                 pass
             if self.changed:
                 return
-        self._merge()
-        self._delete()
-        if not (self.grows or self.changed):
+        if self.stage == 0:
+            self._merge()
+            self._delete()
+        elif self.stage == 1:
+            if not self._restart():
+                self._dissolve()
+        elif not self.grows:
             self._split()
 
     @property
@@ -380,8 +394,8 @@ class Phase:
 
     def fit(self, posterior: Posterior, n_times: int, *, shared: bool = False) -> Fit:
         """Take local steps on the sample, and evaluate the bound at the last of them."""
+        self.budget -= self.cost(posterior.n_states, n_times)
         for n in range(n_times):
-            self.budget -= work(self.sample.n_steps, posterior.n_states)
             last = n == n_times - 1
             parts = [
                 expected_statistics(
@@ -435,19 +449,28 @@ class Phase:
         )
         return total / self.sample.check_steps
 
+    def cost(self, n_states: int, n_times: int) -> float:
+        """Work of so many local steps, with the bound at the last of them."""
+        return work((n_times + _LAST_STEP) * self.sample.n_steps, n_states)
+
     def affords(self, n_states: int, n_times: int) -> bool:
         """Whether the budget lasts for a proposal of so many states, and its baseline."""
-        n_steps = n_times * self.sample.n_steps
-        cost = work(n_steps, n_states)
+        cost = self.cost(n_states, n_times)
         if n_times not in self._baselines:
-            cost += work(n_steps, self.n_states)
+            cost += self.cost(self.n_states, n_times - max(self._before(n_times), default=0))
         return cost <= self.budget
 
     def baseline(self, n_times: int) -> Fit:
         """Return the present model after as many local steps as a proposal gets."""
         if n_times not in self._baselines:
-            self._baselines[n_times] = self.fit(self.present.posterior, n_times)
+            done = max(self._before(n_times), default=0)
+            begin = self._baselines[done] if done else self.present
+            self._baselines[n_times] = self.fit(begin.posterior, n_times - done)
         return self._baselines[n_times]
+
+    def _before(self, n_times: int) -> list[int]:
+        """Numbers of steps below this one after which the present model is known."""
+        return [n for n in self._baselines if n < n_times]
 
     def judge(
         self,
@@ -465,7 +488,7 @@ class Phase:
         """
         base = self.baseline(n_times)
         gain, fresh = proposed.bound - base.bound, proposed.check - base.check
-        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(len(states)))
+        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(max(1, len(states))))
         if accepted:
             self.present = proposed
             if self.groups is not None:
@@ -483,12 +506,17 @@ class Phase:
         weights: Floats,
         n_times: int,
         least: float = 0.0,
+        *,
+        in_stream: bool = True,
     ) -> bool:
-        """Propose other states, each a sum of present ones, if the budget lasts."""
+        """Propose other states, each a sum of present ones, if the budget lasts.
+
+        In the stream they are the same sums, or else what the sample has of them.
+        """
         if not self.affords(len(weights), n_times):
             return False
         proposed = self.fit(self.present.posterior.regrouped(weights), n_times, shared=True)
-        return self.judge(kind, states, proposed, n_times, weights, least)
+        return self.judge(kind, states, proposed, n_times, weights if in_stream else None, least)
 
     def _merge(self) -> None:
         """Merge pairs, several at a time: twice as many after a success, half after a refusal.
@@ -546,6 +574,38 @@ class Phase:
             else:
                 refused.add(small[0])
 
+    def _dissolve(self) -> None:
+        """Leave a state out that is between others, and has steps of theirs.
+
+        It is one of which most is uncertain.  The sample says where its steps go.
+        """
+        shared = self.present.shared
+        assert shared is not None
+        if self.missed or self.n_states == 1:
+            return
+        doubt = (shared + shared.T).sum(axis=1) / state_masses(self.present.posterior.counts)
+        for state in np.argsort(-doubt, kind="stable")[:_PATIENCE]:
+            weights = np.delete(np.eye(self.n_states), state, axis=0)
+            own = [[int(state)]]
+            if self._regroup("delete", own, weights, _MORE_STEPS, in_stream=False):
+                return
+
+    def _restart(self) -> bool:
+        """Forget which state follows which, and merge what does not differ without that.
+
+        Several states may stand for one by taking turns: no two of them can be merged without a
+        loss, because the others' rows expect the turns.
+        """
+        if self.missed or not self.affords(self.n_states, _MORE_STEPS + _PRUNINGS):
+            return False
+        before = self.present.posterior
+        start, transitions = before.counts
+        shares = state_shares(before.counts)
+        counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
+        fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
+        proposed, n_times = self._pruned(self.fit(fresh, _MORE_STEPS, shared=True), _MORE_STEPS)
+        return self.judge("restart", [], proposed, n_times, None)
+
     def _split(self) -> bool:
         """Split states, large ones more likely, and merge again what does not differ.
 
@@ -568,18 +628,22 @@ class Phase:
         for n in range(room):
             groups[n % n_split].append(n_states + n)
         parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
-        proposed = self.fit(parts, n_steps, shared=True)
-        n_times, least = n_steps, -HARM * self.sample.copies * self.sample.n_steps
+        proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
+        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+
+    def _pruned(self, proposed: Fit, n_times: int) -> tuple[Fit, int]:
+        """Merge states of a proposal that do not differ, or hardly; count its local steps."""
+        least = -HARM * self.sample.copies * self.sample.n_steps
         for _ in range(_PRUNINGS):
             assert proposed.shared is not None
             ranked = rank_pairs(self.family, proposed.posterior, proposed.shared)
-            alike = disjoint([entry for entry in ranked if entry[0] > least], room)
+            alike = disjoint([entry for entry in ranked if entry[0] > least], self.n_states)
             if not alike:
                 break
             weights = merge_weights(proposed.posterior.n_states, alike)
             proposed = self.fit(proposed.posterior.regrouped(weights), 1, shared=True)
             n_times += 1
-        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+        return proposed, n_times
 
     def _runs(self) -> Callable[[int], Sequences | None]:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
@@ -703,10 +767,13 @@ class Moves:
         later = min(self.most_states, 2 * n_states)
         ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         budget = state.budget + ahead
-        # Where merges were refused, splits are what is left to try, and they take more steps.
+        # Where one kind of moves was refused, another is what is left to try.
+        stage = state.quiet % 3
         plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
         room = plan.room(n_states, self.most_states, grows)
-        if (grows or state.quiet > 0) and room > 0:
+        if stage == 1:
+            cost += 2 * _pruned_work(_MORE_STEPS, n_states)
+        if (grows or stage == 2) and room > 0:
             cost += plan.work(n_states, room)
         least = min(_MOST_STEPS, total_steps / MOST_COPIES)
         if grows and budget < cost * least:
@@ -714,7 +781,8 @@ class Moves:
             ahead += cost * least - budget
             budget = cost * least
         # A model that grows is soon another one: a small sample is good enough for it.
-        n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)
+        enough = least if grows else max(least, _STATE_STEPS * n_states)
+        n_steps = min(_MOST_STEPS, enough, budget / cost)
         if n_steps < least:
             return []
         sample = Sample.draw(batches, family, n_steps, total_sequences)
@@ -727,6 +795,7 @@ class Moves:
             budget,
             self.most_states,
             grows,
+            stage,
         )
         phase.run()
         if phase.changed:
