@@ -42,7 +42,7 @@ _MOST_STEPS = 2**18  # a sample needs no more
 _STATE_STEPS = 2**9  # steps a state that are enough, where the data have them more than once
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
-_PROPOSALS = 12  # local steps on the sample that a phase must be able to pay
+_PROPOSALS = 18  # local steps on the sample that a phase must be able to pay
 _MORE_STEPS = 4  # local steps for a merge or a deletion that one is not enough for, or a restart
 _LAST_STEP = 2  # local steps that it takes about as long as to evaluate the bound
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
@@ -163,7 +163,7 @@ class SplitPlan(NamedTuple):
     Attributes
     ----------
     n_parts : int
-        States that one is split into.
+        States that one is split into at most.
     n_steps : int
         Local steps that the parts get to become different.
     """
@@ -174,21 +174,22 @@ class SplitPlan(NamedTuple):
     @classmethod
     def of(cls, family: Family) -> SplitPlan:
         """Return the plan for a family: parts of a state of symbols begin at random."""
-        return cls(4, 10) if family.statistics_are_counts else cls(2, 5)
+        return cls(3, 10) if family.statistics_are_counts else cls(2, 5)
 
-    def room(self, n_states: int, most_states: int, grows: bool) -> int:
-        """States to add at most: a model that grows splits all it has, another one a few."""
-        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts, n_states // 4)
-        return max(0, min(wanted, most_states - n_states))
+    def room(self, n_states: int, most_states: int) -> int:
+        """States to add: every state is split, as far as there may be so many."""
+        return max(0, min((self.n_parts - 1) * n_states, most_states - n_states))
 
     def work(self, n_states: int, room: int) -> float:
         """Work for each step of the sample to split so many states off, and for its baseline."""
-        return _pruned_work(self.n_steps, n_states + room) + _pruned_work(self.n_steps, n_states)
+        return _pruned_work(self.n_steps, n_states, n_states + room)
 
 
-def _pruned_work(n_steps: int, n_states: int) -> float:
-    """Work for each step of the sample, of local steps and merges after them."""
-    return work(n_steps + _LAST_STEP + _PRUNINGS * (1 + _LAST_STEP), n_states)
+def _pruned_work(n_steps: int, n_states: int, n_proposed: int) -> float:
+    """Work for each step of the sample, of local steps and merges after them, and a baseline."""
+    first = work(1 + _LAST_STEP, n_states)
+    proposal = work(n_steps + _LAST_STEP + _PRUNINGS * (1 + _LAST_STEP), n_proposed)
+    return first + proposal + work(n_steps + _PRUNINGS + _LAST_STEP, n_states)
 
 
 def split_posterior(
@@ -322,7 +323,7 @@ class Phase:
     grows : bool
         Whether splits come first.
     stage : {0, 1, 2}
-        What is proposed: merges and small deletions; a restart and large deletions; a split.
+        What is proposed: merges and small deletions; a split; a restart and large deletions.
     present : Fit
         The model as it is now.
     groups : (K, K0) array or None
@@ -364,7 +365,7 @@ class Phase:
         if self.stage == 0:
             self._merge()
             self._delete()
-        elif self.stage == 1:
+        elif self.stage == 2:
             if not self._restart():
                 self._dissolve()
         elif not self.grows:
@@ -534,7 +535,7 @@ class Phase:
                 missed = self.missed
                 ranked = [entry for entry in ranked if missed.isdisjoint(entry[1])]
                 sure = disjoint([entry for entry in ranked if entry[0] > 0.0], self.n_states)
-                size = len(sure) or max(size, self.n_states // 8, 1)
+                size = len(sure) or max(size, self.n_states // 4, 1)
             left = [entry for entry in ranked if entry[1] not in refused]
             pairs = disjoint(left, min(size, max(1, self.n_states // 3)))
             if not pairs:
@@ -614,15 +615,14 @@ class Phase:
         """
         n_states = self.n_states
         plan = SplitPlan.of(self.family)
-        n_parts, n_steps = plan
-        room = plan.room(n_states, self.most_states, self.grows)
+        n_steps, room = plan.n_steps, plan.room(n_states, self.most_states)
         while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
             room //= 2
         if room <= 0:
             return False
         # Empty states cannot be chosen, and are not worth it.
         shares = state_shares(self.present.posterior.counts)
-        n_split = min(-(-room // (n_parts - 1)), int((shares > 0.0).sum()))
+        n_split = min(room, int((shares > 0.0).sum()))
         chosen = self.rng.choice(n_states, n_split, replace=False, p=shares)
         groups = [[int(k)] for k in chosen]
         for n in range(room):
@@ -769,12 +769,14 @@ class Moves:
         budget = state.budget + ahead
         # Where one kind of moves was refused, another is what is left to try.
         stage = state.quiet % 3
-        plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
-        room = plan.room(n_states, self.most_states, grows)
-        if stage == 1:
-            cost += 2 * _pruned_work(_MORE_STEPS, n_states)
-        if (grows or stage == 2) and room > 0:
-            cost += plan.work(n_states, room)
+        plan = SplitPlan.of(family)
+        room = plan.room(n_states, self.most_states)
+        if (grows or stage == 1) and room > 0:
+            cost = plan.work(n_states, room)
+        elif stage == 2:
+            cost = _pruned_work(_MORE_STEPS, n_states, n_states)
+        else:
+            cost = _PROPOSALS * work(1.0, n_states)
         least = min(_MOST_STEPS, total_steps / MOST_COPIES)
         if grows and budget < cost * least:
             # To stay small for want of a budget would be worse than to exceed it.
