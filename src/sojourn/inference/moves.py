@@ -47,7 +47,9 @@ _MORE_STEPS = 4  # local steps for a merge or a deletion that one is not enough 
 _LAST_STEP = 2  # local steps that it takes about as long as to evaluate the bound
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
-_FIRST_PHASE = 0.1  # share of the passes before the first phase
+_FIRST_PHASE = (0.1, 0.35)  # shares of the passes before the first phase: of many, of few
+_FIRST_PASSES = 4  # passes that are enough before it, where there are not many
+_MANY_PASSES = 40  # where there are fewer, moves spend as if there were so many
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -717,9 +719,13 @@ class Moves:
         assert self.source is not None
         # The next pass's first minibatches are as good a sample as any, and repeatable.
         batches = self.source.batches(n_pass + 1)
-        to_come = n_passes - n_pass - 1
         return self.phase(
-            posterior, family, batches, self.source.n_sequences, passes_to_come=to_come
+            posterior,
+            family,
+            batches,
+            self.source.n_sequences,
+            passes_to_come=n_passes - n_pass - 1,
+            spends=max(1.0, _MANY_PASSES / n_passes),
         )
 
     def in_pass(self, n_pass: int, n_passes: int) -> bool:
@@ -728,8 +734,9 @@ class Moves:
         At first they have yet to become different, and at last the model is to settle.  A start
         with fewer states than there may be grows from the first pass on.
         """
-        first = 0 if self.grows else int(np.ceil(_FIRST_PHASE * n_passes)) - 1
-        return first <= n_pass < n_passes - max(1, n_passes // 10)
+        early, late = (int(np.ceil(share * n_passes)) for share in _FIRST_PHASE)
+        first = 1 if self.grows else max(early, min(late, _FIRST_PASSES))
+        return first <= n_pass + 1 <= n_passes - max(1, n_passes // 10)
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
         """Whether a minibatch that comes alone is large enough to judge on."""
@@ -743,6 +750,7 @@ class Moves:
         total_sequences: int,
         *,
         passes_to_come: float = 0.0,
+        spends: float = 1.0,
     ) -> list[dict[str, Any]]:
         """Make proposals on a sample from `batches`, if it is time; move the posterior in place.
 
@@ -753,6 +761,8 @@ class Moves:
         passes_to_come : float
             Passes that training will yet take.  A model that grows spends their share ahead: they
             will be taken with the states that there are, or more.
+        spends : float
+            What is spent for each unit of work that was earned.
 
         Returns
         -------
@@ -766,7 +776,7 @@ class Moves:
         grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
         ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
-        budget = state.budget + ahead
+        budget = spends * state.budget + ahead
         # Where one kind of moves was refused, another is what is left to try.
         stage = state.quiet % 3
         plan = SplitPlan.of(family)
@@ -803,7 +813,7 @@ class Moves:
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
         posterior.moves = MoveState(
-            budget=phase.budget - ahead,
+            budget=(phase.budget - ahead) / spends,
             sequences=0,
             n_phases=state.n_phases + 1,
             quiet=0 if phase.changed else state.quiet + 1,
