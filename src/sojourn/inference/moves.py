@@ -49,7 +49,7 @@ _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
 _FIRST_PHASE = (0.1, 0.35)  # shares of the passes before the first phase: of many, of few
 _FIRST_PASSES = 4  # passes that are enough before it, where there are not many
-_MANY_PASSES = 40  # where there are fewer, moves spend as if there were so many
+_MANY_PASSES = 40  # where there are fewer, moves that succeed spend as if there were so many
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -491,7 +491,7 @@ class Phase:
         """
         base = self.baseline(n_times)
         gain, fresh = proposed.bound - base.bound, proposed.check - base.check
-        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(max(1, len(states))))
+        accepted = bool(gain > least and fresh >= -HARM)
         if accepted:
             self.present = proposed
             if self.groups is not None:
@@ -762,7 +762,7 @@ class Moves:
             Passes that training will yet take.  A model that grows spends their share ahead: they
             will be taken with the states that there are, or more.
         spends : float
-            What is spent for each unit of work that was earned.
+            What is spent for each unit of work that was earned, as long as moves succeed.
 
         Returns
         -------
@@ -776,6 +776,7 @@ class Moves:
         grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
         ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        spends = spends if state.quiet == 0 else 1.0
         budget = spends * state.budget + ahead
         # Where one kind of moves was refused, another is what is left to try.
         stage = state.quiet % 3
