@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.families.table import DecayedTable
 from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
 from sojourn.inference.objective import COLLAPSED
@@ -50,6 +49,7 @@ _PATIENCE = 3  # refusals in a row that end a round
 _FIRST_PHASE = (0.1, 0.35)  # shares of the passes before the first phase: of many, of few
 _FIRST_PASSES = 4  # passes that are enough before it, where there are not many
 _MANY_PASSES = 40  # where there are fewer, moves that succeed spend as if there were so many
+_SETTLING = 10  # passes that make good what many merges cost
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -106,6 +106,7 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
     It is the change of the evidence of emissions and transitions, less the entropy `shared` by
     the two states.
     """
+    family = posterior.learned(family)
     emissions = posterior.emissions.dense().astype(np.float64)
     first, second = np.triu_indices(len(emissions), 1)
     gains = -shared[first, second]
@@ -228,7 +229,7 @@ def split_posterior(
     return replace(
         split,
         counts=Rows(start, transitions),
-        emissions=DecayedTable(emissions, str(posterior.emissions.dtype)),
+        emissions=posterior.emissions.refilled(emissions),
     )
 
 
@@ -326,6 +327,8 @@ class Phase:
         Whether splits come first.
     stage : {0, 1, 2}
         What is proposed: merges and small deletions; a split; a restart and large deletions.
+    settles : bool
+        Whether many passes are to come.
     present : Fit
         The model as it is now.
     groups : (K, K0) array or None
@@ -343,6 +346,7 @@ class Phase:
     most_states: int
     grows: bool = False
     stage: int = 0
+    settles: bool = False
     present: Fit = field(init=False)
     groups: Floats | None = field(init=False)
     moves: list[Move] = field(default_factory=list, init=False)
@@ -432,7 +436,7 @@ class Phase:
         return replace(
             before,
             counts=counts,
-            emissions=DecayedTable(emissions, str(before.emissions.dtype)),
+            emissions=before.emissions.refilled(emissions),
             transitions=before.transitions.refitted(counts),
         )
 
@@ -487,11 +491,13 @@ class Phase:
         """Compare a proposal with the present model, both after equally many local steps.
 
         It is accepted if the bound rises and fresh sequences do not become less likely: a bound
-        from expected counts prefers few states where the model has not learned enough yet.
+        from expected counts prefers few states where the model has not learned enough yet.  What
+        many merges cost together, passes to come make good, if there are enough of them.
         """
         base = self.baseline(n_times)
         gain, fresh = proposed.bound - base.bound, proposed.check - base.check
-        accepted = bool(gain > least and fresh >= -HARM)
+        harm = HARM * (np.sqrt(max(1, len(states))) if self.settles else 1.0)
+        accepted = bool(gain > least and fresh >= -harm)
         if accepted:
             self.present = proposed
             if self.groups is not None:
@@ -809,6 +815,7 @@ class Moves:
             self.most_states,
             grows,
             stage,
+            passes_to_come >= _SETTLING,
         )
         phase.run()
         if phase.changed:
@@ -827,10 +834,7 @@ class Moves:
             found = phase.present.posterior
             copies = total_sequences / phase.sample.n_sequences / phase.sample.copies
             counts = Rows(*(copies * part for part in found.counts))
-            table = found.emissions
-            emissions = DecayedTable.from_parts(
-                table.rows[:, : table.n_states], copies * table.scale, copies * table.totals
-            )
+            emissions = found.emissions.regrouped(copies * np.eye(found.n_states))
             found = replace(found, counts=counts, emissions=emissions)
         else:
             found = before.regrouped(phase.groups)

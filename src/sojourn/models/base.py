@@ -906,7 +906,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             if not self._may_move:
                 raise ValueError(
                     "init_states needs moves='auto' and inference='scvi', by which the model "
-                    "grows, device='cpu', and a prior on symbols that `tuned` does not learn"
+                    "grows, and device='cpu'"
                 )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
@@ -921,12 +921,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _may_move(self) -> bool:
         """Whether states may change: their moves are judged by the bound that SCVI has.
 
-        What a pass has learned of the prior on symbols does not hold for a sample, by which the
-        moves are judged; and moves look at responsibilities that are in memory.
+        They look at responsibilities that are in memory.
         """
-        learns_prior = not {"concentration", "base"}.isdisjoint(self._tunings)
-        possible = self.inference == "scvi" and self.device != "cuda" and not learns_prior
-        return self.moves == "auto" and possible
+        return self.moves == "auto" and self.inference == "scvi" and self.device != "cuda"
 
     def _moves(self, seed: int, source: Minibatches | None = None) -> Moves | None:
         """Return how the states may change: not at all where priors tell them apart."""
