@@ -18,7 +18,7 @@ from sojourn.transitions import Rows, Transitions
 MOVE_SHARE = 0.2
 """Work that may go into moves, for each unit that goes into training."""
 
-_ABSENCE_WORK = 3.0  # of a step with sums of log(1 − q), to one without
+_UPDATE_WORK, _ABSENCE_WORK = 2.0, 3.0  # of training, to a local step of a sample
 _OTHER_WORK = 32  # states that would cost as much as what does not depend on their number
 
 
@@ -47,10 +47,12 @@ class MoveState(NamedTuple):
     ) -> MoveState:
         """Take in a minibatch: a share of its work may go into moves.
 
-        Moves need no sums of log(1 − q), which a step of training has where data are few.
+        Training is dearer a step than a local step on a sample: it blends small minibatches, and
+        where data are few it takes the sums of log(1 − q).
         """
+        steps = n_steps * (_ABSENCE_WORK if absences else _UPDATE_WORK)
         return self._replace(
-            budget=self.budget + MOVE_SHARE * work(n_steps * (_ABSENCE_WORK if absences else 1.0), n_states),
+            budget=self.budget + MOVE_SHARE * work(steps, n_states),
             sequences=self.sequences + n_sequences,
         )
 
