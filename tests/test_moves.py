@@ -341,7 +341,7 @@ def test_phases_wait_for_states_to_differ_and_leave_time_to_settle():
     moves = Moves(30, 0, None)
     assert [n for n in range(10) if moves.in_pass(n, 10)] == [3, 4, 5, 6, 7, 8]
     assert [n for n in range(3) if moves.in_pass(n, 3)] == [1]
-    assert [n for n in range(80) if moves.in_pass(n, 80)] == list(range(7, 72))
+    assert [n for n in range(80) if moves.in_pass(n, 80)] == list(range(11, 72))
     assert [n for n in range(10) if Moves(30, 0, None, grows=True).in_pass(n, 10)] == list(range(9))
     assert not moves.in_pass(0, 1)
 

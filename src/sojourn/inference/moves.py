@@ -1,4 +1,4 @@
-"""Merge, delete and split states, judged by the collapsed bound, eqs (21) and (22).
+"""Merge, delete and split states, judged by the collapsed bound, eqs (21), (22) and (25).
 
 A phase takes a sample of sequences and a budget of work.  A proposal is a posterior with other
 states; it gets local steps on the sample, and so does the present one, equally many: otherwise the
@@ -46,7 +46,7 @@ _MORE_STEPS = 4  # local steps for a merge or a deletion that one is not enough 
 _LAST_STEP = 2  # local steps that it takes about as long as to evaluate the bound
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
-_FIRST_PHASE = (0.1, 0.35)  # shares of the passes before the first phase: of many, of few
+_FIRST_PHASE = (0.15, 0.35)  # shares of the passes before the first phase: of many, of few
 _FIRST_PASSES = 4  # passes that are enough before it, where there are not many
 _MANY_PASSES = 40  # where there are fewer, moves that succeed spend as if there were so many
 _SETTLING = 10  # passes that make good what many merges cost
@@ -359,7 +359,7 @@ class Phase:
         self._stream = state_shares(start.counts)
 
     def run(self) -> None:
-        """Make proposals as long as the budget lasts.
+        """Make proposals of the stage's kind as long as the budget lasts.
 
         A model that began small splits as long as that gains something.
         """
@@ -600,18 +600,20 @@ class Phase:
                 return
 
     def _restart(self) -> bool:
-        """Forget which state follows which, and merge what does not differ without that.
+        """Forget which state follows which, eq (25), and merge what does not differ without that.
 
         Several states may stand for one by taking turns: no two of them can be merged without a
         loss, because the others' rows expect the turns.
         """
         if self.missed or not self.affords(self.n_states, _MORE_STEPS + _PRUNINGS):
             return False
-        before = self.present.posterior
+        before = self.present.posterior.to_host()
         start, transitions = before.counts
         shares = state_shares(before.counts)
         counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
         fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
+        if self.engine.device is not None:
+            fresh = fresh.to_device(self.engine.device)
         proposed, n_times = self._pruned(self.fit(fresh, _MORE_STEPS, shared=True), _MORE_STEPS)
         return self.judge("restart", [], proposed, n_times, None)
 
