@@ -48,7 +48,8 @@ _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
 _FIRST_PHASE = (0.15, 0.35)  # shares of the passes before the first phase: of many, of few
 _FIRST_PASSES = 4  # passes that are enough before it, where there are not many
-_MANY_PASSES = 40  # where there are fewer, moves that succeed spend as if there were so many
+_FEW_PASSES, _MANY_PASSES = 8, 40  # in between, moves that succeed spend as if there were many
+_ENOUGH_STEPS = 2**12  # steps of data from which they do
 _SETTLING = 10  # passes that make good what many merges cost
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
@@ -733,7 +734,7 @@ class Moves:
             batches,
             self.source.n_sequences,
             passes_to_come=n_passes - n_pass - 1,
-            spends=max(1.0, _MANY_PASSES / n_passes),
+            spends=max(1.0, _MANY_PASSES / n_passes) if n_passes >= _FEW_PASSES else 1.0,
         )
 
     def in_pass(self, n_pass: int, n_passes: int) -> bool:
@@ -770,7 +771,8 @@ class Moves:
             Passes that training will yet take.  A model that grows spends their share ahead: they
             will be taken with the states that there are, or more.
         spends : float
-            What is spent for each unit of work that was earned, as long as moves succeed.
+            What is spent for each unit of work that was earned, as long as moves succeed and there
+            are enough data.
 
         Returns
         -------
@@ -784,7 +786,7 @@ class Moves:
         grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
         ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
-        spends = spends if state.quiet == 0 else 1.0
+        spends = spends if state.quiet == 0 and total_steps >= _ENOUGH_STEPS else 1.0
         budget = spends * state.budget + ahead
         # Where one kind of moves was refused, another is what is left to try.
         stage = state.quiet % 3
