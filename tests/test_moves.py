@@ -20,7 +20,7 @@ from sojourn.inference.moves import (
     merge_weights,
     split_posterior,
 )
-from sojourn.inference.posterior import work
+from sojourn.inference.posterior import Posterior, work
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.models import base
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
@@ -335,6 +335,25 @@ def test_a_split_keeps_the_mass_and_tells_the_parts_apart(merged, gaussian):
     np.testing.assert_allclose(
         after.counts.start[[0, n_states]].sum(), posterior.counts.start[0], rtol=0.2
     )
+
+
+def test_parts_of_a_state_of_symbols_begin_in_two_ways():
+    family, rng = sj.Categorical(6), np.random.default_rng(0)
+    statistics = sj.Statistics(np.ones(2), np.full((2, 2), 7.0), 10.0 * rng.random((2, 6)))
+    posterior = Posterior.from_statistics(statistics, HDP.make(2), "float64")
+    own = family.validate(sj.Sequences.from_list([[0, 1, 0], [2, 3, 3]]))
+    shared, by_segments = 0, 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        after = split_posterior(posterior, family, lambda k: own, [[0, 2, 3]], rng)
+        parts = after.emissions.dense()[[0, 2, 3]]
+        np.testing.assert_allclose(after.emissions.dense()[1], statistics.emissions[1])
+        if np.allclose(parts.sum(axis=0), statistics.emissions[0]):
+            assert np.ptp(parts, axis=0).min() > 1e-3
+            shared += 1
+        by_segments += not parts[:, 4:].any()  # symbols that its steps do not have
+    assert shared + by_segments == 20
+    assert min(shared, by_segments) >= 5
 
 
 def test_phases_wait_for_states_to_differ_and_leave_time_to_settle():

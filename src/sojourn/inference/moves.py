@@ -205,6 +205,9 @@ def split_posterior(
 ) -> Posterior:
     """Split states: emissions as a start with so many states has them, transitions alike.
 
+    Symbols that occur together are a start, "segments", that some states cannot be told apart by;
+    so half of the times each symbol is shared among the parts at random, as "exponential" does.
+
     Parameters
     ----------
     runs : callable
@@ -220,9 +223,12 @@ def split_posterior(
     split = posterior.regrouped(weights)
     emissions = split.emissions.dense().astype(np.float64)
     mass = state_masses(posterior.counts)
+    by_chance = family.statistics_are_counts and rng.random() < 0.5
     for group in groups:
-        own = runs(group[0])
-        if own is not None:
+        if by_chance:
+            shares = rng.exponential(size=emissions[group].shape)
+            emissions[group] *= len(group) * shares / shares.sum(axis=0)
+        elif (own := runs(group[0])) is not None:
             parts = family.segment_statistics(own, len(group), float(mass[group[0]]), rng)
             emissions[group] = np.asarray(parts, dtype=np.float64)
     # A little noise tells the parts from one another where only their neighbours differ.
