@@ -65,7 +65,7 @@ SHAPES = [
     (5, [4, 1, 7], "float32"),
     (16, [5], "float32"),
     (17, [2, 9, 3], "float32"),
-    (33, [*range(1, 20)], "float32"),
+    (33, [3, 2] + 16 * [1], "float32"),
     (45, [12, 1, 6, 3], "float32"),
     (48, [3, 4], "float32"),
     (49, [3, 1, 4], "float32"),
@@ -83,9 +83,7 @@ def recursions(request, monkeypatch):
         monkeypatch.setattr(gpu, "TILED", 0)
 
 
-@pytest.mark.parametrize(
-    ("n_states", "lengths", "dtype"), [*SHAPES, (33, [*range(1, 20)], "float32")]
-)
+@pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES)
 def test_expectations_are_the_reference_s(n_states, lengths, dtype, recursions):
     potentials, index, offsets = problem(n_states, lengths, dtype)
     exact = reference.forward_backward(potentials, index, offsets, absences=True)

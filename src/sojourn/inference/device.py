@@ -109,6 +109,10 @@ class Window:
         Of all steps in a row.
     lengths : (N,) int64 tensor
         Lengths of all sequences.
+    longest : int
+        At least the largest of them.
+    edges : list of int
+        Where minibatches begin, and the number of steps.
     batch_size : int
         Sequences a minibatch; the last may have fewer.
     host : callable
@@ -122,6 +126,8 @@ class Window:
         family: Family,
         encoded: Any,
         lengths: Tensor,
+        longest: int,
+        edges: list[int],
         batch_size: int,
         host: Callable[[int], Sequences],
         is_complete: bool,
@@ -133,21 +139,18 @@ class Window:
         self._encoded = encoded
         self._host = host
         self.is_complete = is_complete
-        ends = torch.cumsum(lengths, 0)
+        self._edges = edges
+        begins = to_device(np.array(edges), device)
         number = torch.arange(n, device=device)
         batch = number // batch_size
-        first = torch.arange(self.n_batches, device=device) * batch_size
-        edges = torch.cat([ends[first] - lengths[first], ends[-1:]])
-        self._edges = edges.tolist()
         self._offsets = torch.zeros(n + self.n_batches, dtype=torch.int64, device=device)
-        self._offsets[number + batch + 1] = ends - edges[batch]
-        longest = int(lengths.max()) + 1
-        order = torch.argsort(batch * longest + (longest - 1 - lengths), stable=True)
+        self._offsets[number + batch + 1] = torch.cumsum(lengths, 0) - begins[batch]
+        order = torch.argsort(batch * (longest + 1) + (longest - lengths), stable=True)
         self._order = order - batch * batch_size
         self._sorted = None
         if isinstance(family, Categorical):
-            largest = max(np.diff(self._edges).tolist())
-            self._sorted = gpu.find_segments(encoded, edges, family.n_statistics, largest)
+            largest = int(np.diff(edges).max())
+            self._sorted = gpu.find_segments(encoded, begins, family.n_statistics, largest)
 
     @property
     def is_sorted(self) -> bool:
@@ -257,12 +260,21 @@ def statistics_of_chunks(
 def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
     """Copy minibatches of equal size, but for the last, to the device."""
     data = joined(batches)
-    lengths = to_device(data.lengths, device)
     if isinstance(family, Categorical):
         encoded, is_complete = _symbols(family, data.values, device)
     else:
         encoded, is_complete = to_device(family.encode(data), device), False
-    return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__, is_complete)
+    edges = np.cumsum([0, *(batch.n_steps for batch in batches)]).tolist()
+    return Window(
+        family,
+        encoded,
+        to_device(data.lengths, device),
+        int(data.lengths.max()),
+        edges,
+        len(batches[0]),
+        batches.__getitem__,
+        is_complete,
+    )
 
 
 def _symbols(family: Categorical, values: NDArray[Any], device: Any) -> tuple[Tensor, bool]:
@@ -280,6 +292,13 @@ def check_failures(failures: Tensor) -> None:
             f"{n_failures} times a sequence had no possible state path in the model's precision, "
             "and was left out: use dtype='float64', or device='cpu', which names it"
         )
+
+
+class _Order(NamedTuple):
+    """The order of a pass: numbers of sequences, and where each ends when they stand in a row."""
+
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
 
 
 class DeviceBatches:
@@ -302,13 +321,18 @@ class DeviceBatches:
         self._device = device = engine.device
         self._values: Tensor | None = None
         self._coming: tuple[int, Background] | None = None
-        self._order_of: tuple[int, NDArray[np.int64], Tensor] | None = None
+        self._order_of: tuple[int, _Order, Tensor] | None = None
         self._ahead: tuple[tuple[int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         if isinstance(source, MemorySource) and self._fits(source.data):
             assert isinstance(family, Categorical)
             self._offsets = to_device(source.data.offsets, device)
             self._values, self._is_complete = _symbols(family, source.data.values, device)
+            self._longest = int(source.data.lengths.max())
+            # Memory that is copied from without the host; two, as one may be on its way.
+            rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(2))
+            is_cuda = device.type == "cuda"
+            self._rooms = [room.pin_memory() if is_cuda else room for room in rooms]
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream(device))
 
@@ -325,13 +349,14 @@ class DeviceBatches:
         """Wait for the device, and refuse to go on if a sequence had no possible path."""
         check_failures(self._failures)
 
-    def batches(
-        self, n_pass: int, start: int, *, is_last: bool = True
-    ) -> Iterator[Iterable[Chunk]]:
-        """Yield the minibatches of a pass as chunks, without the first `start`."""
+    def batches(self, n_pass: int, start: int, n_more: int = 0) -> Iterator[Iterable[Chunk]]:
+        """Yield the minibatches of a pass as chunks, without the first `start`.
+
+        So many passes come after it.
+        """
         if self._values is not None:
             assert isinstance(self._source, MemorySource)
-            yield from self._resident(self._source, n_pass, start, is_last=is_last)
+            yield from self._resident(self._source, n_pass, start, n_more)
             return
         family, device = self._family, self._device
         most = _most_steps(self._n_states)
@@ -370,17 +395,31 @@ class DeviceBatches:
         main.wait_stream(self._stream)
         return window
 
-    def _order(self, source: MemorySource, n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
-        """Return the order of a pass, on the host and on the device."""
+    def _make_order(self, source: MemorySource, n_pass: int) -> _Order:
+        """Shuffle; of the device nothing is touched: a step may be recorded at that moment."""
+        numbers = source.order(n_pass)
+        self._rooms[n_pass % 2].numpy()[:] = numbers
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(source.data.lengths[numbers], out=ends[1:])
+        return _Order(numbers, ends)
+
+    def _order(self, source: MemorySource, n_pass: int, n_more: int) -> tuple[_Order, Tensor]:
+        """Return the order of a pass, on the host and on the device, and begin with the next."""
         if self._order_of is None or self._order_of[0] != n_pass:
             coming, self._coming = self._coming, None
-            is_made = coming is not None and coming[0] == n_pass
-            made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
-            self._order_of = (n_pass, made, to_device(made, self._device))
+            if coming is not None and coming[0] == n_pass:
+                made = coming[1].result()
+            else:
+                made = self._make_order(source, n_pass)
+            numbers = self._rooms[n_pass % 2].to(self._device, non_blocking=True, copy=True)
+            self._order_of = (n_pass, made, numbers)
+            if n_more:
+                later = Background(lambda: self._make_order(source, n_pass + 1))
+                self._coming = (n_pass + 1, later)
         return self._order_of[1:]
 
     def _resident(
-        self, source: MemorySource, n_pass: int, start: int, *, is_last: bool
+        self, source: MemorySource, n_pass: int, start: int, n_more: int
     ) -> Iterator[Iterable[Chunk]]:
         """Gather minibatches from the data on the device."""
         data = source.data
@@ -390,42 +429,46 @@ class DeviceBatches:
         if steps_of_one > _most_steps(self._n_states):
             order = source.order(n_pass)
             for begin in range(start * size, len(data), size):
-                part = data.take(order[begin : begin + size])
-                yield chunks_on_device(self._family, part, self._n_states, self._device)
+                own = data.take(order[begin : begin + size])
+                yield chunks_on_device(self._family, own, self._n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
-        self._order(source, n_pass)
-        if not is_last:
-            # Another thread leaves the device alone: a step may be recorded at that moment.
-            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
         for begin in range(start * size, len(data), at_a_time):
-            yield from self._gathered(source, n_pass, slice(begin, begin + at_a_time), size)
+            part = slice(begin, begin + at_a_time)
+            yield from self._gathered(source, n_pass, n_more, part, size)
             # While the device is busy, what comes next; at the end of a pass it is waited for.
-            if begin + at_a_time < len(data):
-                coming = (n_pass, begin + at_a_time)
-            elif not is_last:
-                coming = (n_pass + 1, 0)
-            else:
-                return
-            window = slice(coming[1], coming[1] + at_a_time)
-            self._ahead = (coming, self._gathered(source, coming[0], window, size))
+            if part.stop < len(data):
+                coming = slice(part.stop, part.stop + at_a_time)
+                self._make_ahead(source, n_pass, n_more, coming, size)
+            elif n_more:
+                self._make_ahead(source, n_pass + 1, n_more - 1, slice(0, at_a_time), size)
 
-    def _gathered(self, source: MemorySource, n_pass: int, part: slice, size: int) -> Window:
+    def _make_ahead(self, source: MemorySource, n_pass: int, *where: Any) -> None:
+        window = self._gathered(source, n_pass, *where)
+        self._ahead = ((n_pass, where[1].start), window)
+
+    def _gathered(
+        self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
+    ) -> Window:
         """Return some minibatches of a pass, made ahead of time or now."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == (n_pass, part.start):
             return ahead[1]
 
         def make() -> Window:
-            order, numbers = (each[part] for each in self._order(source, n_pass))
+            order, numbers = self._order(source, n_pass, n_more)
+            numbers, own = numbers[part], order.numbers[part]
+            ends = order.ends[part.start : part.start + len(own) + 1]
             begins = self._offsets[numbers]
             lengths = self._offsets[numbers + 1] - begins
             return Window(
                 self._family,
-                gpu.gather_sequences(self._values, begins, lengths),
+                gpu.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
                 lengths,
+                self._longest,
+                (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),
                 size,
-                lambda b: source.data.take(order[b * size : (b + 1) * size]),
+                lambda b: source.data.take(own[b * size : (b + 1) * size]),
                 self._is_complete,
             )
 

@@ -182,8 +182,7 @@ def train(
         value = None
         batches: Iterable[Any]
         if on_device is not None:
-            is_last = n_pass + 1 == n_passes
-            batches = on_device.batches(n_pass, at.n_batches, is_last=is_last)
+            batches = on_device.batches(n_pass, at.n_batches, n_passes - n_pass - 1)
         else:
             batches = _Batches(engine, family, source.batches(n_pass, at.n_batches))
             if memory is None and isinstance(engine, Engine) and engine.n_threads > 1:

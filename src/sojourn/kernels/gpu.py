@@ -59,7 +59,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
-_PIECE = 128  # rows of one symbol that are summed by one program
+_PIECE = 64  # rows of one symbol that are summed by one program
 
 Tensor = Any
 
@@ -86,7 +86,7 @@ class AffineTable(NamedTuple):
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
 
-    A symbol's steps are cut into pieces of at most 128.  Tensors may be longer than needed.
+    A symbol's steps are cut into pieces of at most 64.  Tensors may be longer than needed.
 
     Attributes
     ----------
@@ -218,8 +218,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
     columns = triton.cdiv(width, block)
-    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16, "num_warps": 4}
-    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 8), columns)](
+    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16}
+    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 2), columns)](
         segments.steps,
         segments.pieces,
         segments.sizes,
@@ -227,7 +227,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         rows.stride(0),
         partial,
         **sizes,
-        GROUP=8,
+        GROUP=2,
+        num_warps=1,
     )
     gpu_device.sum_segments[(triton.cdiv(n_segments, 4), columns)](
         segments.symbols,
@@ -239,6 +240,7 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         n_segments,
         **sizes,
         GROUP=4,
+        num_warps=4,
     )
     return out[:, :n_states]
 
@@ -480,10 +482,10 @@ class SortedSteps(NamedTuple):
         )
 
 
-def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
-    """Return sequences one after another.  The host waits for the number of steps."""
+def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor, n_steps: int) -> Tensor:
+    """Return sequences, which have so many steps together, one after another."""
     ends = torch.cumsum(lengths, 0)
-    out = torch.empty(int(ends[-1]), dtype=values.dtype, device=values.device)
+    out = torch.empty(n_steps, dtype=values.dtype, device=values.device)
     gpu_device.gather_sequences[(triton.cdiv(len(lengths), 8),)](
         values, begins, lengths, ends, out, len(lengths), GROUP=8, BLOCK=32, num_warps=4
     )
@@ -701,7 +703,7 @@ def _narrow(
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
     _, gain, _ = _affine(potentials)
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
-    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
+    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 192)
     n_spans = triton.cdiv(n_steps, span)
     device, dtype = predictions.device, predictions.dtype
     by_tiles = n_states <= _HALF_WARP
@@ -740,8 +742,8 @@ def _narrow(
     transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
     sums = (pairs, starts, potentials.transitions, gain, transitions, start, n_spans)
     if by_tiles:
-        n_programs = width * width // 32 + triton.cdiv(n_states, 32)
-        gpu_tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=8)
+        n_programs = width * width // 16 + triton.cdiv(n_states, 16)
+        gpu_tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=4)
     else:
         gpu_device.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
             *sums, K=n_states, TILE=16, SPANS=256, num_warps=8
