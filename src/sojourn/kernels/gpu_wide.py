@@ -126,6 +126,7 @@ def run_chains(
             len(rows),
             rows.stride(0),
             n_steps,
+            width,
             *span,
             K=n_states,
             W=width,

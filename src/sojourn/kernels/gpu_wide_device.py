@@ -39,7 +39,7 @@ def split(matrix, out, K: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "n_steps", "t_begin", "t_end"],
+    do_not_specialize=["n_sequences", "n_rows", "n_steps", "width", "t_begin", "t_end"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "counters"],
 )
 def tile_chains(
@@ -59,6 +59,7 @@ def tile_chains(
     n_rows,
     stride,
     n_steps,
+    width,
     t_begin,
     t_end,
     K: tl.constexpr,
@@ -85,8 +86,8 @@ def tile_chains(
     lane = (group // 2 if BOTH else group) * BLOCK + tl.arange(0, BLOCK)
     exists = lane < n_sequences
     sequence = tl.load(order + lane, mask=exists, other=0)
-    begin = tl.load(offsets + sequence, mask=exists, other=0)
-    length = tl.load(offsets + sequence + 1, mask=exists, other=0) - begin
+    begin = tl.load(offsets + sequence, mask=exists, other=0).to(tl.int32)
+    length = tl.load(offsets + sequence + 1, mask=exists, other=0).to(tl.int32) - begin
     end = tl.minimum(tl.max(length, axis=0), t_end)
     counter = counters + 1 + group
     state = part * TILE + tl.arange(0, TILE)
@@ -127,20 +128,20 @@ def tile_chains(
                     tries += 1
             before = row - step
             norm = tl.load(
-                own_sums + before[:, None] * PARTS + counted,
+                own_sums + before.to(tl.int64)[:, None] * PARTS + counted,
                 mask=active[:, None] & (counted < PARTS),
                 other=0.0,
             )
             norm = tl.sum(norm, axis=1)[:, None]
             if PRODUCT == "vector":
-                whole = tl.load(out + tl.sum(before, axis=0) * W + every, mask=every < W, other=0.0)
+                whole = tl.load(out + tl.sum(before, axis=0).to(tl.int64) * W + every, mask=every < W, other=0.0)
                 v = tl.sum(whole[:, None] * columns, axis=0)[None, :]
             else:
                 v = tl.zeros((BLOCK, TILE), table.dtype.element_ty)
-                for k in range(0, W, DEPTH):
+                for k in range(0, width, DEPTH):
                     depth = k + tl.arange(0, DEPTH)
                     come = tl.load(
-                        out + before[:, None] * W + depth[None, :],
+                        out + before.to(tl.int64)[:, None] * W + depth[None, :],
                         mask=active[:, None],
                         other=0.0,
                     )
@@ -157,9 +158,9 @@ def tile_chains(
                         v = tl.dot(come_high, high, v, input_precision="tf32")
             v = tl.where((norm > 0.0) & (tries < PATIENCE), v / norm, 0.0)
         x = tl.where(active[:, None] & inside, phi * v, 0.0)
-        to = row[:, None] * W + state[None, :]
+        to = row.to(tl.int64)[:, None] * W + state[None, :]
         tl.store(out + to, x, mask=active[:, None])
-        tl.store(own_sums + row * PARTS + part, tl.sum(x, axis=1), mask=active)
+        tl.store(own_sums + row.to(tl.int64) * PARTS + part, tl.sum(x, axis=1), mask=active)
         if WAIT:
             tl.debug_barrier()
             tl.atomic_add(counter, 1, sem="release", scope="gpu")
