@@ -103,8 +103,9 @@ def run_chains(
         matrices = torch.stack([padded.T, padded])
     else:
         matrices = torch.empty((2, 2, width, width), dtype=dtype, device=device)
-        gpu_wide_device.split[(width, 2)](
-            transitions, matrices, K=n_states, W=width, BLOCK=256, num_warps=4
+        tiles = triton.cdiv(width, 32)
+        gpu_wide_device.split[(tiles, tiles)](
+            transitions, matrices, K=n_states, W=width, TILE=32, num_warps=4
         )
     # The interpreter runs one program after another: none can wait for one that comes later.
     longest = int(offsets.diff().max()) if interpreted else 0

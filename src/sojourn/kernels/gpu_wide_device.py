@@ -21,21 +21,18 @@ def as_tf32(x):
 
 
 @triton.jit
-def split(matrix, out, K: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr):
-    """Write θᵀ and θ, padded with zeros; of both what tf32 holds, and behind it what it leaves."""
-    row = tl.program_id(0)
-    direction = tl.program_id(1)
-    for begin in range(0, W, BLOCK):
-        state = begin + tl.arange(0, BLOCK)
-        down = state * 0 + row
-        left = tl.where(state * 0 + direction == 0, state, down)
-        right = tl.where(state * 0 + direction == 0, down, state)
-        mask = (left < K) & (right < K)
-        value = tl.load(matrix + left * K + right, mask=mask, other=0.0)
-        where = out + direction * 2 * W * W + row * W + state
-        high = as_tf32(value)
-        tl.store(where, high, mask=state < W)
-        tl.store(where + W * W, value - high, mask=state < W)
+def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
+    """Write a tile of θᵀ and of θ, padded with zeros: what tf32 holds, and behind it the rest."""
+    left = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
+    right = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
+    value = tl.load(matrix + left * K + right, mask=(left < K) & (right < K), other=0.0)
+    high = as_tf32(value)
+    inside = (left < W) & (right < W)
+    for direction in tl.static_range(2):
+        where = out + direction * 2 * W * W
+        where += right * W + left if direction == 0 else left * W + right
+        tl.store(where, high, mask=inside)
+        tl.store(where + W * W, value - high, mask=inside)
 
 
 @triton.jit(
