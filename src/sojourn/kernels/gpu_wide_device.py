@@ -131,7 +131,8 @@ def tile_chains(
             )
             norm = tl.sum(norm, axis=1)[:, None]
             if PRODUCT == "vector":
-                whole = tl.load(out + tl.sum(before, axis=0).to(tl.int64) * W + every, mask=every < W, other=0.0)
+                here = out + tl.sum(before, axis=0).to(tl.int64) * W
+                whole = tl.load(here + every, mask=every < W, other=0.0)
                 v = tl.sum(whole[:, None] * columns, axis=0)[None, :]
             else:
                 v = tl.zeros((BLOCK, TILE), table.dtype.element_ty)
@@ -166,9 +167,7 @@ def tile_chains(
         row += step
 
 
-@triton.jit(
-    do_not_specialize=["n_rows"], do_not_specialize_on_alignment=["index", "offsets"]
-)
+@triton.jit(do_not_specialize=["n_rows"], do_not_specialize_on_alignment=["index", "offsets"])
 def score(
     sums,
     log_scale,
