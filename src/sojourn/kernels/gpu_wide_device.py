@@ -21,6 +21,19 @@ def as_tf32(x):
 
 
 @triton.jit
+def product(x, high, low, PRODUCT: tl.constexpr):
+    """Multiply tiles.  What the matrix units add up is cut off, not rounded: sums stay short."""
+    if PRODUCT == "ieee":
+        return tl.dot(x, high, input_precision="ieee", out_dtype=x.dtype)
+    x_high = as_tf32(x)
+    if PRODUCT == "tf32":
+        return tl.dot(x_high, high, input_precision="tf32")
+    v = tl.dot(x - x_high, high, input_precision="tf32")
+    v = tl.dot(x_high, low, v, input_precision="tf32")
+    return tl.dot(x_high, high, v, input_precision="tf32")
+
+
+@triton.jit
 def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
     """Write a tile of θᵀ and of θ, padded with zeros: what tf32 holds, and behind it the rest."""
     left = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
@@ -37,7 +50,7 @@ def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
 
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "n_steps", "width", "t_begin", "t_end"],
-    do_not_specialize_on_alignment=["index", "offsets", "order", "counters"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first", "counters"],
 )
 def tile_chains(
     matrices,
@@ -51,6 +64,7 @@ def tile_chains(
     messages,
     predictions,
     sums,
+    first,
     counters,
     n_sequences,
     n_rows,
@@ -67,6 +81,8 @@ def tile_chains(
     TILE: tl.constexpr,
     DEPTH: tl.constexpr,
     PRODUCT: tl.constexpr,
+    RESIDENT: tl.constexpr,
+    AHEAD: tl.constexpr,
     WAIT: tl.constexpr,
 ):
     """Run the recursion of a block of sequences in one direction, for a tile of the states.
@@ -106,6 +122,13 @@ def tile_chains(
         column = matrix + state[None, :] * W + every[:, None]
         columns = tl.load(column, mask=(every < W)[:, None], other=0.0)
         columns += tl.load(column + W * W, mask=(every < W)[:, None], other=0.0)
+    if RESIDENT:
+        highs = ()
+        lows = ()
+        for k in tl.static_range(W // DEPTH):
+            rows = k * DEPTH + tl.arange(0, DEPTH)[:, None]
+            highs = highs + (tl.load(matrix + state[None, :] * W + rows),)
+            lows = lows + (tl.load(matrix + W * W + state[None, :] * W + rows),)
     tries = tl.zeros((), tl.int32)
     for t in range(t_begin, end):
         active = t < length
@@ -113,10 +136,9 @@ def tile_chains(
         seen = active & (symbol < n_rows)
         where = symbol.to(tl.int64)[:, None] * stride + state[None, :]
         phi = tl.load(table + where, mask=seen[:, None] & inside, other=0.0)
-        phi = tl.where(seen[:, None], phi * gains + shifts, 1.0)
         if t == 0:
             v = tl.load(start + state, mask=state < K, other=0.0)[None, :]
-            v = tl.where(direction == 0, v, 1.0) + tl.zeros_like(phi)
+            v = tl.where(direction == 0, v, 1.0) + tl.zeros((BLOCK, TILE), v.dtype)
         else:
             if WAIT:
                 done = tl.atomic_add(counter, 0, sem="acquire", scope="gpu")
@@ -135,35 +157,41 @@ def tile_chains(
                 whole = tl.load(here + every, mask=every < W, other=0.0)
                 v = tl.sum(whole[:, None] * columns, axis=0)[None, :]
             else:
+                come = out + before.to(tl.int64)[:, None] * W
                 v = tl.zeros((BLOCK, TILE), table.dtype.element_ty)
-                for k in range(0, width, DEPTH):
-                    depth = k + tl.arange(0, DEPTH)
-                    come = tl.load(
-                        out + before.to(tl.int64)[:, None] * W + depth[None, :],
-                        mask=active[:, None],
-                        other=0.0,
-                    )
-                    theta = matrix + state[None, :] * W + depth[:, None]
-                    high = tl.load(theta)
-                    if PRODUCT == "ieee":
-                        v = tl.dot(come, high, v, input_precision="ieee", out_dtype=v.dtype)
-                    else:
-                        come_high = as_tf32(come)
-                        if PRODUCT == "tf32x3":
-                            low = tl.load(theta + W * W)
-                            v = tl.dot(come - come_high, high, v, input_precision="tf32")
-                            v = tl.dot(come_high, low, v, input_precision="tf32")
-                        v = tl.dot(come_high, high, v, input_precision="tf32")
+                if RESIDENT:
+                    coming = ()
+                    for k in tl.static_range(W // DEPTH + AHEAD):
+                        # Messages are on their way while those before them are multiplied.
+                        if k < W // DEPTH:
+                            depth = k * DEPTH + tl.arange(0, DEPTH)[None, :]
+                            x = tl.load(come + depth, mask=active[:, None], other=0.0)
+                            coming = coming + (x,)
+                        if k >= AHEAD:
+                            v += product(
+                                coming[k - AHEAD], highs[k - AHEAD], lows[k - AHEAD], PRODUCT
+                            )
+                else:
+                    for k in range(0, width, DEPTH):
+                        depth = k + tl.arange(0, DEPTH)
+                        x = tl.load(come + depth[None, :], mask=active[:, None], other=0.0)
+                        theta = matrix + state[None, :] * W + depth[:, None]
+                        high = tl.load(theta)
+                        low = tl.load(theta + W * W) if PRODUCT == "tf32x3" else high
+                        v += product(x, high, low, PRODUCT)
             v = tl.where((norm > 0.0) & (tries < PATIENCE), v / norm, 0.0)
-        x = tl.where(active[:, None] & inside, phi * v, 0.0)
+        phi = tl.where(seen[:, None], phi * gains + shifts, 1.0)
+        message = tl.where(active[:, None] & inside, phi * v, 0.0)
         to = row.to(tl.int64)[:, None] * W + state[None, :]
-        tl.store(out + to, x, mask=active[:, None])
-        tl.store(own_sums + row.to(tl.int64) * PARTS + part, tl.sum(x, axis=1), mask=active)
+        tl.store(out + to, message, mask=active[:, None])
+        tl.store(own_sums + row.to(tl.int64) * PARTS + part, tl.sum(message, axis=1), mask=active)
         if WAIT:
             tl.debug_barrier()
             tl.atomic_add(counter, 1, sem="release", scope="gpu")
         if BOTH:
             tl.store(predictions + to, v, mask=active[:, None] & ahead)
+            one = (lane * 0 + part == 0) & (lane * 0 + direction == 0)
+            tl.store(first + row, (row == begin).to(tl.int8), mask=active & one)
         row += step
 
 
