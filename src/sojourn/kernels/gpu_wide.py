@@ -18,6 +18,9 @@ import triton
 
 from sojourn.kernels import gpu_wide_device
 
+SPAN = 2**13
+"""Steps whose pairs are summed in the precision of the potentials."""
+
 Tensor = Any
 
 
@@ -43,9 +46,6 @@ class Tiling(NamedTuple):
     product: str
     n_warps: int
     n_stages: int
-    is_resident: bool = False
-    ahead: int = 4
-    n_registers: int | None = None
 
 
 class Chains(NamedTuple):
@@ -70,12 +70,16 @@ class Chains(NamedTuple):
 
 
 def tiling(n_states: int, n_sequences: int, dtype: Any, *, exact: bool) -> Tiling:
-    """Choose by shape; see docs/gpu.md for what was measured."""
+    """Choose by shape: what was fastest on an H200 with 256, 512 and 1,024 states."""
     if dtype == torch.float64:
         return Tiling(16, 32, 32, "ieee", 4, 2)
-    if n_sequences * triton.cdiv(n_states, 32) <= 64:
-        return Tiling(1, 32, 32, "vector", 8, 1)
-    return Tiling(64, 64, 32, "tf32x3" if exact else "tf32", 4, 3)
+    # A program in so many is waited for; beyond two rounds of them a product serves more at once.
+    if n_sequences * triton.cdiv(n_states, 16) <= 256:
+        return Tiling(1, 16, 32, "vector", max(4, triton.next_power_of_2(n_states) // 128), 1)
+    product = "tf32x3" if exact else "tf32"
+    if n_sequences < 512:
+        return Tiling(16, 32, 32, product, 4, 3)
+    return Tiling(64, 32 if n_sequences < 4096 else 64, 32, product, 4, 3)
 
 
 def run_chains(
@@ -145,12 +149,9 @@ def run_chains(
             TILE=how.tile,
             DEPTH=how.depth,
             PRODUCT=how.product,
-            RESIDENT=how.is_resident,
-            AHEAD=how.ahead,
             WAIT=not interpreted,
             num_warps=how.n_warps,
             num_stages=how.n_stages,
-            **({} if how.n_registers is None else {"maxnreg": how.n_registers}),
         )
     return Chains(messages, predictions, sums, first)
 
@@ -203,17 +204,11 @@ def combine(chains: Chains, n_states: int) -> tuple[Tensor, Tensor]:
 def sum_pairs(before: Tensor, behind: Tensor) -> Tensor:
     """Sum the products of rows in double precision, in a fixed order: (K, K).
 
-    Spans are summed in single precision, for long sums there are inexact.
+    A span of steps is summed in single precision, where longer sums would be inexact.
     """
     n_rows, n_states = before.shape
     total = torch.zeros((n_states, n_states), dtype=torch.float64, device=before.device)
-    span = 1024
-    at_a_time = max(1, 2**26 // n_states**2)
-    for begin in range(0, n_rows - span + 1, at_a_time * span):
-        n = min(at_a_time, (n_rows - begin) // span)
-        left, right = (
-            part[begin : begin + n * span].unflatten(0, (n, span)) for part in (before, behind)
-        )
-        total += torch.bmm(left.mT, right).sum(0, dtype=torch.float64)
-    rest = n_rows - n_rows % span
-    return total + (before[rest:].T @ behind[rest:]).double()
+    for begin in range(0, n_rows, SPAN):
+        rows = slice(begin, begin + SPAN)
+        total += before[rows].T @ behind[rows]
+    return total

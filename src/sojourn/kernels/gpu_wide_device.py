@@ -81,8 +81,6 @@ def tile_chains(
     TILE: tl.constexpr,
     DEPTH: tl.constexpr,
     PRODUCT: tl.constexpr,
-    RESIDENT: tl.constexpr,
-    AHEAD: tl.constexpr,
     WAIT: tl.constexpr,
 ):
     """Run the recursion of a block of sequences in one direction, for a tile of the states.
@@ -122,13 +120,6 @@ def tile_chains(
         column = matrix + state[None, :] * W + every[:, None]
         columns = tl.load(column, mask=(every < W)[:, None], other=0.0)
         columns += tl.load(column + W * W, mask=(every < W)[:, None], other=0.0)
-    if RESIDENT:
-        highs = ()
-        lows = ()
-        for k in tl.static_range(W // DEPTH):
-            rows = k * DEPTH + tl.arange(0, DEPTH)[:, None]
-            highs = highs + (tl.load(matrix + state[None, :] * W + rows),)
-            lows = lows + (tl.load(matrix + W * W + state[None, :] * W + rows),)
     tries = tl.zeros((), tl.int32)
     for t in range(t_begin, end):
         active = t < length
@@ -159,26 +150,13 @@ def tile_chains(
             else:
                 come = out + before.to(tl.int64)[:, None] * W
                 v = tl.zeros((BLOCK, TILE), table.dtype.element_ty)
-                if RESIDENT:
-                    coming = ()
-                    for k in tl.static_range(W // DEPTH + AHEAD):
-                        # Messages are on their way while those before them are multiplied.
-                        if k < W // DEPTH:
-                            depth = k * DEPTH + tl.arange(0, DEPTH)[None, :]
-                            x = tl.load(come + depth, mask=active[:, None], other=0.0)
-                            coming = coming + (x,)
-                        if k >= AHEAD:
-                            v += product(
-                                coming[k - AHEAD], highs[k - AHEAD], lows[k - AHEAD], PRODUCT
-                            )
-                else:
-                    for k in range(0, width, DEPTH):
-                        depth = k + tl.arange(0, DEPTH)
-                        x = tl.load(come + depth[None, :], mask=active[:, None], other=0.0)
-                        theta = matrix + state[None, :] * W + depth[:, None]
-                        high = tl.load(theta)
-                        low = tl.load(theta + W * W) if PRODUCT == "tf32x3" else high
-                        v += product(x, high, low, PRODUCT)
+                for k in range(0, width, DEPTH):
+                    depth = k + tl.arange(0, DEPTH)
+                    x = tl.load(come + depth[None, :], mask=active[:, None], other=0.0)
+                    theta = matrix + state[None, :] * W + depth[:, None]
+                    high = tl.load(theta)
+                    low = tl.load(theta + W * W) if PRODUCT == "tf32x3" else high
+                    v += product(x, high, low, PRODUCT)
             v = tl.where((norm > 0.0) & (tries < PATIENCE), v / norm, 0.0)
         phi = tl.where(seen[:, None], phi * gains + shifts, 1.0)
         message = tl.where(active[:, None] & inside, phi * v, 0.0)
