@@ -103,7 +103,8 @@ def exactness() -> dict[str, float]:
 def rates(data: Sequences) -> list[dict[str, Any]]:
     """Measure steps a second, updates included, for several minibatches and states."""
     rows = []
-    for n_states, batch_size in ((STATES, 1000), (STATES, 10_000), (20, 1000), (100, 1000)):
+    sizes = ((STATES, 1000), (STATES, 10_000), (20, 1000), (100, 1000), (256, 1000))
+    for n_states, batch_size in sizes:
         _, passes, _ = fit(data, n_states=n_states, batch_size=batch_size, n_passes=4)
         rate = data.n_steps / min(passes)
         rows.append({"states": n_states, "batch_size": batch_size, "million_steps": rate / 1e6})

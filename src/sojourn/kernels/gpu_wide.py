@@ -18,7 +18,7 @@ import triton
 
 from sojourn.kernels import gpu_wide_device
 
-SPAN = 2**13
+SPAN = 2**14
 """Steps whose pairs are summed in the precision of the potentials."""
 
 Tensor = Any
@@ -73,13 +73,16 @@ def tiling(n_states: int, n_sequences: int, dtype: Any, *, exact: bool) -> Tilin
     """Choose by shape: what was fastest on an H200 with 256, 512 and 1,024 states."""
     if dtype == torch.float64:
         return Tiling(16, 32, 32, "ieee", 4, 2)
-    # A program in so many is waited for; beyond two rounds of them a product serves more at once.
-    if n_sequences * triton.cdiv(n_states, 16) <= 256:
-        return Tiling(1, 16, 32, "vector", max(4, triton.next_power_of_2(n_states) // 128), 1)
+    if n_sequences * n_states**2 <= 2**21:
+        # The matrix fits in the device's registers, once for every sequence and direction.
+        tile = 16 if n_states <= 512 else 8
+        n_warps = max(1, triton.next_power_of_2(n_states) * tile // 2048)
+        return Tiling(1, tile, 32, "vector", n_warps, 1)
     product = "tf32x3" if exact else "tf32"
     if n_sequences < 512:
         return Tiling(16, 32, 32, product, 4, 3)
-    return Tiling(64, 32 if n_sequences < 4096 else 64, 32, product, 4, 3)
+    # Small tiles keep all multiprocessors busy, large ones read less.
+    return Tiling(64, 32 if n_sequences * n_states < 2**20 else 64, 32, product, 4, 3)
 
 
 def run_chains(

@@ -24,13 +24,15 @@ def as_tf32(x):
 def product(x, high, low, PRODUCT: tl.constexpr):
     """Multiply tiles.  What the matrix units add up is cut off, not rounded: sums stay short."""
     if PRODUCT == "ieee":
-        return tl.dot(x, high, input_precision="ieee", out_dtype=x.dtype)
-    x_high = as_tf32(x)
-    if PRODUCT == "tf32":
-        return tl.dot(x_high, high, input_precision="tf32")
-    v = tl.dot(x - x_high, high, input_precision="tf32")
-    v = tl.dot(x_high, low, v, input_precision="tf32")
-    return tl.dot(x_high, high, v, input_precision="tf32")
+        v = tl.dot(x, high, input_precision="ieee", out_dtype=x.dtype)
+    else:
+        x_high = as_tf32(x)
+        v = tl.zeros((x.shape[0], high.shape[1]), tl.float32)
+        if PRODUCT == "tf32x3":
+            v = tl.dot(x - x_high, high, v, input_precision="tf32")
+            v = tl.dot(x_high, low, v, input_precision="tf32")
+        v = tl.dot(x_high, high, v, input_precision="tf32")
+    return v
 
 
 @triton.jit
