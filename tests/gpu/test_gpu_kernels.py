@@ -136,6 +136,20 @@ def test_however_the_states_are_shared_out_expectations_are_the_reference_s(
     assert torch.equal(log_z, found[0])
 
 
+@pytest.mark.parametrize(
+    ("n_states", "n_sequences", "dtype", "exact", "product"),
+    [
+        (512, 4, torch.float32, True, "vector"),
+        (512, 100, torch.float32, True, "tf32x3"),
+        (512, 100, torch.float32, False, "tf32"),
+        (3000, 1, torch.float32, True, "tf32x3"),
+        (6, 1, torch.float64, False, "ieee"),
+    ],
+)
+def test_the_way_is_chosen_by_shape_and_precision(n_states, n_sequences, dtype, exact, product):
+    assert gpu_wide.tiling(n_states, n_sequences, dtype, exact=exact).product == product
+
+
 @pytest.mark.parametrize("n_sequences", [1, 40])
 def test_an_impossible_sequence_adds_nothing_with_many_states_either(n_sequences):
     potentials, index, offsets = problem(130, [3] + [2] * n_sequences, scaled=False)

@@ -15,8 +15,8 @@ leave is combined afterwards, where all steps are independent:
 
     q(z_t) ∝ v_t ∘ e_t,   q(z_{t−1}, z_t) ∝ α_{t−1} θ e_t,
 
-with α and v from forward and e from backward.  Beyond, a program works on a block of sequences with
-matrix products of tiles.
+with α and v from forward and e from backward.  `sojourn.kernels.gpu_wide` has the recursions of
+more states, and of double precision.
 
 With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
 """

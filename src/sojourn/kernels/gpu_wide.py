@@ -110,10 +110,11 @@ def run_chains(
     sums = torch.empty((1 + both, n_steps, parts), dtype=dtype, device=device)
     first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
     counters = torch.zeros(1 + n_groups, dtype=torch.int32, device=device)
-    # Rows of the transpose go along a product's depth.
+    transitions = transitions.to(dtype).contiguous()
+    # The transpose for forward: rows go along a product's depth.
     if how.product == "ieee":
         padding = (0, width - n_states, 0, width - n_states)
-        padded = torch.nn.functional.pad(transitions.to(dtype), padding)
+        padded = torch.nn.functional.pad(transitions, padding)
         matrices = torch.stack([padded.T, padded])
     else:
         matrices = torch.empty((2, 2, width, width), dtype=dtype, device=device)
