@@ -15,6 +15,8 @@ collect_ignore = (
         "src/sojourn/kernels/gpu.py",
         "src/sojourn/kernels/gpu_device.py",
         "src/sojourn/kernels/gpu_tiles.py",
+        "src/sojourn/kernels/gpu_wide.py",
+        "src/sojourn/kernels/gpu_wide_device.py",
     ]
 )
 
