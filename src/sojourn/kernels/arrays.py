@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, expit, gammaln, polygamma
+from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
 
 
 def is_tensor(array: Any) -> bool:
@@ -122,7 +122,9 @@ _NUMPY = SimpleNamespace(
     exp=np.exp,
     sqrt=np.sqrt,
     gammaln=gammaln,
+    betaln=betaln,
     digamma=digamma,
+    xlogy=xlogy,
     polygamma=polygamma,
     expm1=np.expm1,
     expit=expit,
@@ -149,8 +151,10 @@ _NUMPY = SimpleNamespace(
     take=np.take,
     ascontiguousarray=np.ascontiguousarray,
     asarray=np.asarray,
+    placed=lambda array, like: array,
     empty=np.empty,
     zeros=np.zeros,
+    eye=lambda n, like: np.eye(n),
     arange=np.arange,
     astype=lambda array, dtype: array.astype(dtype, copy=False),
     cholesky=_cholesky,
@@ -169,7 +173,7 @@ def _torch() -> SimpleNamespace:
     """Return the same names from PyTorch.
 
     A tensor made by `asarray` of a parameter is kept for the next time, so that the host moves it
-    once and not at every step: it must not be written to.
+    once and not at every step: it must not be written to.  `placed` moves an array each time.
     """
     import torch
 
@@ -207,6 +211,8 @@ def _torch() -> SimpleNamespace:
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in same},
         gammaln=torch.lgamma,
+        betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
+        xlogy=torch.xlogy,
         expit=torch.sigmoid,
         cumsum=lambda array: torch.cumsum(array, 0),
         cumprod=lambda array: torch.cumprod(array, 0),
@@ -217,8 +223,10 @@ def _torch() -> SimpleNamespace:
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,
+        placed=lambda array, like: to_device(array, like.device),
         empty=lambda shape, dtype, *, like: like.new_empty(shape, dtype=dtype_of(dtype)),
         zeros=lambda shape, dtype, *, like: like.new_zeros(shape, dtype=dtype_of(dtype)),
+        eye=lambda n, like: torch.eye(n, dtype=like.dtype, device=like.device),
         arange=lambda n, *, dtype, like: torch.arange(n, dtype=dtype_of(dtype), device=like.device),
         astype=lambda array, dtype: array.to(dtype_of(dtype)),
         cholesky=cholesky,
