@@ -222,10 +222,25 @@ class DecayedTable:
             n_threads=n_threads,
         )
 
+    def expected_tables(self, prior: float, *, n_threads: int = 1) -> Floats:
+        """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
+        return symbols.expected_tables(
+            self.rows, self.scale, prior, self.n_states, n_threads=n_threads
+        )
+
     def regrouped(self, weights: Floats) -> DecayedTable:
         """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
         rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
         return DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+
+    def refilled(self, sums: RowSums, weight: float) -> DecayedTable:
+        """Return a table of the same precision that has ``weight * sums`` and nothing else."""
+        return DecayedTable(weight * sums.dense().T.astype(np.float64), str(self.dtype))
+
+    def scaled(self, factor: float) -> DecayedTable:
+        """Return a table of as many times the statistics."""
+        rows = self.rows[:, : self.n_states]
+        return DecayedTable.from_parts(rows, factor * self.scale, factor * self.totals)
 
     @classmethod
     def from_parts(cls, rows: Floats, scale: float, totals: Floats) -> DecayedTable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
 from sojourn.families.device import DeviceSymbols
-from sojourn.inference.local import Chunk, Engine
+from sojourn.inference.local import Chunk, Engine, sum_log_base
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
@@ -64,6 +65,7 @@ class DeviceBatch:
     order : (N,) int64 tensor
         The sequences, longest first.
     n_sequences, n_steps : int
+    family : Family
     host : callable
         Returns the same sequences on the host.
     """
@@ -72,10 +74,16 @@ class DeviceBatch:
     order: Tensor
     n_sequences: int
     n_steps: int
+    family: Family
     host: Callable[[], Sequences]
 
     def __len__(self) -> int:
         return self.n_sequences
+
+    @cached_property
+    def log_base(self) -> float:
+        """Σ log h(x), which the host finds once."""
+        return sum_log_base(self.family, self.host())
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +215,7 @@ class Window:
             self._order[begin : begin + n],
             n,
             n_steps,
+            self.family,
             lambda: self._host(b),
         )
         return Chunk(batch, encoded)
@@ -287,9 +296,9 @@ class DeviceBatches:
     """
 
     def __init__(self, family: Family, source: Minibatches, n_states: int, engine: Engine) -> None:
+        self.n_states = n_states  # which moves may change
         self._family = family
         self._source = source
-        self._n_states = n_states
         self._failures = engine.failures
         self._device = device = engine.device
         self._values: Tensor | None = None
@@ -322,7 +331,7 @@ class DeviceBatches:
             yield from self._resident(self._source, *order, start)
             return
         family, device = self._family, self._device
-        most = _most_steps(self._n_states)
+        most = _most_steps(self.n_states)
         window: list[Sequences] = []
         for batch in self._source.batches(n_pass, start):
             if not isinstance(batch, Sequences) or batch.n_steps > most:
@@ -332,7 +341,7 @@ class DeviceBatches:
                 yield (
                     chunk
                     for piece in pieces
-                    for chunk in chunks_on_device(family, piece, self._n_states, device)
+                    for chunk in chunks_on_device(family, piece, self.n_states, device)
                 )
                 continue
             window.append(batch)
@@ -370,10 +379,10 @@ class DeviceBatches:
         size = len(data) if source.is_whole else source.batch_size
         assert size is not None
         steps_of_one = max(1.0, size * data.n_steps / len(data))
-        if steps_of_one > _most_steps(self._n_states):
+        if steps_of_one > _most_steps(self.n_states):
             for begin in range(start * size, len(data), size):
                 part = data.take(order[begin : begin + size])
-                yield chunks_on_device(self._family, part, self._n_states, self._device)
+                yield chunks_on_device(self._family, part, self.n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
         for begin in range(start * size, len(data), at_a_time):
@@ -403,6 +412,20 @@ class DeviceBatches:
 
 Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]
 """``move(posterior, chunks, keep, weight)``: the local step, and the blend of what it gives."""
+
+
+def recording(
+    engine: Engine, posterior: Posterior, schedule: StepSizes, total_sequences: int
+) -> Engine:
+    """Return the engine with a recorder for the states that there are; where it can be, a GPU.
+
+    What is recorded has the sizes of its moment: after a move it begins anew.
+    """
+    if engine.device.type != "cuda":
+        return engine
+    dtype = engine.dtype or posterior.emissions.dtype
+    is_able = engine.kernel.is_narrow(posterior.n_states, dtype)
+    return replace(engine, recorder=Recorder(schedule, total_sequences, is_able=is_able))
 
 
 class Recorder:
@@ -536,7 +559,12 @@ class _Place:
         batch = self.batch
         encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
-            batch.offsets, batch.order, window.batch_size, len(batch.index), _not_on_the_host
+            batch.offsets,
+            batch.order,
+            window.batch_size,
+            len(batch.index),
+            window.family,
+            _not_on_the_host,
         )
         return Chunk(sequences, encoded)
 
@@ -606,8 +634,9 @@ class _Recording:
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
-            if is_tensor(total):
-                self._prior.total.copy_(total)
+            for one, other in zip(_totals(total), _totals(self._prior.total), strict=True):
+                if is_tensor(one):
+                    other.copy_(one)
             self._n_updates = posterior.transitions.n_updates
         return True
 
@@ -669,6 +698,11 @@ def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any,
     with torch.cuda.graph(graph):
         result = run()
     return graph, result
+
+
+def _totals(total: Any) -> Iterable[Any]:
+    """Return what normalises the start and what the rows, or what both."""
+    return total if isinstance(total, Rows) else (total,)
 
 
 def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:

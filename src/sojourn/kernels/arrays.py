@@ -127,6 +127,7 @@ _NUMPY = SimpleNamespace(
     xlogy=xlogy,
     polygamma=polygamma,
     expm1=np.expm1,
+    round=np.rint,
     expit=expit,
     cumsum=np.cumsum,
     cumprod=np.cumprod,
@@ -148,6 +149,7 @@ _NUMPY = SimpleNamespace(
     concatenate=np.concatenate,
     diagonal=lambda matrices: np.diagonal(matrices, axis1=-2, axis2=-1),
     transpose=np.transpose,
+    triu=np.triu,
     take=np.take,
     ascontiguousarray=np.ascontiguousarray,
     asarray=np.asarray,
@@ -204,7 +206,7 @@ def _torch() -> SimpleNamespace:
 
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
-        *("polygamma", "expm1", "minimum", "empty_like"),
+        *("polygamma", "expm1", "round", "minimum", "empty_like"),
         *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
         "concatenate",
     )
@@ -220,6 +222,7 @@ def _torch() -> SimpleNamespace:
         argsort=lambda array, kind: torch.argsort(array, stable=kind == "stable"),
         diagonal=lambda matrices: torch.diagonal(matrices, dim1=-2, dim2=-1),
         transpose=torch.permute,
+        triu=torch.triu,
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,

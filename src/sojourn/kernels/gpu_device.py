@@ -804,6 +804,7 @@ def row_potentials(
     K: tl.constexpr,
     LANES: tl.constexpr,
     ONE_ROW: tl.constexpr,
+    APART: tl.constexpr,
 ):
     """Normalise one row; the last program has the start."""
     row = tl.program_id(0)
@@ -820,7 +821,8 @@ def row_potentials(
     if total is None:
         norm = tl.sum(sums, axis=0)
     else:
-        norm = tl.load(total) + tl.sum(added, axis=0)
+        own = tl.where(row == K, 0, 1) if APART else 0
+        norm = tl.load(total + own) + tl.sum(added, axis=0)
     means = (sums / norm).to(kind)
     if row == K:
         tl.store(out_start + state, means, mask=inside)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sojourn.families import Family
 from sojourn.inference import Engine
-from sojourn.inference.local import Chunk
-from sojourn.sequences import Sequences
 
 
 def gpu_engine(n_threads: int, dtype: str) -> Engine:
@@ -26,15 +23,6 @@ def gpu_engine(n_threads: int, dtype: str) -> Engine:
     device = find_device()
     failures = torch.zeros((), dtype=torch.int64, device=device)
     return Engine(gpu, n_threads, dtype, device=device, failures=failures)
-
-
-def device_chunks(
-    family: Family, data: Sequences, n_states: int, engine: Engine
-) -> Iterable[Chunk]:
-    """Put a minibatch on the device."""
-    from sojourn.inference.device import chunks_on_device
-
-    return chunks_on_device(family, data, n_states, engine.device)
 
 
 @contextmanager

@@ -179,11 +179,6 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
 
-    @property
-    def _missing_on_gpu(self) -> str | None:
-        # Moves are the default, and are left out.
-        return "stickiness" if self.stickiness != 0.0 else None
-
     def _make_sampler(self, family: Family) -> Sampler:
         if self.stickiness != 0.0:
             raise ValueError(f"inference={self.inference!r} has no stickiness; 'scvi' has")

@@ -205,12 +205,6 @@ class HMM(BaseHMM):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _missing_on_gpu(self) -> str | None:
-        if self.moves is not None:
-            return "moves on the states"
-        return "learned stickiness" if self.stickiness == "learned" else None
-
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()
         assert isinstance(transitions, Dirichlet)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
@@ -40,6 +39,7 @@ class StickyDirichlet(Transitions):
 
     Examples
     --------
+    >>> import numpy as np
     >>> prior = StickyDirichlet(Dirichlet.make(2, None, 1.0))
     >>> stays = prior.refitted(Rows(np.ones(2), np.array([[90.0, 1.0], [1.0, 90.0]])))
     >>> leaves = prior.refitted(Rows(np.ones(2), np.array([[1.0, 90.0], [90.0, 1.0]])))
