@@ -14,6 +14,7 @@ collect_ignore = (
         "src/sojourn/inference/device.py",
         "src/sojourn/kernels/gpu.py",
         "src/sojourn/kernels/gpu_device.py",
+        "src/sojourn/kernels/gpu_padded.py",
     ]
 )
 

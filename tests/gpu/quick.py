@@ -19,9 +19,7 @@ def _on_host(potentials, index):
 
 def _forward_backward(potentials, index, offsets, *, absences=False, n_threads=1, order=None):
     factors, places = _on_host(potentials, index)
-    found = cpu.forward_backward(
-        factors, places, to_host(offsets), absences=absences, n_threads=1
-    )
+    found = cpu.forward_backward(factors, places, to_host(offsets), absences=absences, n_threads=1)
     return to_device(found, index.device)
 
 

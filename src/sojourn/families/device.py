@@ -46,7 +46,7 @@ class DeviceTable:
     @classmethod
     def of(cls, table: DecayedTable, device: Any) -> DeviceTable:
         """Copy a table to a device."""
-        rows = torch.as_tensor(table.rows, device=device)
+        rows = torch.tensor(table.rows, device=device)
         if table.numbers is not None:
             # An extract becomes a table again, up to its last row; the others are not asked for.
             own, shape = rows, (int(table.numbers[-1]) + 1, table.rows.shape[1])
@@ -54,7 +54,7 @@ class DeviceTable:
             rows[torch.as_tensor(table.numbers, device=device).long()] = own
         scale = torch.tensor(table.scale, dtype=torch.float64, device=device)
         prior = None if table.prior is None else table.prior.to_device(device)
-        return cls(rows, scale, torch.as_tensor(table.totals, device=device), prior)
+        return cls(rows, scale, torch.tensor(table.totals, device=device), prior)
 
     def to_host(self) -> DecayedTable:
         """Return the same as a `DecayedTable`."""

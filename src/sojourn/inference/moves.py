@@ -109,7 +109,8 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
     the two states.
     """
     emissions = posterior.emissions.dense()
-    emissions = namespace(emissions).astype(emissions, "float64")
+    xp = namespace(emissions)
+    emissions = xp.astype(emissions, "float64")
     first, second = np.triu_indices(len(emissions), 1)
     gains = -shared[first, second]
     gains += to_host(merge_gains(posterior.transitions, posterior.counts, first, second))
@@ -121,7 +122,8 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
     nothing = _log_normalizers(family, 0.0 * emissions[:1])
     gains -= alone[first] + alone[second] - nothing
     for at in _blocks(len(first), emissions.shape[1]):
-        gains[at] += _log_normalizers(family, emissions[first[at]] + emissions[second[at]])
+        one, other = (xp.placed(part[at], like=emissions) for part in (first, second))
+        gains[at] += _log_normalizers(family, emissions[one] + emissions[other])
     order = np.argsort(-gains, kind="stable")
     return [(float(gains[n]), (int(first[n]), int(second[n]))) for n in order]
 

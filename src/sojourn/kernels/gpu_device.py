@@ -674,7 +674,7 @@ def sum_pieces(
     rows,
     stride,
     partial,
-    K: tl.constexpr,
+    K,
     BLOCK: tl.constexpr,
     PIECE: tl.constexpr,
     GROUP: tl.constexpr,
@@ -706,7 +706,7 @@ def sum_segments(
     out,
     n_symbols,
     n_segments,
-    K: tl.constexpr,
+    K,
     BLOCK: tl.constexpr,
     PIECE: tl.constexpr,
     GROUP: tl.constexpr,
@@ -732,9 +732,7 @@ def sum_segments(
     do_not_specialize=["n_symbols", "n_rows", "span"],
     do_not_specialize_on_alignment=["rows", "symbols"],
 )
-def sum_columns(
-    rows, width, symbols, n_symbols, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr
-):
+def sum_columns(rows, width, symbols, n_symbols, out, n_rows, span, K, BLOCK: tl.constexpr):
     """Sum a span of rows."""
     program = tl.program_id(0)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -761,7 +759,7 @@ def add_rows(
     values,
     width,
     factor,
-    K: tl.constexpr,
+    K,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
     ATOMIC: tl.constexpr,
@@ -801,7 +799,7 @@ def row_potentials(
     transitions,
     out_start,
     out,
-    K: tl.constexpr,
+    K,
     LANES: tl.constexpr,
     ONE_ROW: tl.constexpr,
     APART: tl.constexpr,

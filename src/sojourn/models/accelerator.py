@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from sojourn.inference import Engine
 
 
-def gpu_engine(n_threads: int, dtype: str) -> Engine:
-    """Return the engine of the GPU, or say what is missing for it."""
+def gpu_engine(n_threads: int, dtype: str, *, moves: bool = False) -> Engine:
+    """Return the engine of the GPU, or say what is missing for it.
+
+    `moves` says that the number of states may change.
+    """
     try:
         import torch
 
         from sojourn.inference.device import find_device
-        from sojourn.kernels import gpu
+        from sojourn.kernels import gpu, gpu_padded
     except ImportError as error:
         raise ImportError(
             f"device='cuda' needs PyTorch and Triton ({error.name} is not installed): "
@@ -22,7 +25,8 @@ def gpu_engine(n_threads: int, dtype: str) -> Engine:
         ) from error
     device = find_device()
     failures = torch.zeros((), dtype=torch.int64, device=device)
-    return Engine(gpu, n_threads, dtype, device=device, failures=failures)
+    kernel = gpu_padded if moves else gpu
+    return Engine(kernel, n_threads, dtype, device=device, failures=failures)
 
 
 @contextmanager

@@ -1002,7 +1002,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_device()
         device, n_threads = device or self.device, resolve_jobs(self.n_jobs)
         if device == "cuda":
-            return gpu_engine(n_threads, self.dtype)
+            return gpu_engine(n_threads, self.dtype, moves=self._may_move)
         return Engine(KERNELS[device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
