@@ -178,6 +178,14 @@ def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
     np.testing.assert_allclose(there.transmat_, here.transmat_, rtol=1e-3, atol=1e-4)
 
 
+def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
+    """The process that leads it need not have a GPU, nor PyTorch."""
+    model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
+    model.set_params(device="cuda")
+    moves = model._moves(0, on_host=True)
+    assert (moves.engine.kernel, moves.engine.device) == (kernels.cpu, None)
+
+
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
