@@ -21,8 +21,9 @@ pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 from sojourn.families.device import DeviceTable  # noqa: E402
 from sojourn.inference import device  # noqa: E402
 from sojourn.inference.device import find_device  # noqa: E402
-from sojourn.kernels import gpu, gpu_padded  # noqa: E402
+from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
+from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
 from tests.gpu.quick import use_quick_recursions  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
@@ -90,7 +91,7 @@ def on_device(value):
         {},
         {"kind": sj.HMM, "moves": "auto"},
         {"stickiness": "learned"},
-        {"emission": sj.Gaussian()},
+        {"emission": sj.Gaussian(), "batch_size": 100},
     ],
 )
 def test_a_device_makes_the_moves_of_the_cpu(options):
@@ -182,8 +183,10 @@ def test_recorded_steps_are_the_steps_to_the_bit_after_moves_too(options, monkey
 
 @pytest.mark.parametrize(("n_states", "scaled"), [(1, True), (3, False), (8, True), (13, True)])
 @pytest.mark.parametrize("affine", [False, True])
-def test_states_that_are_added_for_the_kernel_change_nothing(n_states, scaled, affine, monkeypatch):
+@pytest.mark.parametrize("exact", [3, 9])
+def test_states_added_for_the_kernel_change_nothing(n_states, scaled, affine, exact, monkeypatch):
     monkeypatch.undo()  # these are the recursions
+    kernel = PaddedKernel(exact)
     rng = np.random.default_rng(0)
     rows = rng.random((4, n_states)).astype(np.float32) + 0.1
     potentials = Potentials(
@@ -200,7 +203,7 @@ def test_states_that_are_added_for_the_kernel_change_nothing(n_states, scaled, a
         gain = torch.full((n_states,), 2.0, device=DEVICE)
         table = gpu.AffineTable(table / 2.0, gain, torch.zeros_like(gain))
     factors = Potentials(start, matrix, table, None if log_scale is None else log_scale[:4])
-    found = gpu_padded.forward_backward(
+    found = kernel.forward_backward(
         factors, to_device(index, DEVICE), to_device(offsets, DEVICE), absences=True
     )
     np.testing.assert_allclose(to_host(found[0]), exact[0], rtol=1e-5, atol=1e-5)
@@ -210,7 +213,7 @@ def test_states_that_are_added_for_the_kernel_change_nothing(n_states, scaled, a
         for ours, theirs in zip(found.absences, exact.absences, strict=True):
             assert to_host(ours).shape == theirs.shape
             np.testing.assert_allclose(to_host(ours), theirs, rtol=2e-3, atol=2e-3)
-    scores, path = gpu_padded.viterbi(factors, to_device(index, DEVICE), to_device(offsets, DEVICE))
+    scores, path = kernel.viterbi(factors, to_device(index, DEVICE), to_device(offsets, DEVICE))
     exact_scores, exact_path = reference.viterbi(potentials, index, offsets)
     np.testing.assert_allclose(to_host(scores), exact_scores, rtol=1e-6)
     np.testing.assert_array_equal(to_host(path), exact_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -64,7 +63,7 @@ class Engine:
 
     Attributes
     ----------
-    kernel : module
+    kernel : module, or what has its functions
         `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.gpu`.
     n_threads : int
     dtype : str or None
@@ -79,7 +78,7 @@ class Engine:
         There, what replays a step.
     """
 
-    kernel: ModuleType
+    kernel: Any
     n_threads: int
     dtype: str | None = None
     meanwhile: Callable[[int], None] | None = None

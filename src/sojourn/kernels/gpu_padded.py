@@ -1,70 +1,70 @@
-"""The GPU's kernels for models whose number of states changes.
-
-A kernel is compiled for each number of states, which takes seconds.  Here that number is rounded up
-to a multiple of `PAD`, with states that nothing leads to: a model that goes from 30 states to 8
-needs four of them, not twenty-three.
-"""
+"""The GPU's kernels for models whose number of states changes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from sojourn.kernels import gpu
-from sojourn.kernels.gpu import AffineTable, is_narrow, note, row_potentials
 from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
-
-__all__ = [
-    "forward_backward",
-    "is_narrow",
-    "log_normalizers",
-    "note",
-    "row_potentials",
-    "viterbi",
-]
 
 Tensor = Any
 
 
-def forward_backward(
-    potentials: Potentials,
-    index: Tensor,
-    offsets: Tensor,
-    *,
-    absences: bool = False,
-    n_threads: int = 1,
-    order: Tensor | None = None,
-) -> Smoothed:
-    """Compute posterior expectations of every sequence; see `gpu.forward_backward`."""
-    found = gpu.forward_backward(
-        _padded(potentials), index, offsets, absences=absences, n_threads=n_threads, order=order
-    )
-    k = len(potentials.start)
-    never = found.absences
-    if never is not None:
-        never = Absences(*(_cut(part, k) for part in never))
-    return Smoothed(
-        found.log_normalizers,
-        _cut(found.start, k),
-        _cut(found.transitions, k),
-        found.responsibilities[:, :k],
-        never,
-    )
+@dataclass(frozen=True)
+class PaddedKernel:
+    """The functions of `gpu`, with numbers of states rounded up to a multiple of `PAD`.
 
+    A kernel is compiled for each number of states, which takes seconds.  With states added that
+    nothing leads to, a model that goes from 30 states to 8 needs five of them, not twenty-three.
 
-def log_normalizers(
-    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
-) -> Tensor:
-    """Compute log Z of every sequence; see `gpu.log_normalizers`."""
-    return gpu.log_normalizers(_padded(potentials), index, offsets, n_threads=n_threads)
+    Attributes
+    ----------
+    exact : int
+        The number of states that training begins with, which is not rounded.
+    """
 
+    exact: int
 
-def viterbi(
-    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Find the best path of every sequence; see `gpu.viterbi`."""
-    return gpu.viterbi(_padded(potentials), index, offsets, n_threads=n_threads)
+    note = staticmethod(gpu.note)
+    is_narrow = staticmethod(gpu.is_narrow)
+    row_potentials = staticmethod(gpu.row_potentials)
+
+    def forward_backward(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, **options: Any
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence; see `gpu.forward_backward`."""
+        found = gpu.forward_backward(self._padded(potentials), index, offsets, **options)
+        k = len(potentials.start)
+        if len(found.start) == k:
+            return found
+        never = found.absences
+        if never is not None:
+            never = Absences(*(_cut(part, k) for part in never))
+        return Smoothed(
+            found.log_normalizers,
+            _cut(found.start, k),
+            _cut(found.transitions, k),
+            found.responsibilities[:, :k],
+            never,
+        )
+
+    def log_normalizers(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+    ) -> Tensor:
+        """Compute log Z of every sequence; see `gpu.log_normalizers`."""
+        return gpu.log_normalizers(self._padded(potentials), index, offsets, n_threads=n_threads)
+
+    def viterbi(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """Find the best path of every sequence; see `gpu.viterbi`."""
+        return gpu.viterbi(self._padded(potentials), index, offsets, n_threads=n_threads)
+
+    def _padded(self, potentials: Potentials) -> Potentials:
+        return potentials if len(potentials.start) == self.exact else _padded(potentials)
 
 
 def _padded(potentials: Potentials) -> Potentials:
@@ -79,9 +79,11 @@ def _padded(potentials: Potentials) -> Potentials:
     # A matrix may have its transpose behind it: see `gpu.row_potentials`.
     with_transpose = matrix._base is not None and matrix._base.shape == (2, n_states, n_states)
     both = matrix._base if with_transpose else torch.stack([matrix, matrix.T])
-    if isinstance(table, AffineTable):
+    if isinstance(table, gpu.AffineTable):
         rows, gain, shift = table
-        table = AffineTable(_columns(rows, width), pad(gain, (0, extra)), pad(shift, (0, extra)))
+        table = gpu.AffineTable(
+            _columns(rows, width), pad(gain, (0, extra)), pad(shift, (0, extra))
+        )
     else:
         table = _columns(table, width)
     return Potentials(pad(start, (0, extra)), pad(both, (0, extra, 0, extra))[0], table, log_scale)

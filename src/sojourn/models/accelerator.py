@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from sojourn.inference import Engine
 
 
-def gpu_engine(n_threads: int, dtype: str, *, moves: bool = False) -> Engine:
+def gpu_engine(n_threads: int, dtype: str, *, moves_from: int | None = None) -> Engine:
     """Return the engine of the GPU, or say what is missing for it.
 
-    `moves` says that the number of states may change.
+    `moves_from` is the number of states of a model in which it may change.
     """
     try:
         import torch
 
         from sojourn.inference.device import find_device
-        from sojourn.kernels import gpu, gpu_padded
+        from sojourn.kernels import gpu
+        from sojourn.kernels.gpu_padded import PaddedKernel
     except ImportError as error:
         raise ImportError(
             f"device='cuda' needs PyTorch and Triton ({error.name} is not installed): "
@@ -25,7 +26,7 @@ def gpu_engine(n_threads: int, dtype: str, *, moves: bool = False) -> Engine:
         ) from error
     device = find_device()
     failures = torch.zeros((), dtype=torch.int64, device=device)
-    kernel = gpu_padded if moves else gpu
+    kernel = gpu if moves_from is None else PaddedKernel(moves_from)
     return Engine(kernel, n_threads, dtype, device=device, failures=failures)
 
 

@@ -1002,7 +1002,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_device()
         device, n_threads = device or self.device, resolve_jobs(self.n_jobs)
         if device == "cuda":
-            return gpu_engine(n_threads, self.dtype, moves=self._may_move)
+            begins = self.n_states if self.init_states is None else self.init_states
+            moves_from = int(begins) if self._may_move else None
+            return gpu_engine(n_threads, self.dtype, moves_from=moves_from)
         return Engine(KERNELS[device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
