@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -99,17 +99,13 @@ class DeviceTable:
         own = to_device(weights, self.rows.device)
         # In double precision, whatever `torch.set_float32_matmul_precision` allows.
         rows = self.rows[:, : self.n_states].double() @ own.T
-        return DeviceTable(self._padded(rows), self.scale.clone(), own @ self.totals)
+        return DeviceTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
 
-    def refilled(self, sums: RowSums, weight: float) -> DeviceTable:
-        """Return a table of the same precision that has ``weight * sums`` and nothing else."""
-        rows = self._padded(weight * cast(Tensor, sums.dense()))
-        totals = rows[:, : self.n_states].sum(0, dtype=torch.float64)
-        return DeviceTable(rows, torch.ones_like(self.scale), totals)
-
-    def scaled(self, factor: float) -> DeviceTable:
-        """Return a table of as many times the statistics."""
-        return DeviceTable(self.rows.clone(), factor * self.scale, factor * self.totals)
+    def refilled(self, statistics: Tensor) -> DeviceTable:
+        """Return a table of other statistics (K', S), in this one's precision, with its prior."""
+        rows = self._padded(statistics.T)
+        totals = rows[:, : len(statistics)].sum(0, dtype=torch.float64)
+        return DeviceTable(rows, torch.ones_like(self.scale), totals, self.prior)
 
     def _padded(self, rows: Tensor) -> Tensor:
         extra = padded_states(rows.shape[1]) - rows.shape[1]

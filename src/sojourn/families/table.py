@@ -231,16 +231,15 @@ class DecayedTable:
     def regrouped(self, weights: Floats) -> DecayedTable:
         """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
         rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
-        return DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+        table = DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+        table.prior = self.prior
+        return table
 
-    def refilled(self, sums: RowSums, weight: float) -> DecayedTable:
-        """Return a table of the same precision that has ``weight * sums`` and nothing else."""
-        return DecayedTable(weight * sums.dense().T.astype(np.float64), str(self.dtype))
-
-    def scaled(self, factor: float) -> DecayedTable:
-        """Return a table of as many times the statistics."""
-        rows = self.rows[:, : self.n_states]
-        return DecayedTable.from_parts(rows, factor * self.scale, factor * self.totals)
+    def refilled(self, statistics: Floats) -> DecayedTable:
+        """Return a table of other statistics (K', S), in this one's precision, with its prior."""
+        table = DecayedTable(statistics, str(self.dtype))
+        table.prior = self.prior
+        return table
 
     @classmethod
     def from_parts(cls, rows: Floats, scale: float, totals: Floats) -> DecayedTable:

@@ -46,7 +46,7 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     family = posterior.learned(family)
     statistics = posterior.emissions.dense()
     xp = namespace(statistics)
-    prior = xp.asarray(family.prior(), like=statistics)
+    prior = xp.placed(family.prior(), like=statistics)
     natural = prior + xp.astype(statistics, "float64")
     emissions = family.log_normalizer(natural).sum()
     emissions -= family.log_normalizer(prior + 0.0 * natural).sum()

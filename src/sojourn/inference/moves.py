@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.families.table import DecayedTable
 from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import (
     Chunk,
@@ -130,7 +129,7 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
 
 def _log_normalizers(family: Family, emissions: Floats) -> Floats:
     xp = namespace(emissions)
-    return to_host(family.log_normalizer(xp.asarray(family.prior(), like=emissions) + emissions))
+    return to_host(family.log_normalizer(xp.placed(family.prior(), like=emissions) + emissions))
 
 
 def _overlaps(counts: Floats) -> Floats:
@@ -229,7 +228,7 @@ def split_posterior(
     return replace(
         split,
         counts=Rows(start, transitions),
-        emissions=DecayedTable(emissions, str(posterior.emissions.dtype)),
+        emissions=posterior.emissions.refilled(emissions),
     )
 
 
@@ -434,10 +433,12 @@ class Phase:
         """Return the posterior with the statistics of the sample alone, times its copies."""
         copies = self.sample.copies
         counts = Rows(copies * sums.start, copies * sums.transitions)
+        statistics = sums.emissions.dense().T
+        emissions = copies * namespace(statistics).astype(statistics, "float64")
         return replace(
             before,
             counts=counts,
-            emissions=before.emissions.refilled(sums.emissions, copies),
+            emissions=before.emissions.refilled(emissions),
             transitions=before.transitions.refitted(counts),
         )
 
@@ -773,7 +774,8 @@ class Moves:
             found = phase.present.posterior
             copies = total_sequences / phase.sample.n_sequences / phase.sample.copies
             counts = Rows(*(copies * part for part in found.counts))
-            found = replace(found, counts=counts, emissions=found.emissions.scaled(copies))
+            emissions = found.emissions.regrouped(copies * np.eye(found.n_states))
+            found = replace(found, counts=counts, emissions=emissions)
         else:
             found = before.regrouped(phase.groups)
         return replace(found, transitions=found.transitions.refitted(found.counts))
