@@ -136,16 +136,15 @@ def test_a_minibatch_alone_is_judged_on_a_device():
 def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
     options = {"device": "cuda"}
     whole = model(**options).fit(DATA)
-    [last] = [n for n, entry in enumerate(whole.history_) if entry["moves"]]
+    merged = [any(move["accepted"] for move in entry["moves"]) for entry in whole.history_]
 
     def stop(progress):
-        if progress.updates == 2 * (last + 1) + 1:  # in the pass after states were merged
+        if progress.updates == 2 * (merged.index(True) + 1) + 1:  # in the pass after
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         model(**options).fit(DATA, checkpoint=tmp_path, callback=stop)
     resumed = model(**options).fit(DATA, checkpoint=tmp_path, resume=True)
-    assert any(move["accepted"] for move in moves_of(whole))
     assert moves_of(resumed) == moves_of(whole)
     np.testing.assert_array_equal(resumed.transmat_, whole.transmat_)
     np.testing.assert_array_equal(resumed.statistics_.emissions, whole.statistics_.emissions)
