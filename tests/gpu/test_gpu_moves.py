@@ -24,7 +24,7 @@ from sojourn.inference.device import find_device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
-from tests.gpu.quick import use_quick_recursions  # noqa: E402
+from tests.gpu.quick import use_quick_recursions, use_recordings  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -32,9 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 DEVICE = find_device() if torch.cuda.is_available() or gpu.INTERPRETED else None
-needs_gpu = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="CUDA graphs need a GPU: make test-gpu there"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -150,34 +147,35 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
     np.testing.assert_array_equal(resumed.statistics_.emissions, whole.statistics_.emissions)
 
 
-@needs_gpu
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"stickiness": 2.0},
         {"stickiness": "learned"},
-        {"kind": sj.HMM, "moves": "auto", "stickiness": "learned"},
-        {"kind": sj.HMM, "tuned": True},
-        {"tuned": ["concentration", "base"]},
+        {"stickiness": 2.0, "normalize_rows": False, "n_passes": 3},
+        {"kind": sj.HMM, "stickiness": "learned", "n_passes": 3},
+        {"kind": sj.HMM, "tuned": True, "n_passes": 3},
+        {"tuned": ["concentration", "base"], "n_passes": 3},
     ],
 )
 def test_recorded_steps_are_the_steps_to_the_bit_after_moves_too(options, monkeypatch):
     """What was recorded has the number of states of its moment."""
-    data = sequences(400)
-    options = {"batch_size": 20, "n_passes": 12, "device": "cuda"} | options
-    recorded = [model(**options).fit(data) for _ in range(2)]
-    monkeypatch.setattr(device.Recorder, "takes", lambda self, batch: False)
-    monkeypatch.setattr(
-        device.Recorder, "update", lambda self, transitions, total: transitions.updated(total)
-    )
-    plain = model(**options).fit(data)
-    if "tuned" not in options:
-        assert any(move["accepted"] for move in moves_of(plain))
-    for fitted in recorded:
-        assert moves_of(fitted) == moves_of(plain)
-        np.testing.assert_array_equal(fitted.transmat_, plain.transmat_)
-        np.testing.assert_array_equal(fitted.statistics_.emissions, plain.statistics_.emissions)
+    use_recordings(monkeypatch)
+    sizes, replay = set(), device._Recording.replay
+
+    def noted(self, posterior, batch):
+        sizes.add(posterior.n_states)
+        return replay(self, posterior, batch)
+
+    monkeypatch.setattr(device._Recording, "replay", noted)
+    options = options | {"batch_size": 25, "device": "cuda"}
+    recorded = model(**options).fit(DATA)
+    monkeypatch.setattr(device, "can_record", lambda device: False)
+    plain = model(**options).fit(DATA)
+    # With ten passes there are moves.
+    assert len(sizes) == 1 if "n_passes" in options else len(sizes) > 1
+    assert moves_of(recorded) == moves_of(plain)
+    np.testing.assert_array_equal(recorded.transmat_, plain.transmat_)
+    np.testing.assert_array_equal(recorded.statistics_.emissions, plain.statistics_.emissions)
 
 
 # ---- the pieces ---------------------------------------------------------------------------------

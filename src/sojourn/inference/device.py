@@ -414,14 +414,19 @@ Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]
 """``move(posterior, chunks, keep, weight)``: the local step, and the blend of what it gives."""
 
 
+def can_record(device: Any) -> bool:
+    """Whether a device replays what it did; the interpreter does not."""
+    return bool(device.type == "cuda")
+
+
 def recording(
     engine: Engine, posterior: Posterior, schedule: StepSizes, total_sequences: int
 ) -> Engine:
-    """Return the engine with a recorder for the states that there are; where it can be, a GPU.
+    """Return the engine with a recorder for the states that there are, where it can record.
 
     What is recorded has the sizes of its moment: after a move it begins anew.
     """
-    if engine.device.type != "cuda":
+    if not can_record(engine.device):
         return engine
     dtype = engine.dtype or posterior.emissions.dtype
     is_able = engine.kernel.is_narrow(posterior.n_states, dtype)
@@ -469,13 +474,13 @@ class Recorder:
         if batch.window is not self._window:
             self._load(batch.window, posterior.n_updates - batch.number)
         assert self._place is not None
-        known = None if self._update is None else self._update.prior
-        if self._recording is None or not self._recording.serves(posterior, known):
-            chunk = self._place.chunk(batch.window)
-            self._recording = _Recording(move, posterior, chunk, self._place)
-            self._next = -1
         if batch.number != self._next:
             self._place.number.fill_(batch.number)
+        known = None if self._update is None else self._update.prior
+        if self._recording is None or not self._recording.serves(posterior, known):
+            # It is tried out on this minibatch: the one after may not be there.
+            chunk = self._place.chunk(batch.window)
+            self._recording = _Recording(move, posterior, chunk, self._place)
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
 
@@ -601,7 +606,7 @@ class _Recording:
     """
 
     def __init__(self, move: Move, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
-        self._emissions = posterior.emissions
+        self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
         self._prior = posterior.transitions.prior_counts()
         self._n_updates = posterior.transitions.n_updates
@@ -620,7 +625,7 @@ class _Recording:
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
-        return (*self._counts, table.rows, table.scale, table.totals)
+        return (*self._counts, table.rows, table.scale, table.totals, self._place.number)
 
     def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
         """Whether it is this posterior that the recorded step changes; take in its new prior.
