@@ -130,6 +130,21 @@ def test_a_minibatch_alone_is_judged_on_a_device():
     assert_same(here, there)
 
 
+def test_a_minibatch_that_has_no_possible_path_changes_nothing(monkeypatch):
+    fitted = model(sj.HMM, n_passes=1, device="cuda").fit(DATA[:4])
+    before = fitted.statistics_
+
+    def note(log_z, failures):
+        failures += 1
+        return log_z.sum()
+
+    monkeypatch.setattr(gpu, "note", note)
+    with pytest.raises(FloatingPointError, match="no possible state path"):
+        fitted.partial_fit(DATA[4:6])
+    np.testing.assert_array_equal(fitted.statistics_.emissions, before.emissions)
+    assert fitted.n_updates_ == 1
+
+
 def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
     options = {"device": "cuda"}
     whole = model(**options).fit(DATA)
@@ -338,6 +353,7 @@ def test_the_prior_on_symbols_is_learned_as_on_the_cpu(learned, way, monkeypatch
     table = DecayedTable(np.zeros((3, 8)), "float64")
     table.prior = SymbolPrior(8, 0.2, seen=seen, new=new)
     moved = DeviceTable.of(table, DEVICE)
+    held = [moved.prior.of_seen, moved.prior.of_new, moved.prior.n_seen, moved.prior.times_seen]
     for batch in ([0, 1, 1, 4], [1, 0, 2, 2], [5]):
         q = (1.0 - 1e-7) * rng.dirichlet(np.ones(3), len(batch))  # rounding is in it
         rows, places = np.unique(batch, return_inverse=True)
@@ -355,6 +371,9 @@ def test_the_prior_on_symbols_is_learned_as_on_the_cpu(learned, way, monkeypatch
         for own, added in ((table, sums), (moved, there)):
             own.blend(added, keep=0.7, weight=5.0)
             own.prior.observe(added, own, n_sequences=1, n_steps=len(batch), total_sequences=3)
+    own = moved.prior
+    now = [own.of_seen, own.of_new, own.n_seen, own.times_seen]
+    assert all(one is other for one, other in zip(held, now, strict=True))  # for recorded steps
     values, arrays = table.prior.state()
     back = moved.to_host().prior
     assert back.state()[0] == pytest.approx(values, rel=1e-9)
