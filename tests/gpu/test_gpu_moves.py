@@ -89,6 +89,7 @@ def on_device(value):
         {},
         {"kind": sj.HMM, "moves": "auto"},
         {"stickiness": "learned"},
+        {"dtype": "float64", "batch_size": None},
         {"emission": sj.Gaussian(), "batch_size": 100},
     ],
 )
@@ -109,6 +110,17 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     assert there._posterior.moves == pytest.approx(here._posterior.moves)
     bounds = ([entry["bound"] for entry in fitted.history_] for fitted in (there, here))
     np.testing.assert_allclose(*bounds, rtol=1e-5)
+
+
+def test_files_are_enough_for_moves_on_a_device(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(" ".join(f"w{x}" for x in s) for s in DATA) + "\n")
+    here, there = (
+        model(emission=sj.Categorical(), device=where).fit(path) for where in ("cpu", "cuda")
+    )
+    assert any(move["accepted"] for move in moves_of(here))
+    assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
+    assert_same(here, there)
 
 
 def test_a_small_start_grows_on_a_device():
