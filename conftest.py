@@ -15,6 +15,7 @@ collect_ignore = (
         "src/sojourn/kernels/gpu.py",
         "src/sojourn/kernels/gpu_device.py",
         "src/sojourn/kernels/gpu_padded.py",
+        "src/sojourn/kernels/gpu_tiles.py",
         "tests/gpu/quick.py",
     ]
 )

@@ -65,6 +65,7 @@ SHAPES = [
     (5, [4, 1, 7], "float32"),
     (16, [5], "float32"),
     (17, [2, 9, 3], "float32"),
+    (33, [*range(1, 20)], "float32"),
     (45, [12, 1, 6, 3], "float32"),
     (48, [3, 4], "float32"),
     (49, [3, 1, 4], "float32"),
@@ -75,8 +76,17 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES)
-def test_expectations_are_the_reference_s(n_states, lengths, dtype):
+@pytest.fixture(params=["few", "many"])
+def recursions(request, monkeypatch):
+    """Recursions for few sequences, and those for many whatever their number."""
+    if request.param == "many":
+        monkeypatch.setattr(gpu, "TILED", 0)
+
+
+@pytest.mark.parametrize(
+    ("n_states", "lengths", "dtype"), [*SHAPES, (33, [*range(1, 20)], "float32")]
+)
+def test_expectations_are_the_reference_s(n_states, lengths, dtype, recursions):
     potentials, index, offsets = problem(n_states, lengths, dtype)
     exact = reference.forward_backward(potentials, index, offsets, absences=True)
     found = gpu.forward_backward(
@@ -95,7 +105,7 @@ def test_expectations_are_the_reference_s(n_states, lengths, dtype):
 
 
 @pytest.mark.parametrize("n_states", [3, 45, 50])
-def test_room_to_spare_and_missing_observations_change_nothing(n_states):
+def test_room_to_spare_and_missing_observations_change_nothing(n_states, recursions):
     """A step beyond the table says nothing; steps beyond the last sequence are not there."""
     potentials, index, offsets = problem(n_states, [4, 1, 6], scaled=False)
     index[[0, 7]] = len(potentials.emissions)
@@ -104,9 +114,10 @@ def test_room_to_spare_and_missing_observations_change_nothing(n_states):
     )
     exact = reference.forward_backward(with_ones, index, offsets)
     gain = np.linspace(0.5, 2.0, n_states).astype(np.float32)
-    shift = np.full(n_states, 0.001, np.float32)
+    shift, one = 0.001 * gain, (1.0 / gain - 0.001).astype(np.float32)
+    rows = (potentials.emissions / gain - 0.001).astype(np.float32)
     table = gpu.AffineTable(
-        tensor((potentials.emissions - shift) / gain), tensor(gain), tensor(shift)
+        tensor(rows), tensor(gain), tensor(shift), tensor(np.pad(one, (0, 64 - n_states)))
     )
     factors = on_device(potentials)._replace(emissions=table)
     longer = np.concatenate([index, np.full(9, 2, np.int32)])
@@ -128,7 +139,7 @@ def test_best_paths_are_the_reference_s(n_states, lengths, dtype):
     np.testing.assert_array_equal(host(path), exact_path)
 
 
-def test_an_impossible_sequence_adds_nothing_and_is_counted():
+def test_an_impossible_sequence_adds_nothing_and_is_counted(recursions):
     potentials, index, offsets = problem(4, [3, 2], scaled=False)
     potentials.emissions[6] = 0.0
     index[:] = [0, 6, 1, 2, 3]
@@ -205,7 +216,7 @@ def test_rows_are_normalised_as_on_the_host(total):
 
 def test_minibatches_are_taken_out_of_a_window_one_by_one():
     symbols, edges = np.array([2, 0, 2, 1, 1, 3, 0]), np.array([0, 4, 7])
-    found = gpu.find_segments(tensor(symbols), tensor(edges), 3)
+    found = gpu.find_segments(tensor(symbols), tensor(edges), 3, max(np.diff(edges)))
     offsets, order = tensor(np.array([0, 3, 4, 0, 1, 3])), tensor(np.array([0, 1, 1, 0]))
     rates = torch.arange(4, dtype=torch.float64, device=DEVICE)
     index = tensor(symbols.astype(np.int32))

@@ -227,7 +227,7 @@ def test_states_added_for_the_kernel_change_nothing(n_states, scaled, affine, ex
     table = to_device(rows, DEVICE)
     if affine:
         gain = torch.full((n_states,), 2.0, device=DEVICE)
-        table = gpu.AffineTable(table / 2.0, gain, torch.zeros_like(gain))
+        table = gpu.AffineTable(table / 2.0, gain, torch.zeros_like(gain), 1.0 / gain)
     factors = Potentials(start, matrix, table, None if log_scale is None else log_scale[:4])
     found = kernel.forward_backward(
         factors, to_device(index, DEVICE), to_device(offsets, DEVICE), absences=True

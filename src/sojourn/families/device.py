@@ -160,10 +160,10 @@ def emission_rows(
     xp = namespace(table.totals)
     prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
     if learned is None and collapsed and prior.ndim == 0 and table.rows.dtype == kind:
-        gain, shift = gpu.means_of_symbols(
+        means = gpu.means_of_symbols(
             table.totals, table.scale, float(prior), float(prior_totals), kind
         )
-        return gpu.AffineTable(table.rows, gain, shift), encoded.index
+        return gpu.AffineTable(table.rows, *means), encoded.index
     symbols = encoded.segments.symbols.long()
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)

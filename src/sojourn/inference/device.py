@@ -154,7 +154,8 @@ class Window:
         self._order = order - batch * batch_size
         self._sorted = None
         if isinstance(family, Categorical):
-            self._sorted = gpu.find_segments(encoded, edges, family.n_statistics)
+            largest = max(np.diff(self._edges).tolist())
+            self._sorted = gpu.find_segments(encoded, edges, family.n_statistics, largest)
 
     @property
     def is_sorted(self) -> bool:
@@ -166,6 +167,13 @@ class Window:
         """Where minibatches begin, for `gpu.load_minibatch`."""
         assert self._sorted is not None
         return self._sorted.begins
+
+    def lend(self, stream: Any) -> None:
+        """Keep the memory, when it is given up, until a stream is done with it."""
+        assert self._sorted is not None
+        segments, places, begins, _ = self._sorted
+        for tensor in (self._encoded, self._offsets, self._order, *segments, places, begins):
+            tensor.record_stream(stream)
 
     def sizes(self, b: int) -> tuple[int, int]:
         """Return the number of sequences and of steps of a minibatch."""
@@ -303,10 +311,15 @@ class DeviceBatches:
         self._device = device = engine.device
         self._values: Tensor | None = None
         self._coming: tuple[int, Background] | None = None
+        self._order_of: tuple[int, NDArray[np.int64], Tensor] | None = None
+        self._ahead: tuple[tuple[int, int], Window] | None = None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         if isinstance(source, MemorySource) and self._fits(source.data):
             assert isinstance(family, Categorical)
             self._offsets = to_device(source.data.offsets, device)
             self._values, self._is_complete = _symbols(family, source.data.values, device)
+            if self._stream is not None:
+                self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def _fits(self, data: Sequences) -> bool:
         # Other families than these look at more than one step at a time, or at the host's arrays.
@@ -327,8 +340,7 @@ class DeviceBatches:
         """Yield the minibatches of a pass as chunks, without the first `start`."""
         if self._values is not None:
             assert isinstance(self._source, MemorySource)
-            order = self._order(self._source, n_pass, is_last=is_last)
-            yield from self._resident(self._source, *order, start)
+            yield from self._resident(self._source, n_pass, start, is_last=is_last)
             return
         family, device = self._family, self._device
         most = _most_steps(self.n_states)
@@ -354,25 +366,30 @@ class DeviceBatches:
     def _windows(self, batches: list[Sequences]) -> Iterator[Iterable[Chunk]]:
         """Copy minibatches to the device; the last of them may be smaller."""
         if batches:
-            yield from _uploaded(self._family, batches, self._device)
+            yield from self._beside(lambda: _uploaded(self._family, batches, self._device))
 
-    def _order(
-        self, source: MemorySource, n_pass: int, *, is_last: bool
-    ) -> tuple[NDArray[np.int64], Tensor]:
-        """Return the order of a pass, on the host and on the device.
+    def _beside(self, make: Callable[[], Window]) -> Window:
+        """Make a window while the device is busy with the steps of the one before."""
+        if self._stream is None or not isinstance(self._family, Categorical):
+            return make()
+        main = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            window = make()
+        window.lend(main)
+        main.wait_stream(self._stream)
+        return window
 
-        The next one is made while the device is at work.
-        """
-        coming, self._coming = self._coming, None
-        is_made = coming is not None and coming[0] == n_pass
-        made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
-        if not is_last:
-            # Another thread leaves the device alone: a step may be recorded at that moment.
-            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
-        return made, to_device(made, self._device)
+    def _order(self, source: MemorySource, n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
+        """Return the order of a pass, on the host and on the device."""
+        if self._order_of is None or self._order_of[0] != n_pass:
+            coming, self._coming = self._coming, None
+            is_made = coming is not None and coming[0] == n_pass
+            made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
+            self._order_of = (n_pass, made, to_device(made, self._device))
+        return self._order_of[1:]
 
     def _resident(
-        self, source: MemorySource, order: NDArray[np.int64], numbers: Tensor, start: int
+        self, source: MemorySource, n_pass: int, start: int, *, is_last: bool
     ) -> Iterator[Iterable[Chunk]]:
         """Gather minibatches from the data on the device."""
         data = source.data
@@ -380,34 +397,48 @@ class DeviceBatches:
         assert size is not None
         steps_of_one = max(1.0, size * data.n_steps / len(data))
         if steps_of_one > _most_steps(self.n_states):
+            order = source.order(n_pass)
             for begin in range(start * size, len(data), size):
                 part = data.take(order[begin : begin + size])
                 yield chunks_on_device(self._family, part, self.n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
+        self._order(source, n_pass)
+        if not is_last:
+            # Another thread leaves the device alone: a step may be recorded at that moment.
+            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
         for begin in range(start * size, len(data), at_a_time):
-            yield from self._gathered(
-                data, order[begin : begin + at_a_time], numbers[begin : begin + at_a_time], size
+            yield from self._gathered(source, n_pass, slice(begin, begin + at_a_time), size)
+            # While the device is busy, what comes next; at the end of a pass it is waited for.
+            if begin + at_a_time < len(data):
+                coming = (n_pass, begin + at_a_time)
+            elif not is_last:
+                coming = (n_pass + 1, 0)
+            else:
+                return
+            window = slice(coming[1], coming[1] + at_a_time)
+            self._ahead = (coming, self._gathered(source, coming[0], window, size))
+
+    def _gathered(self, source: MemorySource, n_pass: int, part: slice, size: int) -> Window:
+        """Return some minibatches of a pass, made ahead of time or now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == (n_pass, part.start):
+            return ahead[1]
+
+        def make() -> Window:
+            order, numbers = (each[part] for each in self._order(source, n_pass))
+            begins = self._offsets[numbers]
+            lengths = self._offsets[numbers + 1] - begins
+            return Window(
+                self._family,
+                gpu.gather_sequences(self._values, begins, lengths),
+                lengths,
+                size,
+                lambda b: source.data.take(order[b * size : (b + 1) * size]),
+                self._is_complete,
             )
 
-    def _gathered(
-        self, data: Sequences, order: NDArray[np.int64], numbers: Tensor, size: int
-    ) -> Window:
-        assert self._values is not None
-        begins = self._offsets[numbers]
-        lengths = self._offsets[numbers + 1] - begins
-        ends = torch.cumsum(lengths, 0)
-        n_steps = int(ends[-1])
-        steps = torch.repeat_interleave(begins - ends + lengths, lengths, output_size=n_steps)
-        steps += torch.arange(n_steps, device=self._device)
-        return Window(
-            self._family,
-            self._values[steps],
-            lengths,
-            size,
-            lambda b: data.take(order[b * size : (b + 1) * size]),
-            self._is_complete,
-        )
+        return self._beside(make)
 
 
 Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]

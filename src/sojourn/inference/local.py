@@ -197,7 +197,7 @@ def expected_statistics(
         )
         if getattr(encoded, "is_complete", False):
             # Every step has a symbol, and was come to from a state or is a first one.
-            part.emissions.totals = smoothed.start + smoothed.transitions.sum(0)
+            part.emissions.totals = engine.kernel.state_masses(*smoothed[1:3])
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
             if engine.device is not None:

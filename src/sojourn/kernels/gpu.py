@@ -3,10 +3,11 @@
 The signatures are those of `sojourn.kernels.cpu`, with tensors for arrays.  Nothing here makes the
 host wait for the device.
 
-Up to `NARROW` states one program works on one sequence in one direction.  A thread has a column of
-the transition matrix in its registers, and reads the message of the step before from memory that is
-in the cache: plain multiply-adds in full single precision, with a short chain of dependent
-operations a step.  Forward and backward are the same recursion,
+Up to `NARROW` states the transition matrix stays in registers.  With few sequences a thread has a
+column of it, and gets the message of the step before from other threads: plain multiply-adds in
+full single precision, with a short chain of dependent operations a step.  With many sequences, and
+up to 48 states, a warp works on sixteen of them by tensor cores.  Forward and backward are the same
+recursion,
 
     x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
 
@@ -23,22 +24,31 @@ With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import triton
 
-from sojourn.kernels import gpu_device
+from sojourn.kernels import gpu_device, gpu_tiles
 from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
 from sojourn.kernels.reference import SMALLEST_ABSENCE
 
 NARROW = 128
 """Largest number of states whose transition matrix stays in registers, in single precision."""
 
-_HALF_WARP = 48  # states up to which half a warp has room for it
+_HALF_WARP = 48  # states up to which half a warp, or a warp by tiles, has room for it
+
+TILED = 4096
+"""Number of sequences from which a warp works on sixteen of them by tensor cores.  With fewer it is
+waited for: a step takes longer, though one of sixteen sequences."""
+
+LONG = 4
+"""One of so many sequences, the longest, goes the other way all the same."""
 
 SUMS = "sorted"
 """How responsibilities are summed by symbol.  "sorted": steps of a symbol in a fixed order, the
@@ -49,7 +59,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
-_PIECE = 16  # rows of one symbol that are summed together
+_PIECE = 128  # rows of one symbol that are summed by one program
 _LOG_STEPS = 2**20  # steps whose logarithms are there at a time
 
 Tensor = Any
@@ -63,17 +73,21 @@ class AffineTable(NamedTuple):
     rows : (S, W) tensor
         One row a symbol; columns beyond K are not read.
     gain, shift : (K,) tensors
+        ``shift / gain`` is the same number for all states.
+    missing : tensor
+        A row of at least K numbers whose potentials are one.
     """
 
     rows: Tensor
     gain: Tensor
     shift: Tensor
+    missing: Tensor
 
 
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
 
-    A symbol's steps are cut into pieces of at most 16.  Tensors may be longer than needed.
+    A symbol's steps are cut into pieces of at most 128.  Tensors may be longer than needed.
 
     Attributes
     ----------
@@ -197,13 +211,16 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
     n_states = rows.shape[1]
-    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    # Columns beyond the states are summed too, where that makes rows of whole eights.
+    padded = padded_states(n_states)
+    width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
+    block = min(max(16, triton.next_power_of_2(width)), 64)
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
-    partial = torch.empty((n_pieces, n_states), dtype=rows.dtype, device=rows.device)
-    out = torch.empty((n_segments, n_states), dtype=torch.float64, device=rows.device)
-    columns = triton.cdiv(n_states, block)
-    sizes = {"K": n_states, "BLOCK": block, "PIECE": _PIECE, "GROUP": 4}
-    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 4), columns)](
+    partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
+    out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
+    columns = triton.cdiv(width, block)
+    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16, "num_warps": 4}
+    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 8), columns)](
         segments.steps,
         segments.pieces,
         segments.sizes,
@@ -211,7 +228,7 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         rows.stride(0),
         partial,
         **sizes,
-        num_warps=4,
+        GROUP=8,
     )
     gpu_device.sum_segments[(triton.cdiv(n_segments, 4), columns)](
         segments.symbols,
@@ -222,9 +239,9 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         n_symbols,
         n_segments,
         **sizes,
-        num_warps=4,
+        GROUP=4,
     )
-    return out
+    return out[:, :n_states]
 
 
 def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
@@ -377,6 +394,15 @@ def blend_counts(
     return out[0], out[1]
 
 
+def state_masses(start: Tensor, transitions: Tensor) -> Tensor:
+    """Return how many steps are expected in each state: those that start there or go there."""
+    n_states, out = len(start), torch.empty_like(start)
+    gpu_device.state_masses[(triton.cdiv(n_states, 16),)](
+        start, transitions, out, K=n_states, num_warps=4
+    )
+    return out
+
+
 def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float) -> Tensor:
     """Blend the totals of a table and multiply its scale, in place.
 
@@ -396,14 +422,17 @@ def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest:
 
 def means_of_symbols(
     totals: Tensor, scale: Tensor, prior: float, prior_total: float, dtype: Any
-) -> tuple[Tensor, Tensor]:
-    """Return gain and shift with which a row of the table becomes posterior means, eq (2)."""
-    gain, shift = torch.empty((2, len(totals)), dtype=dtype, device=totals.device)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return gain and shift with which a row of the table becomes posterior means, eq (2).
+
+    And a row that becomes one, for a missing symbol.
+    """
+    lanes = triton.next_power_of_2(max(16, len(totals)))
+    out = torch.empty((3, lanes), dtype=dtype, device=totals.device)
     gpu_device.means_of_symbols[(1,)](
-        totals, scale, prior, prior_total, gain, shift, len(totals),
-        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
-    )  # fmt: skip
-    return gain, shift
+        totals, scale, prior, prior_total, *out, len(totals), LANES=lanes, num_warps=1
+    )
+    return out[0, : len(totals)], out[1, : len(totals)], out[2]
 
 
 def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
@@ -455,68 +484,71 @@ class SortedSteps(NamedTuple):
         )
 
 
-def find_segments(symbols: Tensor, batches: Tensor, n_symbols: int) -> SortedSteps:
+def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
+    """Return sequences one after another.  The host waits for the number of steps."""
+    ends = torch.cumsum(lengths, 0)
+    out = torch.empty(int(ends[-1]), dtype=values.dtype, device=values.device)
+    gpu_device.gather_sequences[(triton.cdiv(len(lengths), 8),)](
+        values, begins, lengths, ends, out, len(lengths), GROUP=8, BLOCK=32, num_warps=4
+    )
+    return out
+
+
+def find_segments(
+    symbols: Tensor, batches: Tensor, n_symbols: int, largest: int | None = None
+) -> SortedSteps:
     """Sort the steps of several minibatches by symbol.  The host waits for the sizes.
 
     Parameters
     ----------
-    symbols : (T,) int tensor
+    symbols : (T,) int32 tensor
         Symbols of all steps, the missing one as `n_symbols`.
     batches : (B + 1,) int64 tensor
-        Minibatch b has the steps ``batches[b]:batches[b + 1]``.
+        Minibatch b has the steps ``batches[b]:batches[b + 1]``, at least one.
+    largest : int, optional
+        The largest number of steps of a minibatch, if known.
     """
     n_steps, n_batches, device = len(symbols), len(batches) - 1, symbols.device
-    place = torch.arange(n_steps, device=device)
-    batch = torch.searchsorted(batches, place, right=True) - 1
-    key = batch * (n_symbols + 1) + symbols
-    if n_batches * (n_symbols + 1) < 2**31:
-        key = key.int()  # half the work to sort
-    key, order = torch.sort(key, stable=True)
-    is_new = torch.ones(n_steps, dtype=torch.bool, device=device)
-    is_new[1:] = key[1:] != key[:-1]
-    segment_begin = torch.nonzero(is_new)[:, 0]
-    segment = torch.cumsum(is_new, 0) - 1
-    rank = place - segment_begin[segment]
-    piece_begin = torch.nonzero(rank % _PIECE == 0)[:, 0]
-    owner = segment[piece_begin]
-    segment_key = key[segment_begin].long()
-    segment_batch = segment_key // (n_symbols + 1)
-    piece_batch = segment_batch[owner]
-    edges = torch.arange(n_batches + 1, device=device)
-    symbol_edges = torch.searchsorted(segment_batch, edges)
-    piece_edges = torch.searchsorted(piece_batch, edges)
-    n_symbols_of, n_pieces_of = symbol_edges.diff(), piece_edges.diff()
-    sizes = batches.diff()
-    pieces = torch.empty(len(piece_begin) + n_batches, dtype=torch.int32, device=device)
-    at = torch.arange(len(piece_begin), device=device) + piece_batch
-    pieces[at] = (piece_begin - batches[piece_batch]).int()
-    pieces[piece_edges[1:] + edges[:-1]] = sizes.int()
-    bounds = torch.empty(len(segment_begin) + n_batches, dtype=torch.int32, device=device)
-    numbers = torch.arange(len(segment_begin), device=device)
-    first_piece = torch.searchsorted(owner, numbers)
-    bounds[numbers + segment_batch] = (first_piece - piece_edges[segment_batch]).int()
-    bounds[symbol_edges[1:] + edges[:-1]] = n_pieces_of.int()
-    places = torch.empty(n_steps, dtype=torch.int32, device=device)
-    places[order] = (segment - symbol_edges[batch]).int()
-    segments = Segments(
-        (order - batches[batch]).int(),  # sorting keeps minibatches where they are
-        pieces,
-        (segment_key % (n_symbols + 1)).int(),
-        bounds,
-        torch.stack([n_pieces_of, n_symbols_of], dim=1).int().reshape(-1),
+    n_keys = n_symbols + 1
+
+    def empty(n: int, dtype: Any = torch.int32) -> Tensor:
+        return torch.empty(n, dtype=dtype, device=device)
+
+    by_batch, by_step = (
+        (n_batches, triton.cdiv(largest or n_steps, 1024)),
+        (triton.cdiv(n_steps, 1024),),
     )
-    begins = torch.stack(
-        [
-            batches[:-1],
-            piece_edges[:-1] + edges[:-1],
-            symbol_edges[:-1],
-            sizes,
-            n_pieces_of,
-            n_symbols_of,
-        ],
-        dim=1,
+    options = {"BLOCK": 1024, "num_warps": 4}
+    # Half the work to sort, if they fit.
+    keys = empty(n_steps, torch.int32 if n_batches * n_keys < 2**31 else torch.int64)
+    gpu_device.make_keys[by_batch](symbols, batches, keys, n_keys, **options)
+    # Minibatches stay where they are.
+    keys, order = torch.sort(keys, stable=True)
+    marks = empty(n_steps, torch.int8)
+    gpu_device.mark_segments[by_step](keys, marks, n_steps, **options)
+    segments = torch.cumsum(marks, 0, dtype=torch.int32)
+    begins, distinct = empty(n_steps), empty(n_steps)
+    gpu_device.begin_segments[by_batch](
+        keys, batches, segments, begins, distinct, n_keys, **options
     )
-    return SortedSteps(segments, places, begins, begins.tolist())
+    gpu_device.mark_pieces[by_step](segments, begins, marks, n_steps, PIECE=_PIECE, **options)
+    numbers = torch.cumsum(marks, 0, dtype=torch.int32)
+    steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
+    pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
+    layout = empty(6 * n_batches, torch.int64).reshape(n_batches, 6)
+    gpu_device.note_pieces[by_batch](
+        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, **options
+    )
+    on_host = layout.tolist()
+    _, piece, symbol, _, n_pieces, n_distinct = on_host[-1]
+    found = Segments(
+        steps,
+        pieces[: piece + n_pieces + 1],
+        distinct[: symbol + n_distinct],
+        bounds[: symbol + n_distinct + n_batches],
+        sizes,
+    )
+    return SortedSteps(found, places, layout, on_host)
 
 
 def plain(potentials: Potentials) -> Potentials:
@@ -552,7 +584,7 @@ def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> 
 
 def _affine(potentials: Potentials) -> tuple[Tensor, Tensor | None, Tensor | None]:
     table = potentials.emissions
-    return table if isinstance(table, AffineTable) else (table, None, None)
+    return table[:3] if isinstance(table, AffineTable) else (table, None, None)
 
 
 def is_narrow(n_states: int, dtype: Any) -> bool:
@@ -565,6 +597,11 @@ def _padded(matrix: Tensor, n_rows: int, n_columns: int) -> Tensor:
     return torch.nn.functional.pad(matrix, (0, n_columns - columns, 0, n_rows - rows)).contiguous()
 
 
+def _width(n_states: int) -> int:
+    """Return how far rows of messages are apart."""
+    return triton.cdiv(n_states, 16) * 16 if n_states <= _HALF_WARP else padded_states(n_states)
+
+
 class _Chains(NamedTuple):
     """What the recursions leave of every step.
 
@@ -573,7 +610,8 @@ class _Chains(NamedTuple):
     messages : (2, T, W) tensor
         α forward and e backward, each row up to a factor.  Forward alone: (1, T, W).
     predictions : (T, W) tensor
-        v forward: a step's state given the steps before.
+        v forward: a step's state given the steps before.  Narrow ones have the gain of an
+        `AffineTable` in v and not in e, so that potentials are a sum: (row + offset) ∘ gain.
     first : (T,) int8 tensor
         Whether a step is the first of its sequence.
     log_z : (N,) float64 tensor
@@ -585,6 +623,23 @@ class _Chains(NamedTuple):
     log_z: Tensor
 
 
+@contextmanager
+def _beside(device: Any) -> Iterator[Callable[[], None]]:
+    """Launch things on a stream of their own; gives what makes the other stream wait for it."""
+    if device.type != "cuda":
+        yield lambda: None
+        return
+    side, main = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        yield lambda: main.wait_stream(side)
+
+
+@functools.cache
+def _side_stream(device: Any) -> Any:
+    return torch.cuda.Stream(device)
+
+
 def _narrow_chains(
     potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor | None, *, both: bool
 ) -> _Chains:
@@ -594,7 +649,7 @@ def _narrow_chains(
     device, dtype = index.device, rows.dtype
     if order is None:
         order = torch.argsort(offsets.diff(), descending=True, stable=True)
-    width = padded_states(n_states)
+    width = _width(n_states)
     messages = torch.empty((1 + both, n_steps, width), dtype=dtype, device=device)
     predictions = torch.empty((n_steps if both else 1, width), dtype=dtype, device=device)
     first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
@@ -602,25 +657,27 @@ def _narrow_chains(
     matrix = potentials.transitions
     # The transpose may be there already, behind the matrix: see `row_potentials`.
     has_transpose = matrix._base is not None and matrix._base.shape == (2, *matrix.shape)
-    arguments = (
-        matrix._base if has_transpose else torch.stack([matrix, matrix.T]) if both else matrix,
+    by_tiles = n_states <= _HALF_WARP and n_sequences >= TILED
+    if by_tiles and rows.stride(0) % 4:
+        rows = _padded(rows, len(rows), width)
+    if isinstance(potentials.emissions, AffineTable):
+        missing = potentials.emissions.missing
+    else:
+        missing = torch.ones(width, dtype=dtype, device=device)
+    if not has_transpose and both:
+        matrix = torch.stack([matrix, matrix.T])
+    inputs = (
+        matrix._base if has_transpose else matrix,
         potentials.start,
         rows,
         gain,
         shift,
+        missing,
         potentials.log_scale,
         index,
         offsets,
-        order,
-        messages,
-        predictions,
-        first,
-        log_z,
-        n_sequences,
-        len(rows),
-        rows.stride(0),
-        n_steps,
     )
+    outputs = (messages, predictions, first, log_z)
     options = {
         "K": n_states,
         "W": width,
@@ -628,17 +685,28 @@ def _narrow_chains(
         "AFFINE": gain is not None,
         "SCALED": potentials.log_scale is not None,
     }
-    if n_states <= _HALF_WARP:
-        groups = triton.cdiv(n_states, 16)
-        n_programs = triton.cdiv(n_sequences, 2) * (1 + both)
-        gpu_device.warp_chains[(n_programs,)](
-            *arguments, **options, GROUPS=groups, INTERPRET=INTERPRETED, num_warps=1
+
+    def run(kernel: Any, order: Tensor, together: int, **own: int) -> None:
+        n = len(order)
+        kernel[(triton.cdiv(n, together) * (1 + both),)](
+            *inputs, order, *outputs, n, len(rows), rows.stride(0), n_steps, **options, **own
         )
+
+    warp = {"INTERPRET": INTERPRETED, "num_warps": 1}
+    groups = triton.cdiv(n_states, 16)
+    if by_tiles:
+        # The longest are waited for: they go the way on which a step takes less time.
+        n_long = n_sequences // LONG
+        with _beside(device) as joined:
+            if n_long:
+                run(gpu_device.warp_chains, order[:n_long], 2, GROUPS=groups, **warp)
+        run(gpu_tiles.tile_chains, order[n_long:], 16, **warp)
+        joined()
+    elif n_states <= _HALF_WARP:
+        run(gpu_device.warp_chains, order, 2, GROUPS=groups, **warp)
     else:
         lanes = max(32, triton.next_power_of_2(n_states))
-        gpu_device.block_chains[(n_sequences * (1 + both),)](
-            *arguments, **options, LANES=lanes, num_warps=lanes // 32
-        )
+        run(gpu_device.block_chains, order, 1, LANES=lanes, num_warps=lanes // 32)
     return _Chains(messages, predictions, first, log_z)
 
 
@@ -655,12 +723,15 @@ def _narrow(
         potentials, index, offsets, order, both=True
     )
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
-    half_warp = n_states <= _HALF_WARP
+    _, gain, _ = _affine(potentials)
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
     span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
     n_spans = triton.cdiv(n_steps, span)
     device, dtype = predictions.device, predictions.dtype
-    pairs = torch.empty((n_spans, n_states, n_states), dtype=dtype, device=device)
+    by_tiles = n_states <= _HALF_WARP
+    pairs = torch.empty(
+        (n_spans, (width if by_tiles else n_states) ** 2), dtype=dtype, device=device
+    )
     starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
     arguments = (
         messages,
@@ -674,10 +745,9 @@ def _narrow(
         span,
     )
     options: dict[str, Any] = {"K": n_states, "W": width, "KEEP": absences}
-    if half_warp:
-        groups = triton.cdiv(n_states, 16)
-        gpu_device.warp_combine[(n_spans,)](
-            *arguments, **options, GROUPS=groups, INTERPRET=INTERPRETED, num_warps=1
+    if by_tiles:
+        gpu_tiles.tile_combine[(n_spans,)](
+            *arguments, **options, INTERPRET=INTERPRETED, num_warps=1
         )
     else:
         lanes = max(16, triton.next_power_of_2(width))
@@ -692,25 +762,20 @@ def _narrow(
         )
     start = torch.empty(n_states, dtype=torch.float64, device=device)
     transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
-    gpu_device.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
-        pairs,
-        starts,
-        potentials.transitions,
-        transitions,
-        start,
-        n_spans,
-        K=n_states,
-        TILE=16,
-        SPANS=256,
-        num_warps=8,
-    )
+    sums = (pairs, starts, potentials.transitions, gain, transitions, start, n_spans)
+    if by_tiles:
+        n_programs = width * width // 32 + triton.cdiv(n_states, 32)
+        gpu_tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=8)
+    else:
+        gpu_device.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
+            *sums, K=n_states, TILE=16, SPANS=256, num_warps=8
+        )
     responsibilities = predictions[:, :n_states]
     never = None
     if absences:
         forward, backward = messages
-        never = _absences(
-            forward, backward[1:], potentials.transitions, responsibilities, first, offsets, 1
-        )
+        matrix = potentials.transitions if gain is None else potentials.transitions * gain
+        never = _absences(forward, backward[1:], matrix, responsibilities, first, offsets, 1)
     return Smoothed(log_z, start, transitions, responsibilities, never)
 
 

@@ -47,20 +47,10 @@ def half_sum(x, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def both_halves(x, INTERPRET: tl.constexpr):
-    """Add what the two halves of a warp have, thread by thread."""
-    if INTERPRET:
-        sums = tl.sum(tl.reshape(x, (2, 16)), axis=0)
-        return tl.reshape(tl.broadcast_to(sums[None, :], (2, 16)), (32,))
-    other = tl.inline_asm_elementwise(
-        "shfl.sync.bfly.b32 $0, $1, 16, 0x1f, 0xffffffff;",
-        "=f,f",
-        [x],
-        dtype=tl.float32,
-        is_pure=True,
-        pack=1,
-    )
-    return x + other
+def load_folded(table, missing, symbol, state, inside, n_rows, stride):
+    """Load a row of the emission table, or the one that stands for a missing observation."""
+    row = tl.where(symbol < n_rows, table + symbol.to(tl.int64) * stride, missing + symbol * 0)
+    return tl.load(row + state, mask=inside, other=0.0)
 
 
 @triton.jit
@@ -81,6 +71,7 @@ def warp_chains(
     table,
     gain,
     shift,
+    missing,
     log_scale,
     index,
     offsets,
@@ -119,17 +110,21 @@ def warp_chains(
     matrix = matrices + direction * K * K
     columns = ()
     v = ()
-    gains = ()
-    shifts = ()
+    offset = 0.0
+    if AFFINE:
+        offset = tl.load(shift) / tl.load(gain)
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
-        for k in tl.static_range(K):
-            columns = columns + (tl.load(matrix + k * K + state, mask=state < K, other=0.0),)
-        init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0)
-        v = v + (tl.where(state < K, init, 0.0),)
+        gains = tl.full((32,), 1.0, tl.float32)
         if AFFINE:
-            gains = gains + (tl.load(gain + state, mask=state < K, other=0.0),)
-            shifts = shifts + (tl.load(shift + state, mask=state < K, other=0.0),)
+            gains = tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
+        for k in tl.static_range(K):
+            value = tl.load(matrix + k * K + state, mask=state < K, other=0.0) * gains
+            if AFFINE:
+                value = tl.where(is_ahead, value, value * tl.load(gain + k))
+            columns = columns + (value,)
+        init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0) * gains
+        v = v + (tl.where(state < K, init, 0.0),)
     out = messages + direction.to(tl.int64) * n_steps * W
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
@@ -141,8 +136,9 @@ def warp_chains(
     coming_phi = ()
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
-        phi = phi + (load_row(table, symbol, state, state < K, n_rows, stride),)
-        coming_phi = coming_phi + (load_row(table, coming, state, state < K, n_rows, stride),)
+        own = load_folded(table, missing, symbol, state, state < K, n_rows, stride)
+        next_own = load_folded(table, missing, coming, state, state < K, n_rows, stride)
+        phi, coming_phi = phi + (own,), coming_phi + (next_own,)
     later_row = tl.where(coming_row == last, last, coming_row + step)
     later = tl.load(index + later_row)
     total = tl.zeros((32,), tl.float64)
@@ -152,18 +148,15 @@ def warp_chains(
         later_phi = ()
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            later_phi = later_phi + (load_row(table, later, state, state < K, n_rows, stride),)
+            own = load_folded(table, missing, later, state, state < K, n_rows, stride)
+            later_phi = later_phi + (own,)
         next_row = tl.where(later_row == last, last, later_row + step)
         next_symbol = tl.load(index + next_row)
-        seen = symbol < n_rows
         x = ()
         norm = tl.zeros((32,), tl.float32)
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            potential = phi[g]
-            if AFFINE:
-                potential = potential * gains[g] + shifts[g]
-            message = tl.where(seen, potential, 1.0) * v[g]
+            message = (phi[g] + offset) * v[g]
             norm += message
             x = x + (message,)
             tl.store(out + row * W + state, message, mask=active & (state < W))
@@ -173,7 +166,7 @@ def warp_chains(
         if BOTH:
             tl.store(first + row, (row == begin).to(tl.int8), mask=active & is_ahead)
         if SCALED:
-            total += tl.load(log_scale + symbol, mask=active & seen, other=0.0)
+            total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
         norm = half_sum(norm, INTERPRET)
         v = ()
         for g in tl.static_range(GROUPS):
@@ -197,117 +190,6 @@ def warp_chains(
 
 
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_steps", "span"],
-    do_not_specialize_on_alignment=["first", "offsets"],
-)
-def warp_combine(
-    messages,
-    predictions,
-    first,
-    offsets,
-    pairs,
-    starts,
-    n_sequences,
-    n_steps,
-    span,
-    K: tl.constexpr,
-    W: tl.constexpr,
-    KEEP: tl.constexpr,
-    GROUPS: tl.constexpr,
-    INTERPRET: tl.constexpr,
-):
-    """Turn predictions of a span of steps into responsibilities, and sum over it.
-
-    Half a warp has every second step.  The sums of pairs are without θ, the same for all steps.
-    """
-    program = tl.program_id(0)
-    used = tl.load(offsets + n_sequences)
-    lane = tl.arange(0, 32)
-    backward = messages + n_steps.to(tl.int64) * W
-    pair = ()
-    start = ()
-    for g in tl.static_range(GROUPS):
-        start = start + (tl.zeros((32,), tl.float32),)
-        for k in tl.static_range(K):
-            pair = pair + (tl.zeros((32,), tl.float32),)
-    begin = (program * span).to(tl.int64)
-    end = tl.minimum(begin + span, used)
-    row = begin + lane // 16
-    is_first = tl.load(first + row, mask=row < end, other=0) != 0
-    ahead = ()
-    before = ()
-    behind = ()
-    for g in tl.static_range(GROUPS):
-        state = lane % 16 + g * 16
-        mask = (row < end) & (state < W)
-        where = row * W + state
-        ahead = ahead + (tl.load(predictions + where, mask=mask, other=0.0),)
-        behind = behind + (tl.load(backward + where, mask=mask, other=0.0),)
-        before = before + (tl.load(messages + where - W, mask=mask & ~is_first, other=0.0),)
-    for tile in range(begin, end, 2):
-        row = tile + lane // 16
-        # The next two steps are on their way while these are used.
-        next_row = row + 2
-        next_first = tl.load(first + next_row, mask=next_row < end, other=0) != 0
-        next_ahead = ()
-        next_before = ()
-        next_behind = ()
-        for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
-            mask = (next_row < end) & (state < W)
-            where = next_row * W + state
-            next_ahead = next_ahead + (tl.load(predictions + where, mask=mask, other=0.0),)
-            next_behind = next_behind + (tl.load(backward + where, mask=mask, other=0.0),)
-            next_before = next_before + (
-                tl.load(messages + where - W, mask=mask & ~next_first, other=0.0),
-            )
-        norm = tl.zeros((32,), tl.float32)
-        total = tl.zeros((32,), tl.float32)
-        for g in tl.static_range(GROUPS):
-            norm += before[g]
-            total += ahead[g] * behind[g]
-        norm = half_sum(norm, INTERPRET)
-        total = half_sum(total, INTERPRET)
-        possible = total > 0.0
-        scale = tl.where(possible, 1.0 / total, 0.0)
-        share = tl.where(possible & ~is_first, 1.0 / norm, 0.0)
-        origins = ()
-        weights = ()
-        starts_ = ()
-        for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
-            mask = (row < end) & (state < W)
-            where = row * W + state
-            weight = tl.where(possible, behind[g] * scale, 0.0)
-            joint = tl.where(possible, ahead[g] * weight, 0.0)
-            origin = tl.where(possible & ~is_first, before[g] * share, 0.0)
-            tl.store(predictions + where, joint, mask=mask)
-            if KEEP:
-                tl.store(backward + where, weight, mask=mask)
-                # Before a first step stands the last of another sequence; nobody else reads it.
-                tl.store(messages + where - W, origin, mask=mask & (row > 0))
-            starts_ = starts_ + (start[g] + tl.where(is_first, joint, 0.0),)
-            weights = weights + (weight,)
-            origins = origins + (origin,)
-        start = starts_
-        longer = ()
-        for g in tl.static_range(GROUPS):
-            for k in tl.static_range(K):
-                origin = from_lane(origins[k // 16], k % 16, INTERPRET)
-                longer = longer + (pair[g * K + k] + origin * weights[g],)
-        pair = longer
-        is_first = next_first
-        ahead, before, behind = next_ahead, next_before, next_behind
-    for g in tl.static_range(GROUPS):
-        state = lane % 16 + g * 16
-        mask = (lane < 16) & (state < K)
-        for k in tl.static_range(K):
-            value = both_halves(pair[g * K + k], INTERPRET)
-            tl.store(pairs + (program * K + k) * K + state, value, mask=mask)
-        tl.store(starts + program * K + state, both_halves(start[g], INTERPRET), mask=mask)
-
-
-@triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "n_steps"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
 )
@@ -317,6 +199,7 @@ def block_chains(
     table,
     gain,
     shift,
+    missing,
     log_scale,
     index,
     offsets,
@@ -350,24 +233,26 @@ def block_chains(
     is_ahead = state * 0 + direction == 0
     matrix = matrices + direction * K * K
     columns = ()
-    for k in tl.static_range(K):
-        columns = columns + (tl.load(matrix + k * K + state, mask=inside, other=0.0),)
-    v = tl.load(start + state, mask=inside & is_ahead, other=1.0)
-    v = tl.where(inside, v, 0.0)
+    gains = tl.full((LANES,), 1.0, tl.float32)
+    offset = 0.0
     if AFFINE:
-        gains = tl.load(gain + state, mask=inside, other=0.0)
-        shifts = tl.load(shift + state, mask=inside, other=0.0)
+        gains = tl.load(gain + state, mask=inside & is_ahead, other=1.0)
+        offset = tl.load(shift) / tl.load(gain)
+    for k in tl.static_range(K):
+        value = tl.load(matrix + k * K + state, mask=inside, other=0.0) * gains
+        if AFFINE:
+            value = tl.where(is_ahead, value, value * tl.load(gain + k))
+        columns = columns + (value,)
+    v = tl.load(start + state, mask=inside & is_ahead, other=1.0) * gains
+    v = tl.where(inside, v, 0.0)
     out = messages + direction.to(tl.int64) * n_steps * W
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
     symbol = tl.load(index + row)
-    phi = load_row(table, symbol, state, inside, n_rows, stride)
+    phi = load_folded(table, missing, symbol, state, inside, n_rows, stride)
     total = tl.zeros((), tl.float64)
     for t in range(begin, end):
-        if AFFINE:
-            phi = phi * gains + shifts
-        seen = symbol < n_rows
-        x = tl.where(seen, phi, 1.0) * v
+        x = (phi + offset) * v
         here = out + row * W
         tl.store(here + state, x, mask=state < W)
         if BOTH:
@@ -376,10 +261,10 @@ def block_chains(
             if direction == 0:
                 tl.store(first + row, (row == begin).to(tl.int8))
         if SCALED:
-            total += tl.load(log_scale + symbol, mask=seen, other=0.0)
+            total += tl.load(log_scale + symbol, mask=symbol < n_rows, other=0.0)
         row = tl.minimum(tl.maximum(row + step, begin), end - 1)
         symbol = tl.load(index + row)
-        phi = load_row(table, symbol, state, inside, n_rows, stride)
+        phi = load_folded(table, missing, symbol, state, inside, n_rows, stride)
         tl.debug_barrier()
         v = tl.zeros_like(x)
         norm = tl.zeros((), x.dtype)
@@ -475,7 +360,10 @@ def block_combine(
     TILE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """As `warp_combine`, by products of tiles."""
+    """Turn predictions of a span of steps into responsibilities, and sum over it.
+
+    The sums of pairs are without θ, the same for all steps.
+    """
     program = tl.program_id(0)
     used = tl.load(offsets + n_sequences)
     state = tl.arange(0, LANES)
@@ -520,6 +408,7 @@ def gather_spans(
     pairs,
     starts,
     matrix,
+    gain,
     transitions,
     start,
     n_spans,
@@ -542,6 +431,8 @@ def gather_spans(
         values += tl.load(starts + where, mask=there & is_start[None, :], other=0.0)
         total += tl.sum(values.to(tl.float64), axis=0)
     theta = tl.load(matrix + row * K + state, mask=inside & ~is_start, other=0.0)
+    if gain is not None:
+        theta *= tl.load(gain + state, mask=inside, other=0.0)
     tl.store(transitions + row * K + state, total * theta.to(tl.float64), mask=inside & ~is_start)
     tl.store(start + state, total, mask=inside & is_start)
 
@@ -666,7 +557,7 @@ def viterbi(
     tl.store(best + sequence, total)
 
 
-@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes", "rows"])
+@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
 def sum_pieces(
     steps,
     pieces,
@@ -674,24 +565,27 @@ def sum_pieces(
     rows,
     stride,
     partial,
-    K,
+    W: tl.constexpr,
     BLOCK: tl.constexpr,
-    PIECE: tl.constexpr,
+    TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Sum the rows of some pieces of symbols' steps."""
+    """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
     piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = piece < tl.load(sizes)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     begin = tl.load(pieces + piece, mask=exists, other=0)
     end = tl.load(pieces + piece + 1, mask=exists, other=0)
-    place = begin[:, None] + tl.arange(0, PIECE)[None, :]
-    there = place < end[:, None]
-    step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
-    mask = there[:, :, None] & (state < K)[None, None, :]
-    values = tl.load(rows + step[:, :, None] * stride + state[None, None, :], mask=mask, other=0.0)
-    where = piece.to(tl.int64)[:, None] * K + state[None, :]
-    tl.store(partial + where, tl.sum(values, axis=1), mask=exists[:, None] & (state < K)[None, :])
+    total = tl.zeros((GROUP, BLOCK), rows.dtype.element_ty)
+    for tile in range(0, tl.max(end - begin, axis=0), TOGETHER):
+        place = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
+        there = place < end[:, None]
+        step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
+        mask = there[:, :, None] & (state < W)[None, None, :]
+        row = rows + step[:, :, None] * stride
+        total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
+    where = piece.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
 
 
 @triton.jit(
@@ -706,9 +600,9 @@ def sum_segments(
     out,
     n_symbols,
     n_segments,
-    K,
+    W: tl.constexpr,
     BLOCK: tl.constexpr,
-    PIECE: tl.constexpr,
+    TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
 ):
     """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
@@ -718,14 +612,17 @@ def sum_segments(
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     begin = tl.load(bounds + segment, mask=exists, other=0)
     end = tl.load(bounds + segment + 1, mask=exists, other=0)
-    total = tl.zeros((GROUP, BLOCK), tl.float64)
-    for tile in range(0, tl.max(end - begin, axis=0), PIECE):
-        piece = begin[:, None] + tile + tl.arange(0, PIECE)[None, :]
-        where = piece.to(tl.int64)[:, :, None] * K + state[None, None, :]
-        mask = (piece < end[:, None])[:, :, None] & (state < K)[None, None, :]
+    # Most symbols have one piece.
+    row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
+    filled = (begin < end)[:, None] & (state < W)[None, :]
+    total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
+    for tile in range(1, tl.max(end - begin, axis=0), TOGETHER):
+        piece = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
+        where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
+        mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
         total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
-    where = segment.to(tl.int64)[:, None] * K + state[None, :]
-    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < K)[None, :])
+    where = segment.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
 
 
 @triton.jit(
@@ -848,6 +745,19 @@ def blend_counts(
             tl.store(out_start + at, keep * old + weight * new, mask=at < K)
 
 
+@triton.jit
+def state_masses(start, transitions, out, K):
+    """Sum the columns of expected transitions and the start, some states a program."""
+    state = tl.program_id(0) * 16 + tl.arange(0, 16)
+    total = tl.load(start + state, mask=state < K, other=0.0)
+    for begin in range(0, K, 64):
+        row = begin + tl.arange(0, 64)
+        where = row[:, None] * K + state[None, :]
+        mask = (row < K)[:, None] & (state < K)[None, :]
+        total += tl.sum(tl.load(transitions + where, mask=mask, other=0.0), axis=0)
+    tl.store(out + state, total, mask=state < K)
+
+
 @triton.jit(do_not_specialize=["K"])
 def decay(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
     """Blend totals, and find the factors that follow from the scale."""
@@ -866,13 +776,17 @@ def decay(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr
 
 
 @triton.jit(do_not_specialize=["K"])
-def means_of_symbols(totals, scale, prior, prior_total, gain, shift, K, LANES: tl.constexpr):
-    """Find gain and shift of every state."""
+def means_of_symbols(
+    totals, scale, prior, prior_total, gain, shift, missing, K, LANES: tl.constexpr
+):
+    """Find gain and shift of every state, and the row that makes the potential one."""
     state = tl.arange(0, LANES)
     norm = tl.load(totals + state, mask=state < K, other=1.0) + prior_total
     kind = gain.dtype.element_ty
-    tl.store(gain + state, (tl.load(scale) / norm).to(kind), mask=state < K)
+    by = tl.load(scale)
+    tl.store(gain + state, (by / norm).to(kind), mask=state < K)
     tl.store(shift + state, (prior / norm).to(kind), mask=state < K)
+    tl.store(missing + state, tl.where(state < K, (norm - prior) / by, 0.0).to(kind))
 
 
 @triton.jit(do_not_specialize=["n"])
@@ -887,6 +801,115 @@ def note(log_z, failures, out, n, BLOCK: tl.constexpr):
         bad += tl.where(tl.abs(value) < float("inf"), 0, 1)
     tl.store(out, tl.sum(total, axis=0))
     tl.store(failures, tl.load(failures) + tl.sum(bad, axis=0))
+
+
+@triton.jit(do_not_specialize=["n_sequences"])
+def gather_sequences(
+    values, begins, lengths, ends, out, n_sequences, GROUP: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Copy some sequences, each from where it begins, one after another."""
+    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    there = place < n_sequences
+    n = tl.load(lengths + place, mask=there, other=0)
+    source = tl.load(begins + place, mask=there, other=0)
+    target = tl.load(ends + place, mask=there, other=0) - n
+    for begin in range(0, tl.max(n, axis=0), BLOCK):
+        step = begin + tl.arange(0, BLOCK)[None, :]
+        mask = step < n[:, None]
+        value = tl.load(values + source[:, None] + step, mask=mask, other=0)
+        tl.store(out + target[:, None] + step, value, mask=mask)
+
+
+@triton.jit(do_not_specialize=["n_keys"])
+def make_keys(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
+    """Number the symbols of a minibatch apart from those of others."""
+    batch = tl.program_id(0)
+    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < tl.load(batches + batch + 1)
+    symbol = tl.load(symbols + at, mask=mask, other=0)
+    key = batch.to(keys.dtype.element_ty) * n_keys + symbol
+    tl.store(keys + at, key, mask=mask)
+
+
+@triton.jit(do_not_specialize=["n"])
+def mark_segments(keys, marks, n, BLOCK: tl.constexpr):
+    """Mark the first of equal keys."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys + at, mask=at < n, other=0)
+    before = tl.load(keys + at - 1, mask=(at < n) & (at > 0), other=-1)
+    tl.store(marks + at, (key != before).to(tl.int8), mask=at < n)
+
+
+@triton.jit(do_not_specialize=["n_keys"])
+def begin_segments(keys, batches, segments, begins, symbols, n_keys, BLOCK: tl.constexpr):
+    """Note where each segment begins, and its symbol."""
+    batch = tl.program_id(0)
+    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < tl.load(batches + batch + 1)
+    segment = tl.load(segments + at, mask=mask, other=0)
+    before = tl.load(segments + at - 1, mask=mask & (at > 0), other=0)
+    is_new = mask & (segment != before)
+    key = tl.load(keys + at, mask=is_new, other=0)
+    tl.store(begins + segment - 1, at.to(tl.int32), mask=is_new)
+    symbol = key - batch.to(keys.dtype.element_ty) * n_keys
+    tl.store(symbols + segment - 1, symbol.to(tl.int32), mask=is_new)
+
+
+@triton.jit(do_not_specialize=["n"])
+def mark_pieces(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: tl.constexpr):
+    """Mark every so many steps of a segment."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    segment = tl.load(segments + at, mask=at < n, other=1)
+    begin = tl.load(begins + segment - 1, mask=at < n, other=0)
+    tl.store(marks + at, ((at - begin) % PIECE == 0).to(tl.int8), mask=at < n)
+
+
+@triton.jit
+def note_pieces(
+    order,
+    batches,
+    segments,
+    numbers,
+    steps,
+    places,
+    pieces,
+    bounds,
+    sizes,
+    layout,
+    BLOCK: tl.constexpr,
+):
+    """Write down the steps, pieces and segments of a minibatch, counted from its own beginning."""
+    batch = tl.program_id(0)
+    begin = tl.load(batches + batch)
+    end = tl.load(batches + batch + 1)
+    first_segment = tl.load(segments + begin) - 1
+    first_piece = tl.load(numbers + begin) - 1
+    at = begin + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < end
+    segment = tl.load(segments + at, mask=mask, other=0) - 1
+    piece = tl.load(numbers + at, mask=mask, other=0) - 1
+    earlier = mask & (at > begin)
+    is_segment = mask & (segment != tl.load(segments + at - 1, mask=earlier, other=0) - 1)
+    is_piece = mask & (piece != tl.load(numbers + at - 1, mask=earlier, other=0) - 1)
+    step = tl.load(order + at, mask=mask, other=0)
+    tl.store(steps + at, (step - begin).to(tl.int32), mask=mask)
+    tl.store(places + step, segment - first_segment, mask=mask)
+    tl.store(pieces + piece + batch, (at - begin).to(tl.int32), mask=is_piece)
+    tl.store(bounds + segment + batch, piece - first_piece, mask=is_segment)
+    is_last = at == end - 1
+    n_pieces = piece + 1 - first_piece
+    n_segments = segment + 1 - first_segment
+    tl.store(pieces + piece + 1 + batch, (end - begin + at * 0).to(tl.int32), mask=is_last)
+    tl.store(bounds + segment + 1 + batch, n_pieces, mask=is_last)
+    tl.store(sizes + 2 * batch + at * 0, n_pieces, mask=is_last)
+    tl.store(sizes + 2 * batch + 1 + at * 0, n_segments, mask=is_last)
+    row = layout + 6 * batch + at * 0
+    tl.store(row, begin + at * 0, mask=is_last)
+    tl.store(row + 1, (first_piece + batch + at * 0).to(tl.int64), mask=is_last)
+    tl.store(row + 2, (first_segment + at * 0).to(tl.int64), mask=is_last)
+    tl.store(row + 3, end - begin + at * 0, mask=is_last)
+    tl.store(row + 4, n_pieces.to(tl.int64), mask=is_last)
+    tl.store(row + 5, n_segments.to(tl.int64), mask=is_last)
 
 
 @triton.jit

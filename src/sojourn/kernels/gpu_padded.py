@@ -29,6 +29,7 @@ class PaddedKernel:
     exact: int
 
     note = staticmethod(gpu.note)
+    state_masses = staticmethod(gpu.state_masses)
     is_narrow = staticmethod(gpu.is_narrow)
     row_potentials = staticmethod(gpu.row_potentials)
 
@@ -80,9 +81,12 @@ def _padded(potentials: Potentials) -> Potentials:
     with_transpose = matrix._base is not None and matrix._base.shape == (2, n_states, n_states)
     both = matrix._base if with_transpose else torch.stack([matrix, matrix.T])
     if isinstance(table, gpu.AffineTable):
-        rows, gain, shift = table
+        rows, gain, shift, missing = table
         table = gpu.AffineTable(
-            _columns(rows, width), pad(gain, (0, extra)), pad(shift, (0, extra))
+            _columns(rows, width),
+            pad(gain, (0, extra)),
+            pad(shift, (0, extra)),
+            _columns(missing, width),
         )
     else:
         table = _columns(table, width)
@@ -91,7 +95,8 @@ def _padded(potentials: Potentials) -> Potentials:
 
 def _columns(rows: Tensor, width: int) -> Tensor:
     """Return rows of that width or more; a table has it already."""
-    return torch.nn.functional.pad(rows, (0, max(0, width - rows.shape[1])))
+    missing = width - rows.shape[-1]
+    return torch.nn.functional.pad(rows, (0, missing)) if missing > 0 else rows
 
 
 def _cut(part: Tensor, n_states: int) -> Tensor:

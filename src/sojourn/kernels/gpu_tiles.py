@@ -1,0 +1,519 @@
+"""Recursions and sums by tensor cores, up to 48 states: more of `sojourn.kernels.gpu_device`.
+
+A warp works on sixteen sequences, or on eight steps, with the matrix instruction of 16 × 8 × 8.
+Numbers are cut into two parts that the instruction takes as they are; the product of the two small
+parts is left out, so that three instructions make one product in single precision.
+
+Thread 4 g + c of the warp has rows g and g + 8 of what comes out, columns 2 c and 2 c + 1 of each
+tile, and wants columns c and c + 4 of what goes in.  States are numbered so that these are the
+same: nothing on the way from one step to the next passes through memory or to another thread.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_over(x, FIRST: tl.constexpr, LAST: tl.constexpr, INTERPRET: tl.constexpr):
+    """Sum over the threads of a warp whose numbers differ in the bits from FIRST to LAST."""
+    if INTERPRET:
+        parts = tl.reshape(x, (16 // LAST, 2 * LAST // FIRST, FIRST))
+        sums = tl.sum(parts, axis=1)[:, None, :]
+        return tl.reshape(tl.broadcast_to(sums, parts.shape), (32,))
+    for i in tl.static_range(5):
+        if FIRST <= 2**i and 2**i <= LAST:
+            x += tl.inline_asm_elementwise(
+                "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;",
+                "=f,f,r",
+                [x, 2**i],
+                dtype=tl.float32,
+                is_pure=True,
+                pack=1,
+            )
+    return x
+
+
+@triton.jit
+def load_four(pointer, mask, INTERPRET: tl.constexpr):
+    """Load four numbers that lie side by side, at a multiple of four; zero where masked."""
+    if INTERPRET:
+        return (
+            tl.load(pointer, mask=mask, other=0.0),
+            tl.load(pointer + 1, mask=mask, other=0.0),
+            tl.load(pointer + 2, mask=mask, other=0.0),
+            tl.load(pointer + 3, mask=mask, other=0.0),
+        )
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred p;
+            setp.ne.s32 p, $5, 0;
+            mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0;
+            @p ld.global.v4.b32 {$0, $1, $2, $3}, [$4];
+        }
+        """,
+        "=r,=r,=r,=r,l,r",
+        [pointer.to(tl.int64), mask.to(tl.int32)],
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def store_four(pointer, values, mask, INTERPRET: tl.constexpr):
+    """Store four numbers side by side, at a multiple of four."""
+    if INTERPRET:
+        for i in tl.static_range(4):
+            tl.store(pointer + i, values[i], mask=mask)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred p;
+                setp.ne.s32 p, $6, 0;
+                @p st.global.v4.f32 [$1], {$2, $3, $4, $5};
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,l,f,f,f,f,r",
+            [pointer.to(tl.int64), values[0], values[1], values[2], values[3], mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def load_two(pointer, INTERPRET: tl.constexpr):
+    """Load two numbers that lie side by side, at a multiple of two."""
+    if INTERPRET:
+        return tl.load(pointer), tl.load(pointer + 1)
+    return tl.inline_asm_elementwise(
+        "ld.global.v2.f32 {$0, $1}, [$2];",
+        "=f,=f,l",
+        [pointer.to(tl.int64)],
+        dtype=(tl.float32, tl.float32),
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def store_two(pointer, values, mask, INTERPRET: tl.constexpr):
+    """Store two numbers side by side, at a multiple of two."""
+    if INTERPRET:
+        for i in tl.static_range(2):
+            tl.store(pointer + i, values[i], mask=mask)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred p;
+                setp.ne.s32 p, $4, 0;
+                @p st.global.v2.f32 [$1], {$2, $3};
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,l,f,f,r",
+            [pointer.to(tl.int64), values[0], values[1], mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def two_parts(values):
+    """Cut numbers into what the instruction takes, eleven of their bits, and what is left."""
+    large = ()
+    small = ()
+    for i in tl.static_range(len(values)):
+        part = (values[i].to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+        large = large + (part,)
+        small = small + (values[i] - part,)
+    return large, small
+
+
+@triton.jit
+def add_product(d, a, b, INTERPRET: tl.constexpr):
+    """Return D + A B, of which a thread has 4, 4 and 2 numbers."""
+    if INTERPRET:
+        left, right = tl.reshape(b[0], (1, 8, 4)), tl.reshape(b[1], (1, 8, 4))
+        upper = tl.sum(tl.reshape(a[0], (8, 1, 4)) * left, axis=2)
+        upper += tl.sum(tl.reshape(a[2], (8, 1, 4)) * right, axis=2)
+        lower = tl.sum(tl.reshape(a[1], (8, 1, 4)) * left, axis=2)
+        lower += tl.sum(tl.reshape(a[3], (8, 1, 4)) * right, axis=2)
+        d0, d1 = tl.split(tl.reshape(upper, (8, 4, 2)))
+        d2, d3 = tl.split(tl.reshape(lower, (8, 4, 2)))
+        return (
+            d[0] + tl.reshape(d0, (32,)),
+            d[1] + tl.reshape(d1, (32,)),
+            d[2] + tl.reshape(d2, (32,)),
+            d[3] + tl.reshape(d3, (32,)),
+        )
+    return tl.inline_asm_elementwise(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+        "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
+        [
+            a[0].to(tl.int32, bitcast=True),
+            a[1].to(tl.int32, bitcast=True),
+            a[2].to(tl.int32, bitcast=True),
+            a[3].to(tl.int32, bitcast=True),
+            b[0].to(tl.int32, bitcast=True),
+            b[1].to(tl.int32, bitcast=True),
+            d[0],
+            d[1],
+            d[2],
+            d[3],
+        ],
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
+def add_exact_product(d, large_a, small_a, large_b, small_b, INTERPRET: tl.constexpr):
+    """Return D + A B without the product of the small parts."""
+    d = add_product(d, small_a, large_b, INTERPRET)
+    d = add_product(d, large_a, small_b, INTERPRET)
+    return add_product(d, large_a, large_b, INTERPRET)
+
+
+@triton.jit
+def add_products(sums, a, matrix, k: tl.constexpr, n_tiles: tl.constexpr, INTERPRET: tl.constexpr):
+    """Add the products of one tile of A with a row of tiles of the matrix."""
+    longer = ()
+    for n in tl.static_range(n_tiles):
+        b = matrix[2 * (k * n_tiles + n) : 2 * (k * n_tiles + n) + 2]
+        longer = longer + add_product(sums[4 * n : 4 * n + 4], a, b, INTERPRET)
+    return longer
+
+
+@triton.jit
+def load_potentials(
+    table, missing, symbol, n_rows, stride, quarter, W: tl.constexpr, INTERPRET: tl.constexpr
+):
+    """Load this thread's part of a symbol's row: states 16 j + 4 c + (0, 1, 2, 3)."""
+    row = tl.where(symbol < n_rows, table + symbol.to(tl.int64) * stride, missing + symbol * 0)
+    values = ()
+    for j in tl.static_range(W // 16):
+        state = 16 * j + 4 * quarter
+        values = values + load_four(row + state, state < stride, INTERPRET)
+    return values
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+)
+def tile_chains(
+    matrices,
+    start,
+    table,
+    gain,
+    shift,
+    missing,
+    log_scale,
+    index,
+    offsets,
+    order,
+    messages,
+    predictions,
+    first,
+    log_z,
+    n_sequences,
+    n_rows,
+    stride,
+    n_steps,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    BOTH: tl.constexpr,
+    AFFINE: tl.constexpr,
+    SCALED: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):
+    """Sixteen sequences in one direction, two of them by every four threads."""
+    program = tl.program_id(0)
+    direction = program % 2 if BOTH else program * 0
+    lane = tl.arange(0, 32)
+    group, quarter = lane // 4, lane % 4
+    is_ahead = lane * 0 + direction == 0
+    n_tiles: tl.constexpr = W // 8
+    # The matrix: a thread has rows (states gone from) c and c + 4, column (state gone to) g.
+    matrix = matrices + direction * K * K
+    values = ()
+    for kt in tl.static_range(n_tiles):
+        for nt in tl.static_range(n_tiles):
+            to = 16 * (nt // 2) + 4 * (group // 2) + 2 * (nt % 2) + group % 2
+            for i in tl.static_range(2):
+                state = 16 * (kt // 2) + 4 * quarter + 2 * (kt % 2) + i
+                value = tl.load(matrix + state * K + to, mask=(state < K) & (to < K), other=0.0)
+                if AFFINE:
+                    entered = tl.where(is_ahead, to, state)
+                    value *= tl.load(gain + entered, mask=entered < K, other=0.0)
+                values = values + (value,)
+    large, small = two_parts(values)
+    offset = 0.0
+    if AFFINE:
+        offset = tl.load(shift) / tl.load(gain)
+    # Two sequences: those of rows g and g + 8.
+    sequence = ()
+    length = ()  # none beyond the last sequence
+    row = ()
+    symbol = ()
+    coming = ()
+    total = ()
+    v = ()
+    phi = ()
+    step = 1 - 2 * direction
+    longest = tl.zeros((), tl.int32)
+    for h in tl.static_range(2):
+        place = (program // 2 if BOTH else program) * 16 + 8 * h + group
+        number = tl.load(order + place, mask=place < n_sequences, other=0).to(tl.int32)
+        begin = tl.load(offsets + number).to(tl.int32)
+        end = tl.load(offsets + number + 1).to(tl.int32)
+        n = tl.where(place < n_sequences, end - begin, 0)
+        longest = tl.maximum(longest, tl.max(n, axis=0))
+        sequence = sequence + (number,)
+        length = length + (n,)
+        row = row + (tl.where(direction == 0, begin, end - 1),)
+        symbol = symbol + (tl.load(index + row[h]),)
+        # Symbols are read a step before their potentials.
+        coming = coming + (tl.load(index + row[h] + tl.where(n > 1, step, 0)),)
+        total = total + (tl.zeros((32,), tl.float64),)
+        phi = phi + load_potentials(
+            table, missing, symbol[h], n_rows, stride, quarter, W, INTERPRET
+        )
+        for p in tl.static_range(W // 4):
+            state = 16 * (p // 4) + 4 * quarter + p % 4
+            init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0)
+            if AFFINE:
+                init *= tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
+            v = v + (tl.where(state < K, init, 0.0),)
+    out = messages + direction.to(tl.int64) * n_steps * W
+    for t in range(0, longest):
+        x = ()
+        inverse = ()
+        totals = ()
+        for h in tl.static_range(2):
+            active = t < length[h]
+            norm = tl.zeros((32,), tl.float32)
+            for p in tl.static_range(W // 4):
+                value = (phi[h * (W // 4) + p] + offset) * v[h * (W // 4) + p]
+                norm += value
+                x = x + (value,)
+            where = row[h].to(tl.int64) * W + 4 * quarter
+            for j in tl.static_range(W // 16):
+                four = x[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
+                store_four(out + where + 16 * j, four, active, INTERPRET)
+                if BOTH:
+                    four = v[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
+                    store_four(predictions + where + 16 * j, four, active & is_ahead, INTERPRET)
+            if BOTH:
+                is_first = (quarter * 0 + t == 0).to(tl.int8)
+                tl.store(first + row[h], is_first, mask=active & is_ahead & (quarter == 0))
+            norm = sum_over(norm, 1, 2, INTERPRET)
+            added = tl.where(active, tl.log(norm), 0.0).to(tl.float64)
+            if SCALED:
+                seen = active & (symbol[h] < n_rows)
+                added += tl.load(log_scale + symbol[h], mask=seen, other=0.0)
+            totals = totals + (total[h] + added,)
+            inverse = inverse + (1.0 / norm,)
+        total = totals
+        symbol = coming
+        coming = ()
+        phi = ()
+        new_row = ()
+        for h in tl.static_range(2):
+            phi = phi + load_potentials(
+                table, missing, symbol[h], n_rows, stride, quarter, W, INTERPRET
+            )
+            new_row = new_row + (row[h] + tl.where(t + 1 < length[h], step, 0),)
+            ahead = tl.where(t + 2 < length[h], step, 0)
+            coming = coming + (tl.load(index + new_row[h] + ahead),)
+        row = new_row
+        sums = ()
+        for p in tl.static_range(W // 2):
+            sums = sums + (tl.zeros((32,), tl.float32),)
+        for kt in tl.static_range(n_tiles):
+            whole = (x[2 * kt], x[W // 4 + 2 * kt], x[2 * kt + 1], x[W // 4 + 2 * kt + 1])
+            a, b = two_parts(whole)
+            # Products that wait for each other are apart.
+            sums = add_products(sums, b, large, kt, n_tiles, INTERPRET)
+            sums = add_products(sums, a, small, kt, n_tiles, INTERPRET)
+            sums = add_products(sums, a, large, kt, n_tiles, INTERPRET)
+        v = ()
+        for h in tl.static_range(2):
+            for p in tl.static_range(W // 4):
+                v = v + (sums[4 * (p // 2) + 2 * h + p % 2] * inverse[h],)
+    for h in tl.static_range(2):
+        tl.store(log_z + sequence[h], total[h], mask=(length[h] > 0) & is_ahead & (quarter == 0))
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_steps", "span"],
+    do_not_specialize_on_alignment=["first", "offsets"],
+)
+def tile_combine(
+    messages,
+    predictions,
+    first,
+    offsets,
+    pairs,
+    starts,
+    n_sequences,
+    n_steps,
+    span,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    KEEP: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):
+    """Turn predictions of a span of steps into responsibilities, and sum over it.
+
+    Of eight steps a thread has c and c + 4, of the states 16 j + 2 g and the next.  The sums of
+    pairs are without θ, the same for all steps.
+    """
+    program = tl.program_id(0)
+    lane = tl.arange(0, 32)
+    group, quarter = lane // 4, lane % 4
+    n_pairs: tl.constexpr = W // 16
+    backward = messages + n_steps.to(tl.int64) * W
+    begin = (program * span).to(tl.int64)
+    end = tl.minimum(begin + span, tl.load(offsets + n_sequences))
+    pair = ()
+    for p in tl.static_range(n_pairs * n_pairs * 8):
+        pair = pair + (tl.zeros((32,), tl.float32),)
+    start = ()
+    for p in tl.static_range(2 * n_pairs):
+        start = start + (tl.zeros((32,), tl.float32),)
+    is_first = ()
+    ahead = ()
+    behind = ()
+    before = ()
+    for h in tl.static_range(2):
+        row = tl.minimum(begin + 4 * h + quarter, tl.maximum(end - 1, 0))
+        is_first = is_first + (tl.load(first + row) != 0,)
+        for j in tl.static_range(n_pairs):
+            where = row * W + 16 * j + 2 * group
+            ahead = ahead + load_two(predictions + where, INTERPRET)
+            behind = behind + load_two(backward + where, INTERPRET)
+            where = tl.maximum(row - 1, 0) * W + 16 * j + 2 * group
+            before = before + load_two(messages + where, INTERPRET)
+    for tile in range(begin, end, 8):
+        # The next steps are on their way while these are used.
+        next_first = ()
+        next_ahead = ()
+        next_behind = ()
+        next_before = ()
+        for h in tl.static_range(2):
+            row = tl.minimum(tile + 8 + 4 * h + quarter, end - 1)
+            next_first = next_first + (tl.load(first + row) != 0,)
+            for j in tl.static_range(n_pairs):
+                where = row * W + 16 * j + 2 * group
+                next_ahead = next_ahead + load_two(predictions + where, INTERPRET)
+                next_behind = next_behind + load_two(backward + where, INTERPRET)
+                where = tl.maximum(row - 1, 0) * W + 16 * j + 2 * group
+                next_before = next_before + load_two(messages + where, INTERPRET)
+        weight = ()
+        origin = ()
+        longer_start = start
+        for h in tl.static_range(2):
+            row = tile + 4 * h + quarter
+            there = row < end
+            norm = tl.zeros((32,), tl.float32)
+            total = tl.zeros((32,), tl.float32)
+            for p in tl.static_range(2 * n_pairs):
+                norm += before[h * 2 * n_pairs + p]
+                total += ahead[h * 2 * n_pairs + p] * behind[h * 2 * n_pairs + p]
+            norm = sum_over(norm, 4, 16, INTERPRET)
+            total = sum_over(total, 4, 16, INTERPRET)
+            possible = there & (total > 0.0)
+            scale = 1.0 / total
+            share = 1.0 / norm
+            joint = ()
+            new_start = ()
+            for p in tl.static_range(2 * n_pairs):
+                scaled = tl.where(possible, behind[h * 2 * n_pairs + p] * scale, 0.0)
+                joined = tl.where(possible, ahead[h * 2 * n_pairs + p] * scaled, 0.0)
+                come = before[h * 2 * n_pairs + p] * share
+                weight = weight + (scaled,)
+                origin = origin + (tl.where(possible & ~is_first[h], come, 0.0),)
+                joint = joint + (joined,)
+                new_start = new_start + (longer_start[p] + tl.where(is_first[h], joined, 0.0),)
+            longer_start = new_start
+            for j in tl.static_range(n_pairs):
+                where = row * W + 16 * j + 2 * group
+                store_two(predictions + where, joint[2 * j : 2 * j + 2], there, INTERPRET)
+                if KEEP:
+                    two = weight[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
+                    store_two(backward + where, two, there, INTERPRET)
+                    # Before a first step stands the last of another sequence; nobody else reads it.
+                    two = origin[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
+                    store_two(messages + where - W, two, there & (row > 0), INTERPRET)
+        start = longer_start
+        longer = ()
+        for i in tl.static_range(n_pairs):
+            a, b = two_parts(
+                origin[2 * i : 2 * i + 2] + origin[2 * (n_pairs + i) : 2 * (n_pairs + i) + 2]
+            )
+            for nt in tl.static_range(2 * n_pairs):
+                c, d = two_parts((weight[nt], weight[2 * n_pairs + nt]))
+                sums = pair[4 * (2 * i * n_pairs + nt) : 4 * (2 * i * n_pairs + nt) + 4]
+                longer = longer + add_exact_product(sums, a, b, c, d, INTERPRET)
+        pair = longer
+        is_first, ahead, behind, before = next_first, next_ahead, next_behind, next_before
+    # As they lie in the threads; `gather_tiles` knows which is which.
+    for p in tl.static_range(n_pairs * n_pairs * 8):
+        tl.store(pairs + program.to(tl.int64) * W * W + 32 * p + lane, pair[p])
+    for p in tl.static_range(2 * n_pairs):
+        state = 16 * (p // 2) + 2 * group + p % 2
+        value = sum_over(start[p], 1, 2, INTERPRET)
+        tl.store(starts + program * K + state, value, mask=(quarter == 0) & (state < K))
+
+
+@triton.jit(do_not_specialize=["n_spans"])
+def gather_tiles(
+    pairs,
+    starts,
+    matrix,
+    gain,
+    transitions,
+    start,
+    n_spans,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    SPANS: tl.constexpr,
+):
+    """Sum pairs over spans in double precision, and bring θ in; the last programs have starts."""
+    p = tl.program_id(0)
+    lane = tl.arange(0, 32)
+    is_start = p >= W * W // 32
+    state = (p - W * W // 32) * 32 + lane
+    total = tl.zeros((32,), tl.float64)
+    for begin in range(0, n_spans, SPANS):
+        span = (begin + tl.arange(0, SPANS)).to(tl.int64)[:, None]
+        if is_start:
+            where = starts + span * K + state[None, :]
+            mask = (span < n_spans) & (state < K)[None, :]
+        else:
+            where = pairs + span * (W * W) + 32 * p + lane[None, :]
+            mask = (span < n_spans) & (lane >= 0)[None, :]
+        total += tl.sum(tl.load(where, mask=mask, other=0.0).to(tl.float64), axis=0)
+    if is_start:
+        tl.store(start + state, total, mask=state < K)
+    else:
+        # Number p of thread 4 g + c: tile i of states gone from, nt of those gone to, element e.
+        i, nt, e = p // (W // 2), p // 4 % (W // 8), p % 4
+        left = 16 * i + 2 * (lane // 4) + e // 2
+        right = 16 * (nt // 2) + 2 * (2 * (lane % 4) + e % 2) + nt % 2
+        mask = (left < K) & (right < K)
+        theta = tl.load(matrix + left * K + right, mask=mask, other=0.0)
+        if gain is not None:
+            theta *= tl.load(gain + right, mask=mask, other=0.0)
+        tl.store(transitions + left * K + right, total * theta.to(tl.float64), mask=mask)
