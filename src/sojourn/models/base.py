@@ -417,17 +417,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if not fitted:
             family = family.resolve(data, self.n_states)
         data = family.validate(data)
+        total_steps = data.n_steps / len(data) * total_sequences
         if fitted:
             posterior = self._posterior
         else:
-            total_steps = data.n_steps / len(data) * total_sequences
             posterior = self._initial_posterior(
                 family, data, total_sequences, total_steps, self._seed()
             )
         engine = self._engine()
         with memory_advice(self.device):
             moved = posterior if engine.device is None else posterior.to_device(engine.device)
-            total_steps = data.n_steps / len(data) * total_sequences
             step(
                 moved,
                 family,

@@ -106,12 +106,9 @@ class Dirichlet(Transitions):
         """Return the same prior counts on another number of states."""
         n_states, (start, matrix) = len(weights), self.prior
         xp = namespace(start)
-        # Every row is the start's count, or what leaving costs, and staying has more.
-        row = xp.zeros(n_states, "float64", like=start)
-        rows = (row + (matrix[0, 0] - self.stickiness))[None] + self.stickiness * xp.eye(
-            n_states, like=start
-        )
-        return replace(self, prior=Rows(row + start[0], rows))
+        none, eye = xp.zeros(n_states, "float64", like=start), xp.eye(n_states, like=start)
+        row = none + (matrix[0, 0] - self.stickiness)
+        return replace(self, prior=Rows(none + start[0], row + self.stickiness * eye))
 
     def refitted(self, counts: Rows) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
