@@ -69,7 +69,7 @@ def fit(
 ) -> tuple[Any, list[float], float]:
     """Fit a model; seconds of each pass, and of the whole call."""
     settings = {"n_states": STATES, "batch_size": 1000, "device": "cuda", "random_state": 0}
-    settings |= {"moves": None}  # the CPU has them, the GPU not yet
+    settings |= {"moves": None}  # the algorithm of the paper
     model = kind(
         emission=sj.Categorical(n_symbols=SYMBOLS, concentration=0.1), **(settings | options)
     )

@@ -262,7 +262,7 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     monkeypatch.setattr(gpu, "SUMS", way)
     rng = np.random.default_rng(0)
     table = DecayedTable(rng.random((5, 9)), "float64")
-    moved = DeviceTable(table, DEVICE)
+    moved = DeviceTable.of(table, DEVICE)
     for rows in ([1, 7, 3], [0, 1]):
         values = rng.random((len(rows), 5))
         table.blend(RowSums(np.array(rows), values, 9), keep=keep, weight=2.5)

@@ -45,8 +45,8 @@ def posterior_of(kind, seed):
 
 
 def phase_on(posterior, kernel=cpu):
-    sample = Sample.draw([DATA], FAMILY, 1e9, len(DATA))
     engine = Engine(kernel, 1, "float64")
+    sample = Sample.draw([DATA], FAMILY, 1e9, len(DATA), engine, K)
     return Phase(
         posterior, FAMILY, sample, engine, np.random.default_rng(0), 1e18, K
     )  # fmt: skip

@@ -222,10 +222,24 @@ class DecayedTable:
             n_threads=n_threads,
         )
 
+    def expected_tables(self, prior: float, *, n_threads: int = 1) -> Floats:
+        """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
+        return symbols.expected_tables(
+            self.rows, self.scale, prior, self.n_states, n_threads=n_threads
+        )
+
     def regrouped(self, weights: Floats) -> DecayedTable:
         """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
         rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
-        return DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+        table = DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
+        table.prior = self.prior
+        return table
+
+    def refilled(self, statistics: Floats) -> DecayedTable:
+        """Return a table of other statistics (K', S), in this one's precision, with its prior."""
+        table = DecayedTable(statistics, str(self.dtype))
+        table.prior = self.prior
+        return table
 
     @classmethod
     def from_parts(cls, rows: Floats, scale: float, totals: Floats) -> DecayedTable:

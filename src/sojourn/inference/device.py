@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
 from sojourn.families.device import DeviceSymbols
-from sojourn.inference.local import Chunk, Engine
+from sojourn.inference.local import Chunk, Engine, sum_log_base
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
@@ -64,6 +65,7 @@ class DeviceBatch:
     order : (N,) int64 tensor
         The sequences, longest first.
     n_sequences, n_steps : int
+    family : Family
     host : callable
         Returns the same sequences on the host.
     """
@@ -72,10 +74,16 @@ class DeviceBatch:
     order: Tensor
     n_sequences: int
     n_steps: int
+    family: Family
     host: Callable[[], Sequences]
 
     def __len__(self) -> int:
         return self.n_sequences
+
+    @cached_property
+    def log_base(self) -> float:
+        """Σ log h(x), which the host finds once."""
+        return sum_log_base(self.family, self.host())
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +226,7 @@ class Window:
             self._order[begin : begin + n],
             n,
             n_steps,
+            self.family,
             lambda: self._host(b),
         )
         return Chunk(batch, encoded)
@@ -314,9 +323,9 @@ class DeviceBatches:
     """
 
     def __init__(self, family: Family, source: Minibatches, n_states: int, engine: Engine) -> None:
+        self.n_states = n_states  # which moves may change
         self._family = family
         self._source = source
-        self._n_states = n_states
         self._failures = engine.failures
         self._device = device = engine.device
         self._values: Tensor | None = None
@@ -359,7 +368,7 @@ class DeviceBatches:
             yield from self._resident(self._source, n_pass, start, n_more)
             return
         family, device = self._family, self._device
-        most = _most_steps(self._n_states)
+        most = _most_steps(self.n_states)
         window: list[Sequences] = []
         for batch in self._source.batches(n_pass, start):
             if not isinstance(batch, Sequences) or batch.n_steps > most:
@@ -369,7 +378,7 @@ class DeviceBatches:
                 yield (
                     chunk
                     for piece in pieces
-                    for chunk in chunks_on_device(family, piece, self._n_states, device)
+                    for chunk in chunks_on_device(family, piece, self.n_states, device)
                 )
                 continue
             window.append(batch)
@@ -426,11 +435,11 @@ class DeviceBatches:
         size = len(data) if source.is_whole else source.batch_size
         assert size is not None
         steps_of_one = max(1.0, size * data.n_steps / len(data))
-        if steps_of_one > _most_steps(self._n_states):
+        if steps_of_one > _most_steps(self.n_states):
             order = source.order(n_pass)
             for begin in range(start * size, len(data), size):
                 own = data.take(order[begin : begin + size])
-                yield chunks_on_device(self._family, own, self._n_states, self._device)
+                yield chunks_on_device(self._family, own, self.n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
         for begin in range(start * size, len(data), at_a_time):
@@ -479,6 +488,25 @@ Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]
 """``move(posterior, chunks, keep, weight)``: the local step, and the blend of what it gives."""
 
 
+def can_record(device: Any) -> bool:
+    """Whether a device replays what it did; the interpreter does not."""
+    return bool(device.type == "cuda")
+
+
+def recording(
+    engine: Engine, posterior: Posterior, schedule: StepSizes, total_sequences: int
+) -> Engine:
+    """Return the engine with a recorder for the states that there are, where it can record.
+
+    What is recorded has the sizes of its moment: after a move it begins anew.
+    """
+    if not can_record(engine.device):
+        return engine
+    dtype = engine.dtype or posterior.emissions.dtype
+    is_able = engine.kernel.is_narrow(posterior.n_states, dtype)
+    return replace(engine, recorder=Recorder(schedule, total_sequences, is_able=is_able))
+
+
 class Recorder:
     """A step that is recorded once, as a CUDA graph, and then replayed.
 
@@ -520,13 +548,13 @@ class Recorder:
         if batch.window is not self._window:
             self._load(batch.window, posterior.n_updates - batch.number)
         assert self._place is not None
-        known = None if self._update is None else self._update.prior
-        if self._recording is None or not self._recording.serves(posterior, known):
-            chunk = self._place.chunk(batch.window)
-            self._recording = _Recording(move, posterior, chunk, self._place)
-            self._next = -1
         if batch.number != self._next:
             self._place.number.fill_(batch.number)
+        known = None if self._update is None else self._update.prior
+        if self._recording is None or not self._recording.serves(posterior, known):
+            # It is tried out on this minibatch: the one after may not be there.
+            chunk = self._place.chunk(batch.window)
+            self._recording = _Recording(move, posterior, chunk, self._place)
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
 
@@ -610,7 +638,12 @@ class _Place:
         batch = self.batch
         encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
-            batch.offsets, batch.order, window.batch_size, len(batch.index), _not_on_the_host
+            batch.offsets,
+            batch.order,
+            window.batch_size,
+            len(batch.index),
+            window.family,
+            _not_on_the_host,
         )
         return Chunk(sequences, encoded)
 
@@ -647,7 +680,7 @@ class _Recording:
     """
 
     def __init__(self, move: Move, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
-        self._emissions = posterior.emissions
+        self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
         self._prior = posterior.transitions.prior_counts()
         self._n_updates = posterior.transitions.n_updates
@@ -666,7 +699,7 @@ class _Recording:
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
-        return (*self._counts, table.rows, table.scale, table.totals)
+        return (*self._counts, table.rows, table.scale, table.totals, self._place.number)
 
     def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
         """Whether it is this posterior that the recorded step changes; take in its new prior.
@@ -680,8 +713,9 @@ class _Recording:
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
-            if is_tensor(total):
-                self._prior.total.copy_(total)
+            for one, other in zip(_totals(total), _totals(self._prior.total), strict=True):
+                if is_tensor(one):
+                    other.copy_(one)
             self._n_updates = posterior.transitions.n_updates
         return True
 
@@ -743,6 +777,11 @@ def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any,
     with torch.cuda.graph(graph):
         result = run()
     return graph, result
+
+
+def _totals(total: Any) -> Iterable[Any]:
+    """Return what normalises the start and what the rows, or what both."""
+    return total if isinstance(total, Rows) else (total,)
 
 
 def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:

@@ -60,6 +60,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
 _PIECE = 64  # rows of one symbol that are summed by one program
+_LOG_STEPS = 2**20  # steps whose logarithms are there at a time
 
 Tensor = Any
 
@@ -209,8 +210,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
     n_states = rows.shape[1]
-    # Columns beyond the states are summed too, where that makes rows of whole fours.
-    padded = triton.cdiv(n_states, 4) * 4
+    # Columns beyond the states are summed too, where that makes rows of whole eights.
+    padded = padded_states(n_states)
     width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
     block = min(max(16, triton.next_power_of_2(width)), 64)
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
@@ -352,14 +353,16 @@ def rescale_rows(table: Tensor, factor: Tensor) -> None:
 def row_potentials(
     start: Tensor,
     transitions: Tensor,
-    total: Tensor | None,
+    total: Tensor | tuple[Tensor, Tensor] | None,
     counts: tuple[Tensor, Tensor],
     dtype: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return prior counts plus expected counts, normalised, eq (1): (K,), and (2, K, K).
 
-    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all.
+    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all, and
+    ``total`` one number for the start and one for the rows.
     """
+    apart = isinstance(total, tuple)
     n_states = len(start)
     dtype = getattr(torch, np.dtype(dtype).name)
     out_start = torch.empty(n_states, dtype=dtype, device=start.device)
@@ -367,11 +370,12 @@ def row_potentials(
     gpu_device.row_potentials[(n_states + 1,)](
         start,
         transitions,
-        total,
+        torch.stack(total) if apart else total,
         *counts,
         out_start,
         out,
         K=n_states,
+        APART=apart,
         LANES=triton.next_power_of_2(n_states),
         ONE_ROW=transitions.ndim == 1,
         num_warps=1 if n_states <= 128 else 4,
@@ -554,6 +558,26 @@ def plain(potentials: Potentials) -> Potentials:
     if gain is None:
         return potentials
     return potentials._replace(emissions=rows[:, : len(gain)] * gain + shift)
+
+
+def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
+    """E_q of the logarithm of the product of potentials along the path."""
+    start, matrix, rows, log_scale = plain(potentials)
+    n_states = len(start)
+    # A potential of zero has no responsibility: the clamp only avoids 0 · log 0.
+    logs = rows[:, :n_states].clamp(min=torch.finfo(rows.dtype).tiny).log()
+    # A row beyond the table is a missing observation, whose potential is one.
+    logs = torch.nn.functional.pad(logs, (0, 0, 0, 1))
+    total = torch.xlogy(smoothed.start, start).sum()
+    total += torch.xlogy(smoothed.transitions, matrix).sum()
+    for begin in range(0, len(index), _LOG_STEPS):
+        steps = slice(begin, begin + _LOG_STEPS)
+        logs_here = logs[index[steps]]
+        total += (smoothed.responsibilities[steps] * logs_here).sum(dtype=torch.float64)
+    if log_scale is not None:
+        scales = torch.nn.functional.pad(log_scale.double(), (0, 1))
+        total += scales[index].sum()
+    return total
 
 
 # ---- host side ----------------------------------------------------------------------------------

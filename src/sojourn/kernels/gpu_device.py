@@ -568,9 +568,7 @@ def sum_segments(
     do_not_specialize=["n_symbols", "n_rows", "span"],
     do_not_specialize_on_alignment=["rows", "symbols"],
 )
-def sum_columns(
-    rows, width, symbols, n_symbols, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr
-):
+def sum_columns(rows, width, symbols, n_symbols, out, n_rows, span, K, BLOCK: tl.constexpr):
     """Sum a span of rows."""
     program = tl.program_id(0)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -597,7 +595,7 @@ def add_rows(
     values,
     width,
     factor,
-    K: tl.constexpr,
+    K,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
     ATOMIC: tl.constexpr,
@@ -637,9 +635,10 @@ def row_potentials(
     transitions,
     out_start,
     out,
-    K: tl.constexpr,
+    K,
     LANES: tl.constexpr,
     ONE_ROW: tl.constexpr,
+    APART: tl.constexpr,
 ):
     """Normalise one row; the last program has the start."""
     row = tl.program_id(0)
@@ -656,7 +655,8 @@ def row_potentials(
     if total is None:
         norm = tl.sum(sums, axis=0)
     else:
-        norm = tl.load(total) + tl.sum(added, axis=0)
+        own = tl.where(row == K, 0, 1) if APART else 0
+        norm = tl.load(total + own) + tl.sum(added, axis=0)
     means = (sums / norm).to(kind)
     if row == K:
         tl.store(out_start + state, means, mask=inside)
@@ -685,7 +685,7 @@ def blend_counts(
 
 
 @triton.jit
-def state_masses(start, transitions, out, K: tl.constexpr):
+def state_masses(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states a program."""
     state = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.load(start + state, mask=state < K, other=0.0)
