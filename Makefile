@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu bench-cluster compare references reproduce clean
+.PHONY: help setup demo test test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -68,6 +68,18 @@ bench-gpu: .venv-gpu/.ready  ## measure speed on this machine's GPU
 	$(GPU_BIN)/python -m benchmarks.gpu
 	$(GPU_BIN)/python -m benchmarks.gpu_tables
 	$(GPU_BIN)/python -m benchmarks.readme
+
+PEERS_PYTHON ?= 3.12
+TARGET := --quiet --disable-pip-version-check --no-deps --no-compile --target .peers
+
+.peers: benchmarks/gpu-peers-requirements.txt
+	$(PYTHON) -m pip install $(TARGET) --python-version $(PEERS_PYTHON) --only-binary :all: \
+		--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 -r $<
+	$(PYTHON) -m pip install $(TARGET) apricot-select==0.6.1  # pomegranate's; has no wheel
+
+peers-gpu: .venv-gpu/.ready .peers  ## time dynamax and pomegranate on this machine's GPU
+	$(GPU_BIN)/python -m benchmarks.gpu_peers
+	$(GPU_BIN)/python -m benchmarks.gpu_tables
 
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster

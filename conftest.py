@@ -14,7 +14,11 @@ collect_ignore = (
         "src/sojourn/inference/device.py",
         "src/sojourn/kernels/gpu.py",
         "src/sojourn/kernels/gpu_device.py",
+        "src/sojourn/kernels/gpu_padded.py",
         "src/sojourn/kernels/gpu_tiles.py",
+        "src/sojourn/kernels/gpu_wide.py",
+        "src/sojourn/kernels/gpu_wide_device.py",
+        "tests/gpu/quick.py",
     ]
 )
 

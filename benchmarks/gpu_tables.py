@@ -6,13 +6,21 @@ python -m benchmarks.gpu_tables
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "benchmarks" / "results" / "gpu.json"
+RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "gpu.md"
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+PEERS = {
+    "sojourn_training": "sojourn, a step of training, update included",
+    "sojourn": "sojourn, an E-step called alone, steps sorted by symbol first",
+    "dynamax_smoother": "dynamax, its smoother, a table of emissions and sums by symbol of ours",
+    "dynamax": "dynamax, E-step of `CategoricalHMM`",
+    "pomegranate_recursions": "pomegranate, `forward_backward` without sums by symbol",
+    "pomegranate": "pomegranate, E-step, `summarize`",
+}
 
 
 def table(columns: list[str], rows: list[list[Any]]) -> list[str]:
@@ -97,12 +105,67 @@ def figures(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def peers(found: dict[str, Any]) -> str:
+    """Say how fast others are on the same GPU."""
+    runs = found["runs"]
+
+    def rate(row: dict[str, Any] | None) -> str:
+        if row is None:
+            return "–"
+        if "error" in row:
+            return "failed: " + row["error"].partition(":")[0]
+        assert row["agrees"], row
+        on_cpu = " (on the CPU)" if row["device"] == "cpu" else ""
+        return f"{row['steps_per_second'] / 1e6:.3g}{on_cpu}"
+
+    versions = {
+        name: row["version"]
+        for run in runs
+        for name, row in run["results"].items()
+        if "version" in row
+    }
+    lines = [
+        f"{found['gpu']}, {found['date']}, PyTorch {found['versions']['torch']}, JAX "
+        f"{found['versions']['jax']}"
+        + "".join(
+            f", {name} {versions[name]}" for name in ("dynamax", "pomegranate") if name in versions
+        )
+        + "; made by `make peers-gpu`, in `benchmarks/results/gpu_peers.json`. One E-step of "
+        f"{runs[0]['results']['sojourn']['sequences']:,} sequences of {found['length']} steps, "
+        f"{found['states']} states, single precision, million steps/s:",
+        "",
+        *table(
+            ["", *(f"{run['symbols']:,} symbols" for run in runs)],
+            [
+                [label, *(rate(run["results"].get(name)) for run in runs)]
+                for name, label in PEERS.items()
+            ],
+        ),
+    ]
+    return "\n".join(lines).strip()
+
+
+SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "figures": ("gpu.json", figures),
+    "peers": ("gpu_peers.json", peers),
+}
+"""Section of the page: its result file, and the function that writes it."""
+
+
+def section(name: str, page: str) -> tuple[str, str, str]:
+    """Return what is before a section, the section, and what is behind it."""
+    head, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
+    text, end, tail = rest.partition(f"\n<!-- {name}: end -->")
+    if not (begin and end):
+        raise ValueError(f"the page has no section {name}")
+    return head + begin, text, end + tail
+
+
 def main() -> None:
     """Put the figures into the page."""
-    head, _, rest = PAGE.read_text().partition(BEGIN)
-    tail = rest.partition(END)[2]
-    text = figures(json.loads(RESULT.read_text()))
-    PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+    for name, (file, write) in SECTIONS.items():
+        head, _, tail = section(name, PAGE.read_text())
+        PAGE.write_text(head + write(json.loads((RESULTS / file).read_text())) + tail)
 
 
 if __name__ == "__main__":

@@ -73,10 +73,13 @@ class Peer:
         timed on the first so many sequences, and returns their total log likelihood.
     timed : str
         One sentence that says what is timed.
+    device : str
+        Where it runs: "cpu", or "gpu" where the peer can use one that is there.
     """
 
     prepare: Callable[[int], Callable[[], float]]
     timed: str
+    device: str = "cpu"
 
 
 def draw_from_rows(
@@ -176,6 +179,24 @@ def count_cores() -> int:
     return os.cpu_count() or 1
 
 
+def runs_on(backend: str, library: str) -> str:
+    """Say in words where something runs.
+
+    Parameters
+    ----------
+    backend : str
+        "cpu" or "gpu".
+    library : str
+        Whose threads those of a CPU are.
+
+    Returns
+    -------
+    str
+        The end of a sentence.
+    """
+    return "the GPU" if backend == "gpu" else f"the threads of {library}"
+
+
 def build_hmmlearn(problem: Problem) -> Peer:
     """Build the hmmlearn model.
 
@@ -266,7 +287,8 @@ def build_dynamax(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, CategoricalHMM.e_step vmapped over the sequences with its statistics "
-        "summed, jitted, in float32 on the threads of XLA.",
+        f"summed, jitted, in float32 on {runs_on(jax.default_backend(), 'XLA')}.",
+        jax.default_backend(),
     )
 
 
@@ -322,8 +344,43 @@ def build_dynamax_smoother(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, hmm_two_filter_smoother vmapped over the sequences with emissions looked "
-        "up in a table and counts from segment_sum, jitted, in float32 on the threads of XLA.",
+        "up in a table and counts from segment_sum, jitted, in float32 on "
+        f"{runs_on(jax.default_backend(), 'XLA')}.",
+        jax.default_backend(),
     )
+
+
+def pomegranate_model(problem: Problem) -> tuple[Any, Any]:
+    """Build the pomegranate model, on the GPU if there is one.
+
+    Parameters
+    ----------
+    problem : Problem
+        Parameters and data.
+
+    Returns
+    -------
+    model : DenseHMM
+    device : torch.device
+    """
+    import torch
+    from pomegranate.distributions import Categorical
+    from pomegranate.hmm import DenseHMM
+
+    torch.set_num_threads(count_cores())
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+    def single(values: np.ndarray) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float32)
+
+    model = DenseHMM(
+        [Categorical(single(row[None, :])) for row in problem.emission],
+        edges=single(problem.transition),
+        starts=single(problem.initial),
+        # An end probability of one everywhere leaves the likelihood as it is.
+        ends=torch.ones(problem.initial.size),
+    )
+    return model.to(device), device
 
 
 def build_pomegranate(problem: Problem) -> Peer:
@@ -340,25 +397,13 @@ def build_pomegranate(problem: Problem) -> Peer:
         The E-step that ``DenseHMM.fit`` runs.
     """
     import torch
-    from pomegranate.distributions import Categorical
-    from pomegranate.hmm import DenseHMM
 
-    torch.set_num_threads(count_cores())
-    states = problem.initial.size
-
-    def single(values: np.ndarray) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.float32)
+    backend = "gpu" if torch.cuda.is_available() else "cpu"
 
     def prepare(sequences: int) -> Callable[[], float]:
         # Fresh for each size, as summarize adds to the statistics it holds.
-        model = DenseHMM(
-            [Categorical(single(row[None, :])) for row in problem.emission],
-            edges=single(problem.transition),
-            starts=single(problem.initial),
-            # An end probability of one everywhere leaves the likelihood as it is.
-            ends=torch.ones(states),
-        )
-        data = torch.tensor(problem.data[:sequences, :, None])
+        model, device = pomegranate_model(problem)
+        data = torch.tensor(problem.data[:sequences, :, None], device=device)
 
         def run() -> float:
             return float(model.summarize(data).sum())
@@ -368,7 +413,43 @@ def build_pomegranate(problem: Problem) -> Peer:
     return Peer(
         prepare,
         "One E-step, DenseHMM.summarize on the batch with Categorical distributions, "
-        "in float32 on the threads of torch.",
+        f"in float32 on {runs_on(backend, 'torch')}.",
+        backend,
+    )
+
+
+def build_pomegranate_recursions(problem: Problem) -> Peer:
+    """Build the pomegranate model, without the sums by symbol.
+
+    Parameters
+    ----------
+    problem : Problem
+        Parameters and data.
+
+    Returns
+    -------
+    Peer
+        A part of the E-step: the rest loops over the symbols for every state.
+    """
+    import torch
+
+    backend = "gpu" if torch.cuda.is_available() else "cpu"
+
+    def prepare(sequences: int) -> Callable[[], float]:
+        model, device = pomegranate_model(problem)
+        data = torch.tensor(problem.data[:sequences, :, None], device=device)
+
+        def run() -> float:
+            *_, log_likelihoods = model.forward_backward(data)
+            return float(log_likelihoods.sum())
+
+        return run
+
+    return Peer(
+        prepare,
+        "DenseHMM.forward_backward on the batch with Categorical distributions, in float32 on "
+        f"{runs_on(backend, 'torch')}: no expected counts of symbols.",
+        backend,
     )
 
 
@@ -378,10 +459,14 @@ PEERS: dict[str, tuple[str, Callable[[Problem], Peer]]] = {
     "dynamax": ("dynamax", build_dynamax),
     "dynamax_smoother": ("dynamax", build_dynamax_smoother),
     "pomegranate": ("pomegranate", build_pomegranate),
+    "pomegranate_recursions": ("pomegranate", build_pomegranate_recursions),
 }
+DEFAULT_PEERS = ["hmmlearn", "dynamax", "dynamax_smoother", "pomegranate"]
 
 
-def time_peer(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
+def time_peer(
+    name: str, problem: Problem, repeats: int, first: int = FIRST_SEQUENCES
+) -> dict[str, Any]:
     """Time one peer, on fewer sequences where it is slow.
 
     Parameters
@@ -392,6 +477,8 @@ def time_peer(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
         Parameters and data.
     repeats : int
         Number of timed runs, of which the best counts.
+    first : int
+        Sequences to start with.
 
     Returns
     -------
@@ -401,7 +488,7 @@ def time_peer(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
     distribution, build = PEERS[name]
     peer = build(problem)
     available, length = problem.data.shape
-    sequences = min(FIRST_SEQUENCES, available)
+    sequences = min(first, available)
     smaller: dict[str, float] = {}
     while True:
         run = peer.prepare(sequences)
@@ -426,6 +513,7 @@ def time_peer(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
         "seconds": seconds,
         "sequences": sequences,
         "timed": peer.timed,
+        "device": peer.device,
         # One run each: shows whether a peer does better on a smaller batch.
         "steps_per_second_of_smaller_batches": smaller,
         "log_likelihood": log_likelihood,
@@ -435,7 +523,9 @@ def time_peer(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
     }
 
 
-def time_apart(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
+def time_apart(
+    name: str, problem: Problem, repeats: int, first: int = FIRST_SEQUENCES
+) -> dict[str, Any]:
     """Time one peer in a process of its own.
 
     Parameters
@@ -446,6 +536,8 @@ def time_apart(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
         Parameters and data.
     repeats : int
         Number of timed runs.
+    first : int
+        Sequences to start with.
 
     Returns
     -------
@@ -455,7 +547,7 @@ def time_apart(name: str, problem: Problem, repeats: int) -> dict[str, Any]:
     # Thread pools of torch and jax do not meet, and a peer that runs out of memory ends alone.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        future = pool.submit(time_peer, name, problem, repeats)
+        future = pool.submit(time_peer, name, problem, repeats, first)
         # Waits for the end. Whatever went wrong, the other peers go on.
         error = future.exception()
     if error is not None:
@@ -478,7 +570,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sequences", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=list(PEERS))
+    parser.add_argument("--peers", nargs="+", choices=list(PEERS), default=DEFAULT_PEERS)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     for name in ("states", "symbols", "length", "sequences", "repeats"):

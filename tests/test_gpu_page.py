@@ -1,10 +1,14 @@
-"""The page on GPUs says what the result file says."""
+"""The page on GPUs says what the result files say."""
 
 import json
 
-from benchmarks.gpu_tables import BEGIN, END, PAGE, RESULT, figures
+import pytest
+
+from benchmarks.gpu_tables import PAGE, RESULTS, SECTIONS, section
 
 
-def test_the_page_has_the_figures_of_the_result_file():
-    text = PAGE.read_text().partition(BEGIN)[2].partition(END)[0].strip()
-    assert text == figures(json.loads(RESULT.read_text()))
+@pytest.mark.parametrize("name", list(SECTIONS))
+def test_the_page_has_the_figures_of_the_result_file(name):
+    file, write = SECTIONS[name]
+    _, text, _ = section(name, PAGE.read_text())
+    assert text == write(json.loads((RESULTS / file).read_text()))

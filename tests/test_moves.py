@@ -11,6 +11,8 @@ from scipy.special import xlogy
 import sojourn as sj
 from experiments.number_of_states import recording, segments, simulate
 from experiments.number_of_states_tables import PAGE, updated
+from sojourn import kernels
+from sojourn.inference import Engine
 from sojourn.inference.moves import (
     Move,
     Moves,
@@ -176,6 +178,14 @@ def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
     np.testing.assert_allclose(there.transmat_, here.transmat_, rtol=1e-3, atol=1e-4)
 
 
+def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
+    """The process that leads it need not have a GPU, nor PyTorch."""
+    model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
+    model.set_params(device="cuda")
+    moves = model._moves(0, on_host=True)
+    assert (moves.engine.kernel, moves.engine.device) == (kernels.cpu, None)
+
+
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
@@ -237,21 +247,6 @@ def test_priors_that_tell_states_apart_keep_them():
 def test_bad_options_are_refused(model, parameters, message):
     with pytest.raises(ValueError, match=message):
         model(4, sj.Categorical(3), **({"moves": "auto"} | parameters)).fit([[0, 1, 2]])
-
-
-@pytest.mark.parametrize(
-    ("model", "parameters", "message"),
-    [
-        (sj.HMM, {"moves": "auto"}, "does not have moves on the states yet"),
-        (sj.HMM, {"stickiness": "learned"}, "does not have learned stickiness yet"),
-        (sj.HDPHMM, {"stickiness": 1.0}, "does not have stickiness yet"),
-        (sj.HDPHMM, {"stickiness": "learned"}, "does not have stickiness yet"),
-        (sj.HDPHMM, {"init_states": 2}, "device='cpu'"),
-    ],
-)
-def test_what_a_gpu_does_not_have_is_refused(model, parameters, message):
-    with pytest.raises(ValueError, match=message):
-        model(4, sj.Categorical(3), device="cuda", **parameters).fit([[0, 1, 2]])
 
 
 def test_states_move_where_the_prior_on_symbols_is_learned(tmp_path):
@@ -368,11 +363,12 @@ def test_phases_wait_for_states_to_differ_and_leave_time_to_settle():
 def test_a_sample_is_taken_from_minibatches_in_parts_and_a_quarter_of_it_checks():
     family = sj.Categorical(2)
     batch = family.validate(sj.Sequences.from_list([[0, 1]] * 8))
-    sample = Sample.draw([batch, iter([batch, batch])], family, 39, 100)
+    engine = Engine(kernels.cpu, 1)
+    sample = Sample.draw([batch, iter([batch, batch])], family, 39, 100, engine, 3)
     assert (sample.n_sequences, sample.n_steps, sample.check_steps) == (20, 40, 10)
     assert sample.copies == 4.0
     assert sum(len(chunk.sequences) for chunk in sample.fitted) == 15
-    alone = Sample.draw([batch[:1]], family, 100, 1)
+    alone = Sample.draw([batch[:1]], family, 100, 1, engine, 3)
     assert (alone.check, alone.copies) == ([], 1.0)
 
 
@@ -380,7 +376,7 @@ def test_a_move_that_harms_fresh_sequences_is_refused(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(5, family, moves=None, batch_size=50, random_state=0).fit(drawn.train)
     family, engine = model.emission_, model._engine()
-    sample = Sample.draw([family.validate(drawn.train)], family, 1e9, 500)
+    sample = Sample.draw([family.validate(drawn.train)], family, 1e9, 500, engine, 5)
     rng = np.random.default_rng(0)
     phase = Phase(model._posterior, family, sample, engine, rng, 1e18, 5)
     fit = phase.fit(phase.present.posterior, 1)
@@ -413,10 +409,11 @@ def test_the_work_of_a_split_is_that_of_all_its_local_steps(merged, gaussian):
 
 def phase_of(model, gaussian, budget, **options):
     family = model.emission_
-    sample = Sample.draw([family.validate(gaussian[1].train)], family, 1e9, 500)
     options = {"most_states": model.n_states_} | options
+    data, engine = family.validate(gaussian[1].train), model._engine()
+    sample = Sample.draw([data], family, 1e9, 500, engine, options["most_states"])
     rng = np.random.default_rng(0)
-    return Phase(model._posterior, family, sample, model._engine(), rng, budget, **options)
+    return Phase(model._posterior, family, sample, engine, rng, budget, **options)
 
 
 def test_a_baseline_goes_on_from_the_last_one(merged, gaussian):
@@ -448,10 +445,10 @@ def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
     weights[[0, 1], [0, 1]] = 0.7
     between = replace(merged._posterior.regrouped(weights), moves=posterior.moves)
-    family = merged.emission_
-    sample = Sample.draw([family.validate(gaussian[1].train)], family, 1e9, 500)
+    sample = phase_of(merged, gaussian, 1e18, most_states=6).sample
     rng = np.random.default_rng(0)
-    phase = Phase(between, family, sample, merged._engine(), rng, 1e18, 6, stage=2)
+    engine = merged._engine()
+    phase = Phase(between, merged.emission_, sample, engine, rng, 1e18, 6, stage=2)
     phase._dissolve()
     assert phase.moves[0].kind == "delete"
     assert phase.moves[0].states == [[5]]

@@ -17,7 +17,7 @@ from sojourn.families.device import DeviceTable  # noqa: E402
 from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
 from sojourn.inference import COLLAPSED  # noqa: E402
 from sojourn.inference.device import find_device  # noqa: E402
-from sojourn.kernels import gpu  # noqa: E402
+from sojourn.kernels import gpu, gpu_wide  # noqa: E402
 from sojourn.transitions import Dirichlet, Rows  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
@@ -65,12 +65,13 @@ SHAPES = [
     (5, [4, 1, 7], "float32"),
     (16, [5], "float32"),
     (17, [2, 9, 3], "float32"),
-    (33, [*range(1, 20)], "float32"),
+    (33, [3, 2] + 16 * [1], "float32"),
     (45, [12, 1, 6, 3], "float32"),
     (48, [3, 4], "float32"),
     (49, [3, 1, 4], "float32"),
     (64, [5, 2], "float32"),
     (130, [3, 1, 2], "float32"),
+    (200, [1, 4], "float32"),
     (6, [1, 4, 3], "float64"),
     (70, [2, 3], "float64"),
 ]
@@ -83,9 +84,7 @@ def recursions(request, monkeypatch):
         monkeypatch.setattr(gpu, "TILED", 0)
 
 
-@pytest.mark.parametrize(
-    ("n_states", "lengths", "dtype"), [*SHAPES, (33, [*range(1, 20)], "float32")]
-)
+@pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES)
 def test_expectations_are_the_reference_s(n_states, lengths, dtype, recursions):
     potentials, index, offsets = problem(n_states, lengths, dtype)
     exact = reference.forward_backward(potentials, index, offsets, absences=True)
@@ -102,6 +101,84 @@ def test_expectations_are_the_reference_s(n_states, lengths, dtype, recursions):
             assert_close(ours, theirs, 100 * TOLERANCE[dtype])
     log_z = gpu.log_normalizers(on_device(potentials), tensor(index), tensor(offsets))
     np.testing.assert_allclose(host(log_z), exact[0], rtol=1e-5, atol=1e-5)
+
+
+TILINGS = [
+    gpu_wide.Tiling(1, 32, 32, "vector", 4, 1),
+    gpu_wide.Tiling(16, 32, 32, "tf32x3", 4, 2),
+    gpu_wide.Tiling(64, 64, 32, "tf32x3", 4, 3),
+    gpu_wide.Tiling(16, 16, 32, "tf32", 4, 1),
+]
+
+
+@pytest.mark.parametrize("how", TILINGS, ids=lambda how: f"{how.product}-{how.block}-{how.tile}")
+@pytest.mark.parametrize("n_states", [3, 70, 130])
+def test_however_the_states_are_shared_out_expectations_are_the_reference_s(
+    how, n_states, monkeypatch
+):
+    """Also of one sequence more than a block has, and of what is affine, missing or short."""
+    lengths = [2, 1, 4] + [1] * (14 if how.block == 16 else 0)
+    potentials, index, offsets = problem(n_states, lengths)
+    index[1] = len(potentials.emissions)
+    with_ones = potentials._replace(
+        emissions=np.vstack([potentials.emissions, np.ones((1, n_states), np.float32)]),
+        log_scale=np.append(potentials.log_scale, 0.0),
+    )
+    exact = reference.forward_backward(with_ones, index, offsets, absences=True)
+    gain = np.linspace(0.5, 2.0, n_states).astype(np.float32)
+    shift = np.full(n_states, 0.001, np.float32)
+    table = gpu.AffineTable(
+        *(tensor(part) for part in ((potentials.emissions - shift) / gain, gain, shift)),
+        tensor((1.0 - shift) / gain),
+    )
+    monkeypatch.setattr(gpu, "is_narrow", lambda n_states, dtype: False)
+    monkeypatch.setattr(gpu_wide, "tiling", lambda *shape, exact: how)
+    moved = on_device(potentials)._replace(emissions=table)
+    found = gpu.forward_backward(moved, tensor(index), tensor(offsets), absences=True)
+    tolerance = 2e-3 if how.product == "tf32" else 2e-5
+    np.testing.assert_allclose(host(found[0]), exact[0], rtol=tolerance, atol=tolerance)
+    for ours, theirs in zip(found[1:4], exact[1:4], strict=True):
+        assert_close(ours, theirs, tolerance)
+    for ours, theirs in zip(found.absences, exact.absences, strict=True):
+        assert_close(ours, theirs, 100 * tolerance)
+    log_z = gpu.log_normalizers(moved, tensor(index), tensor(offsets))
+    assert torch.equal(log_z, found[0])
+
+
+@pytest.mark.parametrize(
+    ("n_states", "n_sequences", "dtype", "exact", "product"),
+    [
+        (512, 4, torch.float32, True, "vector"),
+        (512, 100, torch.float32, True, "tf32x3"),
+        (512, 100, torch.float32, False, "tf32"),
+        (3000, 1, torch.float32, True, "tf32x3"),
+        (6, 1, torch.float64, False, "ieee"),
+    ],
+)
+def test_the_way_is_chosen_by_shape_and_precision(n_states, n_sequences, dtype, exact, product):
+    assert gpu_wide.tiling(n_states, n_sequences, dtype, exact=exact).product == product
+
+
+@pytest.mark.parametrize("n_sequences", [1, 40])
+def test_an_impossible_sequence_adds_nothing_with_many_states_either(n_sequences):
+    potentials, index, offsets = problem(130, [3] + [2] * n_sequences, scaled=False)
+    potentials.emissions[6] = 0.0
+    index[:] = 1
+    index[:2] = 0, 6
+    found = gpu.forward_backward(on_device(potentials), tensor(index), tensor(offsets))
+    alone = reference.forward_backward(potentials, index[3:], offsets[1:] - 3)
+    assert_close(found.transitions, alone.transitions, 2e-5)
+    assert_close(found.start, alone.start, 2e-5)
+    assert not np.isfinite(host(found.log_normalizers)[0])
+    np.testing.assert_allclose(host(found.log_normalizers)[1:], alone.log_normalizers, rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 8, 21])
+def test_pairs_are_summed_over_all_steps(n_rows, monkeypatch):
+    monkeypatch.setattr(gpu_wide, "SPAN", 8)
+    before, behind = np.random.default_rng(0).random((2, n_rows, 5)).astype(np.float32)
+    found = gpu_wide.sum_pairs(tensor(before), tensor(behind))
+    assert_close(found, before.T.astype(float) @ behind, 1e-6)
 
 
 @pytest.mark.parametrize("n_states", [3, 45, 50])
@@ -185,7 +262,7 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     monkeypatch.setattr(gpu, "SUMS", way)
     rng = np.random.default_rng(0)
     table = DecayedTable(rng.random((5, 9)), "float64")
-    moved = DeviceTable(table, DEVICE)
+    moved = DeviceTable.of(table, DEVICE)
     for rows in ([1, 7, 3], [0, 1]):
         values = rng.random((len(rows), 5))
         table.blend(RowSums(np.array(rows), values, 9), keep=keep, weight=2.5)

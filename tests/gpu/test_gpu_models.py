@@ -165,14 +165,6 @@ def test_what_runs_on_the_cpu_only_is_refused():
         model(inference="cvb0", device="cuda").fit(SYMBOLS)
 
 
-def test_the_number_of_states_is_not_moved_on_a_gpu():
-    options = {"kind": sj.HDPHMM, "n_states": 6, "n_passes": 5, "device": "cuda"}
-    found = model(**options, moves="auto").fit(SYMBOLS)
-    assert len(found.transmat_) == 6
-    assert not any(entry["moves"] for entry in found.history_)
-    np.testing.assert_array_equal(found.transmat_, model(**options).fit(SYMBOLS).transmat_)
-
-
 def test_without_a_device_the_error_says_what_to_do(monkeypatch):
     monkeypatch.setattr(gpu, "INTERPRETED", False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)

@@ -46,8 +46,8 @@ def posterior_of(kind, seed):
 
 
 def phase_on(posterior, kernel=cpu, family=FAMILY, most_states=K):
-    sample = Sample.draw([DATA], family, 1e9, len(DATA))
     engine = Engine(kernel, 1, "float64")
+    sample = Sample.draw([DATA], family, 1e9, len(DATA), engine, most_states)
     return Phase(
         posterior, family, sample, engine, np.random.default_rng(0), 1e18, most_states
     )  # fmt: skip

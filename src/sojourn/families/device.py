@@ -9,12 +9,16 @@ import torch
 
 from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
 from sojourn.kernels import gpu
-from sojourn.kernels.arrays import namespace, to_host
+from sojourn.kernels.arrays import namespace, to_device, to_host
+from sojourn.kernels.interface import Floats, padded_states
 
 if TYPE_CHECKING:
     from sojourn.families.categorical import Categorical, SymbolsPresent
+    from sojourn.families.symbol_prior import SymbolPrior
 
 Tensor = Any
+
+_NUMBERS = 2**22  # in an array of one row a symbol that is made at a time
 
 
 class DeviceTable:
@@ -24,29 +28,39 @@ class DeviceTable:
 
     Parameters
     ----------
-    table : DecayedTable
-    device : torch.device
+    rows : (S, W) tensor
+        Padded as those of a `DecayedTable`.
+    scale : () float64 tensor
+    totals : (K,) float64 tensor
+    prior : SymbolPrior, optional
+        Prior counts that are learned, on the device too.
     """
 
-    def __init__(self, table: DecayedTable, device: Any) -> None:
-        self.n_states = table.n_states
-        self.dtype = table.dtype
-        self.prior = table.prior  # learned on the host
-        self.rows: Tensor = torch.as_tensor(table.rows, device=device)
+    def __init__(
+        self, rows: Tensor, scale: Tensor, totals: Tensor, prior: SymbolPrior | None = None
+    ) -> None:
+        self.rows, self.scale, self.totals, self.prior = rows, scale, totals, prior
+        self.n_states = len(totals)
+        self.dtype = np.dtype(str(rows.dtype).removeprefix("torch."))
+
+    @classmethod
+    def of(cls, table: DecayedTable, device: Any) -> DeviceTable:
+        """Copy a table to a device."""
+        rows = torch.tensor(table.rows, device=device)
         if table.numbers is not None:
             # An extract becomes a table again, up to its last row; the others are not asked for.
-            shape = (int(table.numbers[-1]) + 1, table.rows.shape[1])
-            rows = torch.zeros(shape, dtype=self.rows.dtype, device=device)
-            rows[torch.as_tensor(table.numbers, device=device).long()] = self.rows
-            self.rows = rows
-        self.scale: Tensor = torch.tensor(table.scale, dtype=torch.float64, device=device)
-        self.totals: Tensor = torch.as_tensor(table.totals, device=device)
+            own, shape = rows, (int(table.numbers[-1]) + 1, table.rows.shape[1])
+            rows = torch.zeros(shape, dtype=own.dtype, device=device)
+            rows[torch.as_tensor(table.numbers, device=device).long()] = own
+        scale = torch.tensor(table.scale, dtype=torch.float64, device=device)
+        prior = None if table.prior is None else table.prior.to_device(device)
+        return cls(rows, scale, torch.tensor(table.totals, device=device), prior)
 
     def to_host(self) -> DecayedTable:
         """Return the same as a `DecayedTable`."""
         rows = to_host(self.rows[:, : self.n_states])
         table = DecayedTable.from_parts(rows, float(self.scale), to_host(self.totals).copy())
-        table.prior = self.prior
+        table.prior = None if self.prior is None else self.prior.to_host()
         return table
 
     def dense(self) -> Tensor:
@@ -63,6 +77,39 @@ class DeviceTable:
         factors = gpu.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
         gpu.rescale_rows(self.rows, factors[1])
         gpu.add_rows(self.rows, sums.rows, sums.values, factors[0])
+
+    def expected_tables(self, prior: Tensor, *, n_threads: int = 1) -> Tensor:
+        """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
+        size = max(1, _NUMBERS // self.n_states)
+        at_prior = torch.digamma(prior)
+        parts = []
+        for begin in range(0, len(self.rows), size):
+            n = self.rows[begin : begin + size, : self.n_states].double() * self.scale
+            whole = n.sum(1, keepdim=True)
+            counts = n > (1e-4 * whole).clamp(max=1e-3)
+            certain = torch.where(counts, n * n / whole, 1.0)
+            occurs = -torch.expm1(-certain)
+            grown = torch.digamma(prior + certain / occurs) - at_prior
+            cells = occurs * grown + torch.log1p((n - certain) / (prior + certain))
+            parts.append(prior * torch.where(counts, cells, 0.0).sum(1))
+        return torch.cat(parts)
+
+    def regrouped(self, weights: Floats) -> DeviceTable:
+        """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
+        own = to_device(weights, self.rows.device)
+        # In double precision, whatever `torch.set_float32_matmul_precision` allows.
+        rows = self.rows[:, : self.n_states].double() @ own.T
+        return DeviceTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
+
+    def refilled(self, statistics: Tensor) -> DeviceTable:
+        """Return a table of other statistics (K', S), in this one's precision, with its prior."""
+        rows = self._padded(statistics.T)
+        totals = rows[:, : len(statistics)].sum(0, dtype=torch.float64)
+        return DeviceTable(rows, torch.ones_like(self.scale), totals, self.prior)
+
+    def _padded(self, rows: Tensor) -> Tensor:
+        extra = padded_states(rows.shape[1]) - rows.shape[1]
+        return torch.nn.functional.pad(rows.to(self.rows.dtype), (0, extra)).contiguous()
 
 
 class DeviceSymbols(NamedTuple):
@@ -107,26 +154,27 @@ def emission_rows(
     With one prior count for all symbols the posterior mean is an affine function of the statistic:
     the kernel computes it as it reads the symbol's row.
     """
-    learned = table.prior
-    prior = np.asarray(
-        family.concentration if learned is None else learned.of(None), dtype=np.float64
-    )
+    prior = np.asarray(family.concentration, dtype=np.float64)
     kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
-    n_symbols = family.n_statistics
+    n_symbols, learned = family.n_statistics, table.prior
     xp = namespace(table.totals)
     prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
-    if collapsed and prior.ndim == 0 and table.rows.dtype == kind:
+    if learned is None and collapsed and prior.ndim == 0 and table.rows.dtype == kind:
         means = gpu.means_of_symbols(
             table.totals, table.scale, float(prior), float(prior_totals), kind
         )
         return gpu.AffineTable(table.rows, *means), encoded.index
-    totals = xp.asarray(prior_totals, like=table.totals) + table.totals
     symbols = encoded.segments.symbols.long()
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)
     counts = table.rows[symbols, : table.n_states].double() * table.scale
-    own = xp.asarray(np.ascontiguousarray(prior.T), like=table.totals)
-    counts += own if prior.ndim == 0 else own[symbols].reshape(len(symbols), -1)
+    if learned is not None:
+        totals = learned.total + table.totals
+        counts += learned.of(symbols)[:, None]
+    else:
+        totals = xp.asarray(prior_totals, like=table.totals) + table.totals
+        own = xp.asarray(np.ascontiguousarray(prior.T), like=table.totals)
+        counts += own if prior.ndim == 0 else own[symbols].reshape(len(symbols), -1)
     if collapsed:
         rows = counts / totals
     else:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
 
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels import symbols
+from sojourn.kernels.arrays import is_tensor, namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 
 _STEPS_A_SYMBOL = 32  # steps a symbol between two updates, so that they cost little of training
 _FARTHEST = np.log(10.0)  # a limit to extrapolation
+_NUMBERS = {"of_seen": float, "of_new": float, "n_seen": int, "n_once": int}  # on a device tensors
 
 
 class SymbolPrior:
@@ -44,7 +45,9 @@ class SymbolPrior:
     Attributes
     ----------
     times_seen : (V,) uint8 array
-        0, 1, or 2 for more, in the first pass over the data; changes in place.
+        0, 1, or 2 for more, in the first pass over the data; changes in place.  On a device it is
+        a tensor, and so are the four that follow: they change in place too, where a recorded step
+        reads them.
     of_seen, of_new : float
         λ_seen and λ_new.
     n_seen, n_once : int
@@ -85,7 +88,8 @@ class SymbolPrior:
     def of(self, rows: Integers | None) -> Floats:
         """Return λ of some symbols, or of all."""
         times = self.times_seen if rows is None else self.times_seen[rows]
-        return np.where(times > 0, self.of_seen, self.of_new)
+        of: Floats = namespace(times).where(times > 0, self.of_seen, self.of_new)
+        return of
 
     def observe(
         self,
@@ -111,6 +115,9 @@ class SymbolPrior:
 
     def _count(self, sums: RowSums) -> None:
         """Add the times that each symbol occurs: its responsibilities sum to that."""
+        if is_tensor(self.times_seen):
+            self._count_on_device(sums)
+            return
         rows = np.arange(sums.n_rows) if sums.rows is None else sums.rows
         occurs = np.rint(np.minimum(sums.values.sum(axis=1, dtype=np.float64), 2.0))
         before = self.times_seen[rows]
@@ -119,33 +126,75 @@ class SymbolPrior:
         self.n_seen += int(np.count_nonzero(after) - np.count_nonzero(before))
         self.n_once += int((after == 1).sum() - (before == 1).sum())
 
+    def _count_on_device(self, sums: RowSums) -> None:
+        """Do the same where symbols may come several times, and the missing one with them."""
+        times_seen: Any = self.times_seen
+        xp, n_symbols = namespace(times_seen), len(times_seen)
+        occurs = xp.zeros(n_symbols + 1, "float64", like=times_seen)
+        times = xp.astype(sums.values, "float64").sum(axis=1)
+        if sums.rows is None:
+            occurs[:n_symbols] = times
+        else:
+            occurs.index_add_(0, xp.astype(sums.rows, "int64"), times)
+        after = xp.clip(times_seen + xp.round(occurs[:n_symbols]), None, 2.0)
+        times_seen.copy_(after)
+        self._become(n_seen=(after > 0).sum(), n_once=(after == 1).sum())
+
+    def _become(self, **numbers: Any) -> None:
+        """Take new numbers, of the kind that there are."""
+        for name, value in numbers.items():
+            own = getattr(self, name)
+            if is_tensor(own):
+                own.copy_(value)
+            else:
+                setattr(self, name, _NUMBERS[name](value))
+
     def learn(self, table: DecayedTable, *, n_threads: int = 1) -> None:
         """Update both counts from the statistics, eqs (17) and (18)."""
+        xp = namespace(self.times_seen)
         if self.learns_seen:
             # Two rounds of (17), and on to where a geometric approach would end.
-            first = np.log(self.of_seen)
-            second = np.log(self._round(table, self.of_seen, n_threads))
-            third = np.log(self._round(table, float(np.exp(second)), n_threads))
-            slowness = (third - second) / (second - first) if second != first else 0.0
-            ahead = (third - second) * slowness / (1.0 - slowness) if 0 < slowness < 1 else 0.0
-            self.of_seen = float(np.exp(third + np.clip(ahead, -_FARTHEST, _FARTHEST)))
+            first = xp.log(self.of_seen)
+            second = xp.log(self._round(table, self.of_seen, n_threads))
+            third = xp.log(self._round(table, xp.exp(second), n_threads))
+            slowness = (third - second) / xp.where(second == first, np.inf, second - first)
+            slowness = xp.where((slowness > 0.0) & (slowness < 1.0), slowness, 0.0)
+            ahead = (third - second) * slowness / (1.0 - slowness)
+            self._become(of_seen=xp.exp(third + xp.clip(ahead, -_FARTHEST, _FARTHEST)))
         n_new = len(self.times_seen) - self.n_seen
         if not self.learns_new:
-            self.of_new = self.of_seen
-        elif n_new:
-            share = float((table.totals / (table.totals + self.total)).sum())
-            self.of_new = (1.0 + self.n_once) / (1.0 + n_new * share)
+            self._become(of_new=self.of_seen)
+        else:
+            share = (table.totals / (table.totals + self.total)).sum()
+            found = (1.0 + self.n_once) / (1.0 + n_new * share)
+            self._become(of_new=xp.where(n_new > 0, found, self.of_new))
 
-    def _round(self, table: DecayedTable, seen: float, n_threads: int) -> float:
+    def _round(self, table: DecayedTable, seen: Any, n_threads: int) -> Any:
         """Return the right-hand side of (17)."""
-        tables = symbols.expected_tables(
-            table.rows, table.scale, seen, table.n_states, n_threads=n_threads
-        )
+        tables = table.expected_tables(seen, n_threads=n_threads)
         # Without a count of their own, new symbols share this one.
         n_sharing = self.n_seen if self.learns_new else len(self.times_seen)
         total = n_sharing * seen + (len(self.times_seen) - n_sharing) * self.of_new
-        rate = float((digamma(total + table.totals) - digamma(total)).sum())
-        return (1.0 + float(tables.sum())) / (1.0 + n_sharing * rate)
+        xp = namespace(table.totals)
+        rate = (xp.digamma(total + table.totals) - xp.digamma(total)).sum()
+        return (1.0 + tables.sum()) / (1.0 + n_sharing * rate)
+
+    def to_device(self, device: Any) -> Self:
+        """Return a copy on a device."""
+        moved = copy(self)
+        moved.times_seen = to_device(self.times_seen.copy(), device)
+        for name in _NUMBERS:
+            value = np.array(getattr(self, name), dtype=np.float64)
+            setattr(moved, name, to_device(value, device))
+        return moved
+
+    def to_host(self) -> Self:
+        """Undo `to_device`."""
+        moved = copy(self)
+        moved.times_seen = to_host(self.times_seen).copy()
+        for name, kind in _NUMBERS.items():
+            setattr(moved, name, kind(getattr(self, name)))
+        return moved
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything, as JSON values and as arrays."""

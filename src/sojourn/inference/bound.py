@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sojourn.families import Family
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import namespace
 
 Compute = Callable[[Posterior, Family, BatchSums, float], float]
 
@@ -43,16 +44,18 @@ def _mean_field(posterior: Posterior, family: Family, sums: BatchSums, copies: f
 
 def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
     family = posterior.learned(family)
-    prior = family.prior()
-    natural = prior + posterior.emissions.dense().astype("float64")
+    statistics = posterior.emissions.dense()
+    xp = namespace(statistics)
+    prior = xp.placed(family.prior(), like=statistics)
+    natural = prior + xp.astype(statistics, "float64")
     emissions = family.log_normalizer(natural).sum()
     emissions -= family.log_normalizer(prior + 0.0 * natural).sum()
     # The batch stands for as many steps as the posterior has: blended, that is not N/M exactly, and
     # terms of unequal mass would not cancel.
     start, transitions = posterior.counts
-    share = float(start.sum() + transitions.sum()) / sums.n_steps
+    share = (start.sum() + transitions.sum()) / sums.n_steps
     local = share * (sums.entropy + sums.log_base)
-    return local + float(emissions) + posterior.transitions.collapsed_bound(posterior.counts)
+    return float(local + emissions) + posterior.transitions.collapsed_bound(posterior.counts)
 
 
 LOG_LIKELIHOOD = Bound(_log_likelihood, after_step=False)

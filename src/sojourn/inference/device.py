@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
 from sojourn.families.device import DeviceSymbols
-from sojourn.inference.local import Chunk, Engine
+from sojourn.inference.local import Chunk, Engine, sum_log_base
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
@@ -64,6 +65,7 @@ class DeviceBatch:
     order : (N,) int64 tensor
         The sequences, longest first.
     n_sequences, n_steps : int
+    family : Family
     host : callable
         Returns the same sequences on the host.
     """
@@ -72,10 +74,16 @@ class DeviceBatch:
     order: Tensor
     n_sequences: int
     n_steps: int
+    family: Family
     host: Callable[[], Sequences]
 
     def __len__(self) -> int:
         return self.n_sequences
+
+    @cached_property
+    def log_base(self) -> float:
+        """Σ log h(x), which the host finds once."""
+        return sum_log_base(self.family, self.host())
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +117,10 @@ class Window:
         Of all steps in a row.
     lengths : (N,) int64 tensor
         Lengths of all sequences.
+    longest : int
+        At least the largest of them.
+    edges : list of int
+        Where minibatches begin, and the number of steps.
     batch_size : int
         Sequences a minibatch; the last may have fewer.
     host : callable
@@ -122,6 +134,8 @@ class Window:
         family: Family,
         encoded: Any,
         lengths: Tensor,
+        longest: int,
+        edges: list[int],
         batch_size: int,
         host: Callable[[int], Sequences],
         is_complete: bool,
@@ -133,21 +147,18 @@ class Window:
         self._encoded = encoded
         self._host = host
         self.is_complete = is_complete
-        ends = torch.cumsum(lengths, 0)
+        self._edges = edges
+        begins = to_device(np.array(edges), device)
         number = torch.arange(n, device=device)
         batch = number // batch_size
-        first = torch.arange(self.n_batches, device=device) * batch_size
-        edges = torch.cat([ends[first] - lengths[first], ends[-1:]])
-        self._edges = edges.tolist()
         self._offsets = torch.zeros(n + self.n_batches, dtype=torch.int64, device=device)
-        self._offsets[number + batch + 1] = ends - edges[batch]
-        longest = int(lengths.max()) + 1
-        order = torch.argsort(batch * longest + (longest - 1 - lengths), stable=True)
+        self._offsets[number + batch + 1] = torch.cumsum(lengths, 0) - begins[batch]
+        order = torch.argsort(batch * (longest + 1) + (longest - lengths), stable=True)
         self._order = order - batch * batch_size
         self._sorted = None
         if isinstance(family, Categorical):
-            largest = max(np.diff(self._edges).tolist())
-            self._sorted = gpu.find_segments(encoded, edges, family.n_statistics, largest)
+            largest = int(np.diff(edges).max())
+            self._sorted = gpu.find_segments(encoded, begins, family.n_statistics, largest)
 
     @property
     def is_sorted(self) -> bool:
@@ -215,6 +226,7 @@ class Window:
             self._order[begin : begin + n],
             n,
             n_steps,
+            self.family,
             lambda: self._host(b),
         )
         return Chunk(batch, encoded)
@@ -257,12 +269,21 @@ def statistics_of_chunks(
 def _uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
     """Copy minibatches of equal size, but for the last, to the device."""
     data = joined(batches)
-    lengths = to_device(data.lengths, device)
     if isinstance(family, Categorical):
         encoded, is_complete = _symbols(family, data.values, device)
     else:
         encoded, is_complete = to_device(family.encode(data), device), False
-    return Window(family, encoded, lengths, len(batches[0]), batches.__getitem__, is_complete)
+    edges = np.cumsum([0, *(batch.n_steps for batch in batches)]).tolist()
+    return Window(
+        family,
+        encoded,
+        to_device(data.lengths, device),
+        int(data.lengths.max()),
+        edges,
+        len(batches[0]),
+        batches.__getitem__,
+        is_complete,
+    )
 
 
 def _symbols(family: Categorical, values: NDArray[Any], device: Any) -> tuple[Tensor, bool]:
@@ -282,6 +303,13 @@ def check_failures(failures: Tensor) -> None:
         )
 
 
+class _Order(NamedTuple):
+    """The order of a pass: numbers of sequences, and where each ends when they stand in a row."""
+
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
 class DeviceBatches:
     """The minibatches of a source, on the device: all data are there if they fit.
 
@@ -295,20 +323,25 @@ class DeviceBatches:
     """
 
     def __init__(self, family: Family, source: Minibatches, n_states: int, engine: Engine) -> None:
+        self.n_states = n_states  # which moves may change
         self._family = family
         self._source = source
-        self._n_states = n_states
         self._failures = engine.failures
         self._device = device = engine.device
         self._values: Tensor | None = None
         self._coming: tuple[int, Background] | None = None
-        self._order_of: tuple[int, NDArray[np.int64], Tensor] | None = None
+        self._order_of: tuple[int, _Order, Tensor] | None = None
         self._ahead: tuple[tuple[int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         if isinstance(source, MemorySource) and self._fits(source.data):
             assert isinstance(family, Categorical)
             self._offsets = to_device(source.data.offsets, device)
             self._values, self._is_complete = _symbols(family, source.data.values, device)
+            self._longest = int(source.data.lengths.max())
+            # Memory that is copied from without the host; two, as one may be on its way.
+            rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(2))
+            is_cuda = device.type == "cuda"
+            self._rooms = [room.pin_memory() if is_cuda else room for room in rooms]
             if self._stream is not None:
                 self._stream.wait_stream(torch.cuda.current_stream(device))
 
@@ -325,16 +358,17 @@ class DeviceBatches:
         """Wait for the device, and refuse to go on if a sequence had no possible path."""
         check_failures(self._failures)
 
-    def batches(
-        self, n_pass: int, start: int, *, is_last: bool = True
-    ) -> Iterator[Iterable[Chunk]]:
-        """Yield the minibatches of a pass as chunks, without the first `start`."""
+    def batches(self, n_pass: int, start: int, n_more: int = 0) -> Iterator[Iterable[Chunk]]:
+        """Yield the minibatches of a pass as chunks, without the first `start`.
+
+        So many passes come after it.
+        """
         if self._values is not None:
             assert isinstance(self._source, MemorySource)
-            yield from self._resident(self._source, n_pass, start, is_last=is_last)
+            yield from self._resident(self._source, n_pass, start, n_more)
             return
         family, device = self._family, self._device
-        most = _most_steps(self._n_states)
+        most = _most_steps(self.n_states)
         window: list[Sequences] = []
         for batch in self._source.batches(n_pass, start):
             if not isinstance(batch, Sequences) or batch.n_steps > most:
@@ -344,7 +378,7 @@ class DeviceBatches:
                 yield (
                     chunk
                     for piece in pieces
-                    for chunk in chunks_on_device(family, piece, self._n_states, device)
+                    for chunk in chunks_on_device(family, piece, self.n_states, device)
                 )
                 continue
             window.append(batch)
@@ -370,62 +404,80 @@ class DeviceBatches:
         main.wait_stream(self._stream)
         return window
 
-    def _order(self, source: MemorySource, n_pass: int) -> tuple[NDArray[np.int64], Tensor]:
-        """Return the order of a pass, on the host and on the device."""
+    def _make_order(self, source: MemorySource, n_pass: int) -> _Order:
+        """Shuffle; of the device nothing is touched: a step may be recorded at that moment."""
+        numbers = source.order(n_pass)
+        self._rooms[n_pass % 2].numpy()[:] = numbers
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(source.data.lengths[numbers], out=ends[1:])
+        return _Order(numbers, ends)
+
+    def _order(self, source: MemorySource, n_pass: int, n_more: int) -> tuple[_Order, Tensor]:
+        """Return the order of a pass, on the host and on the device, and begin with the next."""
         if self._order_of is None or self._order_of[0] != n_pass:
             coming, self._coming = self._coming, None
-            is_made = coming is not None and coming[0] == n_pass
-            made = coming[1].result() if coming is not None and is_made else source.order(n_pass)
-            self._order_of = (n_pass, made, to_device(made, self._device))
+            if coming is not None and coming[0] == n_pass:
+                made = coming[1].result()
+            else:
+                made = self._make_order(source, n_pass)
+            numbers = self._rooms[n_pass % 2].to(self._device, non_blocking=True, copy=True)
+            self._order_of = (n_pass, made, numbers)
+            if n_more:
+                later = Background(lambda: self._make_order(source, n_pass + 1))
+                self._coming = (n_pass + 1, later)
         return self._order_of[1:]
 
     def _resident(
-        self, source: MemorySource, n_pass: int, start: int, *, is_last: bool
+        self, source: MemorySource, n_pass: int, start: int, n_more: int
     ) -> Iterator[Iterable[Chunk]]:
         """Gather minibatches from the data on the device."""
         data = source.data
         size = len(data) if source.is_whole else source.batch_size
         assert size is not None
         steps_of_one = max(1.0, size * data.n_steps / len(data))
-        if steps_of_one > _most_steps(self._n_states):
+        if steps_of_one > _most_steps(self.n_states):
             order = source.order(n_pass)
             for begin in range(start * size, len(data), size):
-                part = data.take(order[begin : begin + size])
-                yield chunks_on_device(self._family, part, self._n_states, self._device)
+                own = data.take(order[begin : begin + size])
+                yield chunks_on_device(self._family, own, self.n_states, self._device)
             return
         at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
-        self._order(source, n_pass)
-        if not is_last:
-            # Another thread leaves the device alone: a step may be recorded at that moment.
-            self._coming = (n_pass + 1, Background(lambda: source.order(n_pass + 1)))
         for begin in range(start * size, len(data), at_a_time):
-            yield from self._gathered(source, n_pass, slice(begin, begin + at_a_time), size)
+            part = slice(begin, begin + at_a_time)
+            yield from self._gathered(source, n_pass, n_more, part, size)
             # While the device is busy, what comes next; at the end of a pass it is waited for.
-            if begin + at_a_time < len(data):
-                coming = (n_pass, begin + at_a_time)
-            elif not is_last:
-                coming = (n_pass + 1, 0)
-            else:
-                return
-            window = slice(coming[1], coming[1] + at_a_time)
-            self._ahead = (coming, self._gathered(source, coming[0], window, size))
+            if part.stop < len(data):
+                coming = slice(part.stop, part.stop + at_a_time)
+                self._make_ahead(source, n_pass, n_more, coming, size)
+            elif n_more:
+                self._make_ahead(source, n_pass + 1, n_more - 1, slice(0, at_a_time), size)
 
-    def _gathered(self, source: MemorySource, n_pass: int, part: slice, size: int) -> Window:
+    def _make_ahead(self, source: MemorySource, n_pass: int, *where: Any) -> None:
+        window = self._gathered(source, n_pass, *where)
+        self._ahead = ((n_pass, where[1].start), window)
+
+    def _gathered(
+        self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
+    ) -> Window:
         """Return some minibatches of a pass, made ahead of time or now."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == (n_pass, part.start):
             return ahead[1]
 
         def make() -> Window:
-            order, numbers = (each[part] for each in self._order(source, n_pass))
+            order, numbers = self._order(source, n_pass, n_more)
+            numbers, own = numbers[part], order.numbers[part]
+            ends = order.ends[part.start : part.start + len(own) + 1]
             begins = self._offsets[numbers]
             lengths = self._offsets[numbers + 1] - begins
             return Window(
                 self._family,
-                gpu.gather_sequences(self._values, begins, lengths),
+                gpu.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
                 lengths,
+                self._longest,
+                (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),
                 size,
-                lambda b: source.data.take(order[b * size : (b + 1) * size]),
+                lambda b: source.data.take(own[b * size : (b + 1) * size]),
                 self._is_complete,
             )
 
@@ -434,6 +486,25 @@ class DeviceBatches:
 
 Move = Callable[[Posterior, list[Chunk], Any, Any], BatchSums]
 """``move(posterior, chunks, keep, weight)``: the local step, and the blend of what it gives."""
+
+
+def can_record(device: Any) -> bool:
+    """Whether a device replays what it did; the interpreter does not."""
+    return bool(device.type == "cuda")
+
+
+def recording(
+    engine: Engine, posterior: Posterior, schedule: StepSizes, total_sequences: int
+) -> Engine:
+    """Return the engine with a recorder for the states that there are, where it can record.
+
+    What is recorded has the sizes of its moment: after a move it begins anew.
+    """
+    if not can_record(engine.device):
+        return engine
+    dtype = engine.dtype or posterior.emissions.dtype
+    is_able = engine.kernel.is_narrow(posterior.n_states, dtype)
+    return replace(engine, recorder=Recorder(schedule, total_sequences, is_able=is_able))
 
 
 class Recorder:
@@ -477,13 +548,13 @@ class Recorder:
         if batch.window is not self._window:
             self._load(batch.window, posterior.n_updates - batch.number)
         assert self._place is not None
-        known = None if self._update is None else self._update.prior
-        if self._recording is None or not self._recording.serves(posterior, known):
-            chunk = self._place.chunk(batch.window)
-            self._recording = _Recording(move, posterior, chunk, self._place)
-            self._next = -1
         if batch.number != self._next:
             self._place.number.fill_(batch.number)
+        known = None if self._update is None else self._update.prior
+        if self._recording is None or not self._recording.serves(posterior, known):
+            # It is tried out on this minibatch: the one after may not be there.
+            chunk = self._place.chunk(batch.window)
+            self._recording = _Recording(move, posterior, chunk, self._place)
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
 
@@ -567,7 +638,12 @@ class _Place:
         batch = self.batch
         encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
-            batch.offsets, batch.order, window.batch_size, len(batch.index), _not_on_the_host
+            batch.offsets,
+            batch.order,
+            window.batch_size,
+            len(batch.index),
+            window.family,
+            _not_on_the_host,
         )
         return Chunk(sequences, encoded)
 
@@ -604,7 +680,7 @@ class _Recording:
     """
 
     def __init__(self, move: Move, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
-        self._emissions = posterior.emissions
+        self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
         self._prior = posterior.transitions.prior_counts()
         self._n_updates = posterior.transitions.n_updates
@@ -623,7 +699,7 @@ class _Recording:
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
-        return (*self._counts, table.rows, table.scale, table.totals)
+        return (*self._counts, table.rows, table.scale, table.totals, self._place.number)
 
     def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
         """Whether it is this posterior that the recorded step changes; take in its new prior.
@@ -637,8 +713,9 @@ class _Recording:
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)
-            if is_tensor(total):
-                self._prior.total.copy_(total)
+            for one, other in zip(_totals(total), _totals(self._prior.total), strict=True):
+                if is_tensor(one):
+                    other.copy_(one)
             self._n_updates = posterior.transitions.n_updates
         return True
 
@@ -700,6 +777,11 @@ def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any,
     with torch.cuda.graph(graph):
         result = run()
     return graph, result
+
+
+def _totals(total: Any) -> Iterable[Any]:
+    """Return what normalises the start and what the rows, or what both."""
+    return total if isinstance(total, Rows) else (total,)
 
 
 def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +13,7 @@ from sojourn.families import Family
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.arrays import is_tensor, namespace, to_host
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.sequences import Sequences
@@ -64,7 +63,7 @@ class Engine:
 
     Attributes
     ----------
-    kernel : module
+    kernel : module, or what has its functions
         `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.gpu`.
     n_threads : int
     dtype : str or None
@@ -79,7 +78,7 @@ class Engine:
         There, what replays a step.
     """
 
-    kernel: ModuleType
+    kernel: Any
     n_threads: int
     dtype: str | None = None
     meanwhile: Callable[[int], None] | None = None
@@ -90,6 +89,21 @@ class Engine:
     def prepare(self, family: Family, batch: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
         """Do all that can be done ahead of time; see `prepare`."""
         return prepare(family, batch)
+
+    def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
+        """Cut validated data into chunks of a model of so many states, where they are needed."""
+        if self.device is None:
+            return prepare(family, data)
+        from sojourn.inference.device import chunks_on_device
+
+        return chunks_on_device(family, data, n_states, self.device)
+
+    def check(self) -> None:
+        """Wait for a device, and refuse to go on if a sequence had no possible path there."""
+        if self.device is not None:
+            from sojourn.inference.device import check_failures
+
+            check_failures(self.failures)
 
     def expected_statistics(
         self,
@@ -154,7 +168,7 @@ def expected_statistics(
 
     Memory: the responsibilities of `CHUNK_STEPS` steps, or of the longest sequence.
     """
-    potentials = _transition_potentials(posterior, objective, engine)
+    potentials = transition_potentials(posterior, objective, engine)
     options: dict[str, Any] = {"absences": absences, "n_threads": engine.n_threads}
     sums: BatchSums | None = None
     for (sequences, encoded), factors, index in chunk_potentials(
@@ -186,9 +200,10 @@ def expected_statistics(
             part.emissions.totals = engine.kernel.state_masses(*smoothed[1:3])
         if entropy:
             part.entropy = part.log_normalizer - _log_potential(smoothed, factors, index)
-            on_host = sequences if engine.device is None else sequences.host()
-            x = family.observations(on_host)
-            part.log_base = float(family.log_base_measure(x).sum())
+            if engine.device is not None:
+                part.log_base = sequences.log_base
+            else:
+                part.log_base = sum_log_base(family, sequences)
         if shared:
             every = max(1, sequences.n_steps // SHARED_STEPS)
             part.shared = every * shared_entropies(
@@ -202,6 +217,11 @@ def expected_statistics(
     return sums
 
 
+def sum_log_base(family: Family, sequences: Sequences) -> float:
+    """Return Σ log h(x)."""
+    return float(family.log_base_measure(family.observations(sequences)).sum())
+
+
 def _impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointError:
     bad = int(np.flatnonzero(~np.isfinite(log_normalizers))[0])
     return FloatingPointError(
@@ -210,7 +230,7 @@ def _impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointE
     )
 
 
-def _transition_potentials(posterior: Posterior, objective: Objective, engine: Engine) -> Rows:
+def transition_potentials(posterior: Posterior, objective: Objective, engine: Engine) -> Rows:
     """Return the potentials of start and transitions; on a device eq (1) is one kernel."""
     if engine.device is not None and objective.collapsed:
         prior, total = posterior.transitions.prior_counts()
@@ -220,20 +240,12 @@ def _transition_potentials(posterior: Posterior, objective: Objective, engine: E
     return objective.transition_potentials(posterior.transitions.concentrations(posterior.counts))
 
 
-def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> float:
-    """E_q of the logarithm of the product of potentials along the path."""
+def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> Any:
+    """E_q of the logarithm of the product of potentials along the path; on a device a tensor."""
     if is_tensor(index):
         from sojourn.kernels import gpu
 
-        start, matrix, rows, log_scale = gpu.plain(factors)
-        log_scale = None if log_scale is None else to_host(log_scale)
-        factors = Potentials(to_host(start), to_host(matrix), to_host(rows), log_scale)
-        log_z, *sums = (to_host(a) for a in smoothed[:4])
-        smoothed = Smoothed(log_z, sums[0], sums[1], sums[2], None)
-        index = to_host(index)
-        # A row of ones for a missing observation.
-        emissions = np.concatenate([factors.emissions, np.ones_like(factors.emissions[:1])])
-        factors = factors._replace(emissions=emissions)
+        return gpu.log_potential(smoothed, factors, index)
     responsibilities = smoothed.responsibilities
     rows = factors.emissions[:, : responsibilities.shape[1]]
     # A potential of zero has no responsibility: the clip only avoids 0 · log 0.

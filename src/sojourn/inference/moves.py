@@ -16,11 +16,18 @@ import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference.bound import COLLAPSED_BOUND
-from sojourn.inference.local import Chunk, Engine, chunk_potentials, expected_statistics, prepare
+from sojourn.inference.local import (
+    Chunk,
+    Engine,
+    chunk_potentials,
+    expected_statistics,
+    transition_potentials,
+)
 from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
 from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
 from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Minibatches, joined
@@ -108,31 +115,36 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
     the two states.
     """
     family = posterior.learned(family)
-    emissions = posterior.emissions.dense().astype(np.float64)
+    emissions = posterior.emissions.dense()
+    xp = namespace(emissions)
+    emissions = xp.astype(emissions, "float64")
     first, second = np.triu_indices(len(emissions), 1)
     gains = -shared[first, second]
-    gains += merge_gains(posterior.transitions, posterior.counts, first, second)
+    gains += to_host(merge_gains(posterior.transitions, posterior.counts, first, second))
     if family.statistics_are_counts and emissions.shape[1] > _MANY_STATISTICS:
-        overlap = _overlaps(emissions)[first, second]
+        overlap = to_host(_overlaps(emissions))[first, second]
         likely = np.sort(np.argsort(-overlap, kind="stable")[: 2 * len(emissions)])
         first, second, gains = first[likely], second[likely], gains[likely]
     alone = _log_normalizers(family, emissions)
-    nothing = _log_normalizers(family, np.zeros((1, emissions.shape[1])))
+    nothing = _log_normalizers(family, 0.0 * emissions[:1])
     gains -= alone[first] + alone[second] - nothing
     for at in _blocks(len(first), emissions.shape[1]):
-        gains[at] += _log_normalizers(family, emissions[first[at]] + emissions[second[at]])
+        one, other = (xp.placed(part[at], like=emissions) for part in (first, second))
+        gains[at] += _log_normalizers(family, emissions[one] + emissions[other])
     order = np.argsort(-gains, kind="stable")
     return [(float(gains[n]), (int(first[n]), int(second[n]))) for n in order]
 
 
 def _log_normalizers(family: Family, emissions: Floats) -> Floats:
-    return family.log_normalizer(family.prior() + emissions)
+    xp = namespace(emissions)
+    return to_host(family.log_normalizer(xp.placed(family.prior(), like=emissions) + emissions))
 
 
 def _overlaps(counts: Floats) -> Floats:
     """Bhattacharyya coefficients of the states' shares."""
-    shares = np.sqrt(np.maximum(counts, 0.0))
-    shares /= np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), 1e-300)
+    xp = namespace(counts)
+    shares = xp.sqrt(xp.clip(counts, 0.0, None))
+    shares /= xp.sqrt(xp.clip((shares * shares).sum(axis=1), 1e-300, None))[:, None]
     return shares @ shares.T
 
 
@@ -276,8 +288,19 @@ class Sample:
         return min(MOST_COPIES, self.total_sequences / self.n_sequences)
 
     @classmethod
-    def draw(cls, batches: Batches, family: Family, n_steps: float, total_sequences: int) -> Sample:
-        """Take sequences from minibatches until there are about so many steps."""
+    def draw(
+        cls,
+        batches: Batches,
+        family: Family,
+        n_steps: float,
+        total_sequences: int,
+        engine: Engine,
+        most_states: int,
+    ) -> Sample:
+        """Take sequences from minibatches until there are about so many steps.
+
+        They are put where the engine computes, for models of at most so many states.
+        """
         taken: list[Sequences] = []
         missing = n_steps
         for part in (p for b in batches for p in ([b] if isinstance(b, Sequences) else b)):
@@ -290,8 +313,8 @@ class Sample:
         is_check = np.arange(len(data)) % _CHECK_EVERY == _CHECK_EVERY - 1
         fitted, check = (data.take(np.flatnonzero(part)) for part in (~is_check, is_check))
         return cls(
-            list(prepare(family, fitted)),
-            list(prepare(family, check)) if len(check) else [],
+            list(engine.chunks(family, fitted, most_states)),
+            list(engine.chunks(family, check, most_states)) if len(check) else [],
             len(data),
             data.n_steps,
             check.n_steps if len(check) else 0,
@@ -432,14 +455,15 @@ class Phase:
         copies = self.sample.copies
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, copies)
         check = 0.0 if own is None else self._check(own)
-        pairs = None if sums.shared is None else copies * sums.shared
+        pairs = None if sums.shared is None else copies * to_host(sums.shared)
         return Fit(posterior, bound, check, pairs)
 
     def _posterior(self, sums: BatchSums, before: Posterior) -> Posterior:
         """Return the posterior with the statistics of the sample alone, times its copies."""
         copies = self.sample.copies
         counts = Rows(copies * sums.start, copies * sums.transitions)
-        emissions = copies * sums.emissions.dense().T.astype(np.float64)
+        statistics = sums.emissions.dense().T
+        emissions = copies * namespace(statistics).astype(statistics, "float64")
         return replace(
             before,
             counts=counts,
@@ -619,8 +643,7 @@ class Phase:
         shares = state_shares(before.counts)
         counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
         fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
-        if self.engine.device is not None:
-            fresh = fresh.to_device(self.engine.device)
+        fresh = self._placed(fresh)
         proposed, n_times = self._pruned(self.fit(fresh, _MORE_STEPS, shared=True), _MORE_STEPS)
         return self.judge("restart", [], proposed, n_times, None)
 
@@ -644,9 +667,16 @@ class Phase:
         groups = [[int(k)] for k in chosen]
         for n in range(room):
             groups[n % n_split].append(n_states + n)
-        parts = split_posterior(self.present.posterior, self.family, self._runs(), groups, self.rng)
+        # New parts are drawn from data in memory, whatever else runs on a device.
+        whole = self.present.posterior.to_host()
+        parts = self._placed(split_posterior(whole, self.family, self._runs(), groups, self.rng))
         proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
         return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+
+    def _placed(self, posterior: Posterior) -> Posterior:
+        """Put a posterior where the sample is."""
+        device = self.engine.device
+        return posterior if device is None else posterior.to_device(device)
 
     def _pruned(self, proposed: Fit, n_times: int) -> tuple[Fit, int]:
         """Merge states of a proposal that do not differ, or hardly; count its local steps."""
@@ -666,9 +696,7 @@ class Phase:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
         posterior = self.present.posterior
         chunk = max(self.sample.fitted, key=lambda c: c.sequences.n_steps)
-        potentials = COLLAPSED.transition_potentials(
-            posterior.transitions.concentrations(posterior.counts)
-        )
+        potentials = transition_potentials(posterior, COLLAPSED, self.engine)
         _, factors, index = next(
             chunk_potentials(
                 posterior, self.family, [chunk], potentials, self.engine, collapsed=True
@@ -677,8 +705,9 @@ class Phase:
         smoothed = self.engine.kernel.forward_backward(
             factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
         )
-        path = smoothed.responsibilities.argmax(axis=1)
-        return lambda state: _runs_of(chunk.sequences, path, state)
+        path = to_host(smoothed.responsibilities.argmax(1))
+        sequences = chunk.sequences if self.engine.device is None else chunk.sequences.host()
+        return lambda state: _runs_of(sequences, path, state)
 
 
 def _runs_of(sequences: Sequences, path: Integers, state: int) -> Sequences | None:
@@ -814,7 +843,9 @@ class Moves:
         n_steps = min(_MOST_STEPS, enough, budget / cost)
         if n_steps < least:
             return []
-        sample = Sample.draw(batches, family, n_steps, total_sequences)
+        sample = Sample.draw(
+            batches, family, n_steps, total_sequences, self.engine, self.most_states
+        )
         phase = Phase(
             posterior,
             family,
@@ -828,6 +859,7 @@ class Moves:
             passes_to_come >= _SETTLING,
         )
         phase.run()
+        self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
         posterior.moves = MoveState(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import Rows
 
@@ -10,8 +11,11 @@ USED_SHARE = 0.005
 
 
 def state_masses(counts: Rows) -> Floats:
-    """Return the expected number of steps in each state: E[C_·k], arrivals from the start too."""
-    return counts.start + counts.transitions.sum(axis=0)
+    """Return the expected number of steps in each state: E[C_·k], arrivals from the start too.
+
+    An array in memory, wherever the counts are.
+    """
+    return to_host(counts.start + counts.transitions.sum(axis=0))
 
 
 def state_shares(counts: Rows) -> Floats:

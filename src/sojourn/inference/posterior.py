@@ -11,7 +11,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
-from sojourn.kernels.arrays import to_device, to_host
+from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
 
@@ -107,7 +107,7 @@ class Posterior:
     def learned(self, family: Family) -> Family:
         """Return the family with the prior that was learned, where one was."""
         prior = self.emissions.prior
-        return family if prior is None else family.with_prior(prior.of(None))
+        return family if prior is None else family.with_prior(to_host(prior.of(None)))
 
     def extract(self, numbers: Integers | None) -> Posterior:
         """Return what potentials of some emission statistics depend on; None for all of them."""
@@ -124,8 +124,9 @@ class Posterior:
             split has the same state in two rows.
         """
         start, transitions = self.counts
+        own = namespace(start).placed(weights, like=start)
         return Posterior(
-            Rows(weights @ start, weights @ transitions @ weights.T),
+            Rows(own @ start, own @ transitions @ own.T),
             self.emissions.regrouped(weights),
             self.transitions.regrouped(weights),
             self.n_updates,
@@ -164,7 +165,7 @@ class Posterior:
         def convert(array: Any) -> Any:
             return to_device(np.asarray(array, dtype=np.float64), device)
 
-        return self._converted(convert, cast(Any, DeviceTable(self.emissions, device)))
+        return self._converted(convert, cast(Any, DeviceTable.of(self.emissions, device)))
 
     def to_host(self) -> Posterior:
         """Undo `to_device`."""

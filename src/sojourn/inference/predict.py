@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families import Family
-from sojourn.inference.local import Chunk, Engine, chunk_potentials, prepare
+from sojourn.inference.local import Chunk, Engine, chunk_potentials
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels import reference
 from sojourn.kernels.arrays import to_host
@@ -112,13 +112,8 @@ def draw(
 def _chunks(
     posterior: Posterior, family: Family, data: Sequences, engine: Engine
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
-    if engine.device is None:
-        chunks: Iterable[Chunk] = prepare(family, data)
-    else:
-        from sojourn.inference.device import chunks_on_device
-
+    if engine.device is not None:
         posterior = posterior.to_device(engine.device)
-        n_states = posterior.emissions.n_states
-        chunks = chunks_on_device(family, data, n_states, engine.device)
+    chunks = engine.chunks(family, data, posterior.emissions.n_states)
     means = posterior.transitions.means(posterior.counts)
     return chunk_potentials(posterior, family, chunks, means, engine, collapsed=True)

@@ -133,6 +133,8 @@ class BatchSums:
             transitions=to_host(self.transitions),
             emissions=self.emissions.to_host(),
             log_normalizer=float(self.log_normalizer),
+            entropy=float(self.entropy),
+            shared=None if self.shared is None else to_host(self.shared),
             absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
         )
 

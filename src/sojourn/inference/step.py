@@ -99,15 +99,6 @@ def step(
     if bound is not None and not bound.after_step:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
     blend(posterior, sums, keep, weight, engine)
-    if posterior.emissions.prior is not None:
-        posterior.emissions.prior.observe(
-            sums.emissions,
-            posterior.emissions,
-            n_sequences=sums.n_sequences,
-            n_steps=sums.n_steps,
-            total_sequences=total_sequences,
-            n_threads=engine.n_threads,
-        )
     _observe(posterior, sums, total_sequences, engine)
     if bound is not None and bound.after_step and memory is None:
         value = bound.compute(posterior.to_host(), family, sums.to_host(), copies)
@@ -134,7 +125,16 @@ def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine:
 
 
 def _observe(posterior: Posterior, sums: BatchSums, total_sequences: int, engine: Place) -> None:
-    """Move what the prior on transitions keeps beside the counts."""
+    """Move what the priors on symbols and on transitions keep beside the counts."""
+    if posterior.emissions.prior is not None:
+        posterior.emissions.prior.observe(
+            sums.emissions,
+            posterior.emissions,
+            n_sequences=sums.n_sequences,
+            n_steps=sums.n_steps,
+            total_sequences=total_sequences,
+            n_threads=engine.n_threads,
+        )
     posterior.transitions = posterior.transitions.observe(
         Rows(sums.start, sums.transitions),
         sums.absences,

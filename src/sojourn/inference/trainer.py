@@ -158,14 +158,10 @@ def train(
 
     on_device = None
     if isinstance(engine, Engine) and engine.device is not None:
-        from sojourn.inference.device import DeviceBatches, Recorder
+        from sojourn.inference.device import DeviceBatches, recording
 
-        n_states = posterior.emissions.n_states
-        on_device = DeviceBatches(family, source, n_states, engine)
-        if engine.device.type == "cuda":
-            is_able = engine.kernel.is_narrow(n_states, engine.dtype or posterior.emissions.dtype)
-            recorder = Recorder(schedule, source.n_sequences, is_able=is_able)
-            engine = replace(engine, recorder=recorder)
+        on_device = DeviceBatches(family, source, posterior.n_states, engine)
+        engine = recording(engine, posterior, schedule, source.n_sequences)
 
     def tell(progress: Progress) -> None:
         if callback is None:
@@ -182,8 +178,7 @@ def train(
         value = None
         batches: Iterable[Any]
         if on_device is not None:
-            is_last = n_pass + 1 == n_passes
-            batches = on_device.batches(n_pass, at.n_batches, is_last=is_last)
+            batches = on_device.batches(n_pass, at.n_batches, n_passes - n_pass - 1)
         else:
             batches = _Batches(engine, family, source.batches(n_pass, at.n_batches))
             if memory is None and isinstance(engine, Engine) and engine.n_threads > 1:
@@ -226,6 +221,10 @@ def train(
             made = moves.after_pass(posterior, family, n_pass, n_passes)
             move_seconds = time.perf_counter() - before
             at = at._replace(seconds=at.seconds + move_seconds)
+            if on_device is not None and any(move["accepted"] for move in made):
+                assert isinstance(engine, Engine)
+                on_device.n_states = posterior.n_states
+                engine = recording(engine, posterior, schedule, source.n_sequences)
         score = None if evaluate is None else evaluate()
         entry = at.progress(n_pass + 1.0, posterior.n_states, score)._replace(
             bound=value, moves=made, move_seconds=move_seconds

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, expit, gammaln, polygamma
+from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
 
 
 def is_tensor(array: Any) -> bool:
@@ -122,9 +122,12 @@ _NUMPY = SimpleNamespace(
     exp=np.exp,
     sqrt=np.sqrt,
     gammaln=gammaln,
+    betaln=betaln,
     digamma=digamma,
+    xlogy=xlogy,
     polygamma=polygamma,
     expm1=np.expm1,
+    round=np.rint,
     expit=expit,
     cumsum=np.cumsum,
     cumprod=np.cumprod,
@@ -146,11 +149,14 @@ _NUMPY = SimpleNamespace(
     concatenate=np.concatenate,
     diagonal=lambda matrices: np.diagonal(matrices, axis1=-2, axis2=-1),
     transpose=np.transpose,
+    triu=np.triu,
     take=np.take,
     ascontiguousarray=np.ascontiguousarray,
     asarray=np.asarray,
+    placed=lambda array, like: array,
     empty=np.empty,
     zeros=np.zeros,
+    eye=lambda n, like: np.eye(n),
     arange=np.arange,
     astype=lambda array, dtype: array.astype(dtype, copy=False),
     cholesky=_cholesky,
@@ -169,7 +175,7 @@ def _torch() -> SimpleNamespace:
     """Return the same names from PyTorch.
 
     A tensor made by `asarray` of a parameter is kept for the next time, so that the host moves it
-    once and not at every step: it must not be written to.
+    once and not at every step: it must not be written to.  `placed` moves an array each time.
     """
     import torch
 
@@ -200,13 +206,15 @@ def _torch() -> SimpleNamespace:
 
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
-        *("polygamma", "expm1", "minimum", "empty_like"),
+        *("polygamma", "expm1", "round", "minimum", "empty_like"),
         *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
         "concatenate",
     )
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in same},
         gammaln=torch.lgamma,
+        betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
+        xlogy=torch.xlogy,
         expit=torch.sigmoid,
         cumsum=lambda array: torch.cumsum(array, 0),
         cumprod=lambda array: torch.cumprod(array, 0),
@@ -214,11 +222,14 @@ def _torch() -> SimpleNamespace:
         argsort=lambda array, kind: torch.argsort(array, stable=kind == "stable"),
         diagonal=lambda matrices: torch.diagonal(matrices, dim1=-2, dim2=-1),
         transpose=torch.permute,
+        triu=torch.triu,
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,
+        placed=lambda array, like: to_device(array, like.device),
         empty=lambda shape, dtype, *, like: like.new_empty(shape, dtype=dtype_of(dtype)),
         zeros=lambda shape, dtype, *, like: like.new_zeros(shape, dtype=dtype_of(dtype)),
+        eye=lambda n, like: torch.eye(n, dtype=like.dtype, device=like.device),
         arange=lambda n, *, dtype, like: torch.arange(n, dtype=dtype_of(dtype), device=like.device),
         astype=lambda array, dtype: array.to(dtype_of(dtype)),
         cholesky=cholesky,

@@ -16,8 +16,8 @@ leave is combined afterwards, where all steps are independent:
 
     q(z_t) ∝ v_t ∘ e_t,   q(z_{t−1}, z_t) ∝ α_{t−1} θ e_t,
 
-with α and v from forward and e from backward.  Beyond, a program works on a block of sequences with
-matrix products of tiles.
+with α and v from forward and e from backward.  `sojourn.kernels.gpu_wide` has the recursions of
+more states, and of double precision.
 
 With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
 """
@@ -34,7 +34,7 @@ import numpy as np
 import torch
 import triton
 
-from sojourn.kernels import gpu_device, gpu_tiles
+from sojourn.kernels import gpu_device, gpu_tiles, gpu_wide
 from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
 from sojourn.kernels.reference import SMALLEST_ABSENCE
 
@@ -59,7 +59,8 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
-_PIECE = 128  # rows of one symbol that are summed by one program
+_PIECE = 64  # rows of one symbol that are summed by one program
+_LOG_STEPS = 2**20  # steps whose logarithms are there at a time
 
 Tensor = Any
 
@@ -86,7 +87,7 @@ class AffineTable(NamedTuple):
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
 
-    A symbol's steps are cut into pieces of at most 128.  Tensors may be longer than needed.
+    A symbol's steps are cut into pieces of at most 64.  Tensors may be longer than needed.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ def forward_backward(
     """
     if is_narrow(len(potentials.start), _affine(potentials)[0].dtype):
         return _narrow(potentials, index, offsets, order, absences=absences)
-    return _wide(potentials, index, offsets, absences=absences)
+    return _wide(potentials, index, offsets, order, absences=absences)
 
 
 def log_normalizers(
@@ -155,8 +156,7 @@ def log_normalizers(
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
     if is_narrow(len(potentials.start), _affine(potentials)[0].dtype):
         return _narrow_chains(potentials, index, offsets, None, both=False).log_z
-    packed = _Packed.of(offsets)
-    return _wide_chains(potentials, index[packed.steps], packed, both=False).log_z[packed.places]
+    return _wide_chains(potentials, index, offsets, None, both=False)[1]
 
 
 def viterbi(
@@ -210,16 +210,16 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
     n_states = rows.shape[1]
-    # Columns beyond the states are summed too, where that makes rows of whole fours.
-    padded = triton.cdiv(n_states, 4) * 4
+    # Columns beyond the states are summed too, where that makes rows of whole eights.
+    padded = padded_states(n_states)
     width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
     block = min(max(16, triton.next_power_of_2(width)), 64)
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
     columns = triton.cdiv(width, block)
-    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16, "num_warps": 4}
-    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 8), columns)](
+    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16}
+    gpu_device.sum_pieces[(triton.cdiv(n_pieces, 2), columns)](
         segments.steps,
         segments.pieces,
         segments.sizes,
@@ -227,7 +227,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         rows.stride(0),
         partial,
         **sizes,
-        GROUP=8,
+        GROUP=2,
+        num_warps=1,
     )
     gpu_device.sum_segments[(triton.cdiv(n_segments, 4), columns)](
         segments.symbols,
@@ -239,6 +240,7 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         n_segments,
         **sizes,
         GROUP=4,
+        num_warps=4,
     )
     return out[:, :n_states]
 
@@ -351,14 +353,16 @@ def rescale_rows(table: Tensor, factor: Tensor) -> None:
 def row_potentials(
     start: Tensor,
     transitions: Tensor,
-    total: Tensor | None,
+    total: Tensor | tuple[Tensor, Tensor] | None,
     counts: tuple[Tensor, Tensor],
     dtype: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return prior counts plus expected counts, normalised, eq (1): (K,), and (2, K, K).
 
-    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all.
+    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all, and
+    ``total`` one number for the start and one for the rows.
     """
+    apart = isinstance(total, tuple)
     n_states = len(start)
     dtype = getattr(torch, np.dtype(dtype).name)
     out_start = torch.empty(n_states, dtype=dtype, device=start.device)
@@ -366,11 +370,12 @@ def row_potentials(
     gpu_device.row_potentials[(n_states + 1,)](
         start,
         transitions,
-        total,
+        torch.stack(total) if apart else total,
         *counts,
         out_start,
         out,
         K=n_states,
+        APART=apart,
         LANES=triton.next_power_of_2(n_states),
         ONE_ROW=transitions.ndim == 1,
         num_warps=1 if n_states <= 128 else 4,
@@ -480,10 +485,10 @@ class SortedSteps(NamedTuple):
         )
 
 
-def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor) -> Tensor:
-    """Return sequences one after another.  The host waits for the number of steps."""
+def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor, n_steps: int) -> Tensor:
+    """Return sequences, which have so many steps together, one after another."""
     ends = torch.cumsum(lengths, 0)
-    out = torch.empty(int(ends[-1]), dtype=values.dtype, device=values.device)
+    out = torch.empty(n_steps, dtype=values.dtype, device=values.device)
     gpu_device.gather_sequences[(triton.cdiv(len(lengths), 8),)](
         values, begins, lengths, ends, out, len(lengths), GROUP=8, BLOCK=32, num_warps=4
     )
@@ -553,6 +558,26 @@ def plain(potentials: Potentials) -> Potentials:
     if gain is None:
         return potentials
     return potentials._replace(emissions=rows[:, : len(gain)] * gain + shift)
+
+
+def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
+    """E_q of the logarithm of the product of potentials along the path."""
+    start, matrix, rows, log_scale = plain(potentials)
+    n_states = len(start)
+    # A potential of zero has no responsibility: the clamp only avoids 0 · log 0.
+    logs = rows[:, :n_states].clamp(min=torch.finfo(rows.dtype).tiny).log()
+    # A row beyond the table is a missing observation, whose potential is one.
+    logs = torch.nn.functional.pad(logs, (0, 0, 0, 1))
+    total = torch.xlogy(smoothed.start, start).sum()
+    total += torch.xlogy(smoothed.transitions, matrix).sum()
+    for begin in range(0, len(index), _LOG_STEPS):
+        steps = slice(begin, begin + _LOG_STEPS)
+        logs_here = logs[index[steps]]
+        total += (smoothed.responsibilities[steps] * logs_here).sum(dtype=torch.float64)
+    if log_scale is not None:
+        scales = torch.nn.functional.pad(log_scale.double(), (0, 1))
+        total += scales[index].sum()
+    return total
 
 
 # ---- host side ----------------------------------------------------------------------------------
@@ -701,7 +726,7 @@ def _narrow(
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
     _, gain, _ = _affine(potentials)
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
-    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 128)
+    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 192)
     n_spans = triton.cdiv(n_steps, span)
     device, dtype = predictions.device, predictions.dtype
     by_tiles = n_states <= _HALF_WARP
@@ -740,8 +765,8 @@ def _narrow(
     transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
     sums = (pairs, starts, potentials.transitions, gain, transitions, start, n_spans)
     if by_tiles:
-        n_programs = width * width // 32 + triton.cdiv(n_states, 32)
-        gpu_tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=8)
+        n_programs = width * width // 16 + triton.cdiv(n_states, 16)
+        gpu_tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=4)
     else:
         gpu_device.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
             *sums, K=n_states, TILE=16, SPANS=256, num_warps=8
@@ -755,143 +780,50 @@ def _narrow(
     return Smoothed(log_z, start, transitions, responsibilities, never)
 
 
-class _Packed(NamedTuple):
-    """The steps of a batch in the order of time, the longest sequences first.
-
-    Attributes
-    ----------
-    sizes : list of int
-        Number of sequences that have a step t, for t = 0, 1, ...
-    steps : (T,) int64 tensor
-        The steps in this order.
-    before : (T − N,) int64 tensor
-        Place here of the step before, for every step that is not a first one.
-    places : (N,) int64 tensor
-        Place of a sequence among the sorted ones.
-    """
-
-    sizes: list[int]
-    steps: Tensor
-    before: Tensor
-    places: Tensor
-
-    @classmethod
-    def of(cls, offsets: Tensor) -> _Packed:
-        """Sort; the host must know the lengths, and waits for them."""
-        begins = offsets.cpu().numpy()
-        lengths = np.diff(begins)
-        order = np.argsort(-lengths, kind="stable")
-        n_longer = np.bincount(lengths)[::-1].cumsum()[::-1]  # with at least t steps
-        sizes = n_longer[1:]
-        time = np.repeat(np.arange(len(sizes)), sizes)
-        edges = np.concatenate([[0], np.cumsum(sizes)])
-        place = np.arange(edges[-1]) - edges[time]
-        later = slice(int(sizes[0]), None)
-        before = edges[time[later] - 1] + place[later]
-        parts = (begins[order[place]] + time, before, np.argsort(order))
-        return cls(sizes.tolist(), *(torch.from_numpy(part).to(offsets.device) for part in parts))
-
-
-def _wide(potentials: Potentials, index: Tensor, offsets: Tensor, *, absences: bool) -> Smoothed:
-    """Do the same by matrix products over all sequences that have a step t."""
-    packed = _Packed.of(offsets)
-    (forward, backward), predictions, _, log_z = _wide_chains(
-        potentials, index[packed.steps], packed, both=True
+def _wide_chains(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor | None, *, both: bool
+) -> tuple[gpu_wide.Chains, Tensor]:
+    """Run the recursions, a group of programs a block of sequences and direction; and log Z."""
+    table = _affine(potentials)
+    if order is None:
+        order = torch.argsort(offsets.diff(), descending=True, stable=True)
+    chains = gpu_wide.run_chains(
+        potentials.start,
+        potentials.transitions,
+        table,
+        index,
+        offsets,
+        order,
+        gpu_wide.tiling(
+            len(potentials.start), len(order), table[0].dtype, exact=_precision() == "tf32x3"
+        ),
+        both=both,
+        interpreted=INTERPRETED,
     )
-    n_states, n_first = len(potentials.start), packed.sizes[0]
-    total = torch.linalg.vecdot(predictions, backward)[:, None]
-    possible = total > 0
-    zero = torch.zeros((), dtype=total.dtype, device=total.device)
-    predictions.mul_(backward).div_(total)
-    torch.where(possible, predictions, zero, out=predictions)
-    torch.where(possible, backward.div_(total), zero, out=backward)
-    before = forward[packed.before]
-    before /= before.sum(1, keepdim=True)
-    torch.where(possible[n_first:], before, zero, out=before)
-    pairs = torch.zeros((n_states, n_states), dtype=torch.float64, device=total.device)
-    behind = backward[n_first:]
-    for begin in range(0, len(before), 2**15):  # long sums in single precision are inexact
-        rows = slice(begin, begin + 2**15)
-        pairs += (before[rows].T @ behind[rows]).double()
-    start = predictions[:n_first].sum(0, dtype=torch.float64)
-    responsibilities = torch.empty_like(predictions)
-    responsibilities[packed.steps] = predictions
+    log_scale, n_rows = potentials.log_scale, len(table[0])
+    return chains, gpu_wide.scores(chains.sums[0], log_scale, index, offsets, n_rows)
+
+
+def _wide(
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    order: Tensor | None,
+    *,
+    absences: bool,
+) -> Smoothed:
+    """Do the same by matrix products over blocks of sequences."""
+    chains, log_z = _wide_chains(potentials, index, offsets, order, both=True)
+    before, behind = gpu_wide.combine(chains, len(potentials.start))
+    responsibilities = chains.predictions[:, : len(potentials.start)]
+    start = responsibilities[offsets[:-1]].sum(0, dtype=torch.float64)
+    transitions = gpu_wide.sum_pairs(before, behind) * potentials.transitions.double()
     never = None
     if absences:
-        first = torch.zeros(len(index), dtype=torch.int8, device=index.device)
-        first[offsets[:-1]] = 1
         never = _absences(
-            before,
-            behind,
-            potentials.transitions,
-            responsibilities,
-            first,
-            offsets,
-            len(offsets) - 1,
+            before, behind, potentials.transitions, responsibilities, chains.first, offsets, 1
         )
-    transitions = pairs * potentials.transitions.double()
-    return Smoothed(log_z[packed.places], start, transitions, responsibilities, never)
-
-
-def _wide_chains(potentials: Potentials, index: Tensor, packed: _Packed, *, both: bool) -> _Chains:
-    """Run the recursions step by step over sequences sorted by length."""
-    rows, gain, shift = _affine(potentials)
-    n_states, n_steps, sizes = len(potentials.start), len(index), packed.sizes
-    device, dtype = index.device, rows.dtype
-    messages = torch.empty((1 + both, n_steps, n_states), dtype=dtype, device=device)
-    predictions = torch.empty((n_steps if both else 1, n_states), dtype=dtype, device=device)
-    log_z = torch.zeros(sizes[0], dtype=torch.float64, device=device)
-    norms = torch.empty(sizes[0], dtype=dtype, device=device)
-    product = torch.empty((sizes[0], n_states), dtype=dtype, device=device)
-    matrix = potentials.transitions.to(dtype)
-
-    def advance(t: int, begin: int, n_before: int, product: Tensor, *, forward: bool) -> None:
-        gpu_device.advance[(sizes[t],)](
-            product,
-            norms,
-            rows,
-            gain,
-            shift,
-            potentials.log_scale,
-            index,
-            messages[0 if forward else 1],
-            predictions,
-            norms,
-            log_z,
-            begin,
-            n_before,
-            len(rows),
-            rows.stride(0),
-            K=n_states,
-            W=triton.next_power_of_2(n_states),
-            FIRST=forward and t == 0,
-            PREDICT=forward and both,
-            SCORE=forward,
-            AFFINE=gain is not None,
-            SCALED=potentials.log_scale is not None,
-            num_warps=4,
-        )
-
-    begin = 0
-    for t in range(len(sizes)):
-        if t == 0:
-            advance(t, 0, 0, potentials.start.to(dtype), forward=True)
-        else:
-            left = messages[0, begin : begin + sizes[t]]
-            torch.mm(left, matrix, out=product[: sizes[t]])
-            begin += sizes[t - 1]
-            advance(t, begin, sizes[t], product, forward=True)
-    if not both:
-        return _Chains(messages, predictions, index, log_z)
-    for t in reversed(range(len(sizes))):
-        n_before = 0
-        if t + 1 < len(sizes):
-            n_before = sizes[t + 1]
-            left = messages[1, begin : begin + n_before]
-            torch.mm(left, matrix.T, out=product[:n_before])
-            begin -= sizes[t]
-        advance(t, begin, n_before, product, forward=False)
-    return _Chains(messages, predictions, index, log_z)
+    return Smoothed(log_z, start, transitions, responsibilities, never)
 
 
 def _absences(
@@ -928,7 +860,7 @@ def _absences(
         n_less,
         span,
         K=n_states,
-        W=before.shape[1],
+        W=before.stride(0),
         TILE=tile,
         SMALLEST=SMALLEST_ABSENCE,
         num_warps=4,

@@ -279,67 +279,6 @@ def block_chains(
 
 
 @triton.jit(
-    do_not_specialize=["begin", "n_before", "n_rows"], do_not_specialize_on_alignment=["index"]
-)
-def advance(
-    product,
-    norms,
-    table,
-    gain,
-    shift,
-    log_scale,
-    index,
-    messages,
-    predictions,
-    new_norms,
-    log_z,
-    begin,
-    n_before,
-    n_rows,
-    stride,
-    K: tl.constexpr,
-    W: tl.constexpr,
-    FIRST: tl.constexpr,
-    PREDICT: tl.constexpr,
-    SCORE: tl.constexpr,
-    AFFINE: tl.constexpr,
-    SCALED: tl.constexpr,
-):
-    """Make the message of one sequence at one step: x = φ ∘ v with v = product / norm.
-
-    Sequences beyond the first `n_before` begin here, with v from the first row of `product`.
-    """
-    sequence = tl.program_id(0)
-    state = tl.arange(0, W)
-    inside = state < K
-    goes_on = sequence < n_before
-    from_row = tl.where(goes_on, sequence, 0) if not FIRST else sequence * 0
-    v = tl.load(product + from_row.to(tl.int64) * K + state, mask=inside, other=0.0)
-    if not FIRST:
-        v = tl.where(goes_on, v / tl.load(norms + sequence, mask=goes_on, other=1.0), 1.0)
-    v = tl.where(inside, v, 0.0)
-    row = begin + sequence
-    symbol = tl.load(index + row)
-    seen = symbol < n_rows
-    phi = load_row(table, symbol, state, inside, n_rows, stride)
-    if AFFINE:
-        phi = phi * tl.load(gain + state, mask=inside, other=0.0)
-        phi += tl.load(shift + state, mask=inside, other=0.0)
-    x = tl.where(seen, phi, 1.0) * v
-    where = row.to(tl.int64) * K + state
-    tl.store(messages + where, x, mask=inside)
-    if PREDICT:
-        tl.store(predictions + where, v, mask=inside)
-    norm = tl.sum(x, axis=0)
-    tl.store(new_norms + sequence, norm)
-    if SCORE:
-        total = tl.load(log_z + sequence) + tl.log(norm).to(tl.float64)
-        if SCALED:
-            total += tl.load(log_scale + symbol, mask=seen, other=0.0)
-        tl.store(log_z + sequence, total)
-
-
-@triton.jit(
     do_not_specialize=["n_sequences", "n_steps", "span"],
     do_not_specialize_on_alignment=["first", "offsets"],
 )
@@ -629,9 +568,7 @@ def sum_segments(
     do_not_specialize=["n_symbols", "n_rows", "span"],
     do_not_specialize_on_alignment=["rows", "symbols"],
 )
-def sum_columns(
-    rows, width, symbols, n_symbols, out, n_rows, span, K: tl.constexpr, BLOCK: tl.constexpr
-):
+def sum_columns(rows, width, symbols, n_symbols, out, n_rows, span, K, BLOCK: tl.constexpr):
     """Sum a span of rows."""
     program = tl.program_id(0)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -658,7 +595,7 @@ def add_rows(
     values,
     width,
     factor,
-    K: tl.constexpr,
+    K,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
     ATOMIC: tl.constexpr,
@@ -698,9 +635,10 @@ def row_potentials(
     transitions,
     out_start,
     out,
-    K: tl.constexpr,
+    K,
     LANES: tl.constexpr,
     ONE_ROW: tl.constexpr,
+    APART: tl.constexpr,
 ):
     """Normalise one row; the last program has the start."""
     row = tl.program_id(0)
@@ -717,7 +655,8 @@ def row_potentials(
     if total is None:
         norm = tl.sum(sums, axis=0)
     else:
-        norm = tl.load(total) + tl.sum(added, axis=0)
+        own = tl.where(row == K, 0, 1) if APART else 0
+        norm = tl.load(total + own) + tl.sum(added, axis=0)
     means = (sums / norm).to(kind)
     if row == K:
         tl.store(out_start + state, means, mask=inside)
@@ -746,7 +685,7 @@ def blend_counts(
 
 
 @triton.jit
-def state_masses(start, transitions, out, K: tl.constexpr):
+def state_masses(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states a program."""
     state = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.load(start + state, mask=state < K, other=0.0)

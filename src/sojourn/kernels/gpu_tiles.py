@@ -491,24 +491,25 @@ def gather_tiles(
     SPANS: tl.constexpr,
 ):
     """Sum pairs over spans in double precision, and bring θ in; the last programs have starts."""
-    p = tl.program_id(0)
-    lane = tl.arange(0, 32)
-    is_start = p >= W * W // 32
-    state = (p - W * W // 32) * 32 + lane
-    total = tl.zeros((32,), tl.float64)
+    program = tl.program_id(0)
+    is_start = program >= W * W // 16
+    place = program * 16 + tl.arange(0, 16)
+    state = place - W * W
+    total = tl.zeros((16,), tl.float64)
     for begin in range(0, n_spans, SPANS):
         span = (begin + tl.arange(0, SPANS)).to(tl.int64)[:, None]
         if is_start:
             where = starts + span * K + state[None, :]
             mask = (span < n_spans) & (state < K)[None, :]
         else:
-            where = pairs + span * (W * W) + 32 * p + lane[None, :]
-            mask = (span < n_spans) & (lane >= 0)[None, :]
+            where = pairs + span * (W * W) + place[None, :]
+            mask = (span < n_spans) & (place >= 0)[None, :]
         total += tl.sum(tl.load(where, mask=mask, other=0.0).to(tl.float64), axis=0)
     if is_start:
         tl.store(start + state, total, mask=state < K)
     else:
         # Number p of thread 4 g + c: tile i of states gone from, nt of those gone to, element e.
+        p, lane = place // 32, place % 32
         i, nt, e = p // (W // 2), p // 4 % (W // 8), p % 4
         left = 16 * i + 2 * (lane // 4) + e // 2
         right = 16 * (nt // 2) + 2 * (2 * (lane % 4) + e % 2) + nt % 2

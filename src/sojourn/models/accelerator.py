@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sojourn.families import Family
 from sojourn.inference import Engine
-from sojourn.inference.local import Chunk
-from sojourn.sequences import Sequences
 
 
-def gpu_engine(n_threads: int, dtype: str) -> Engine:
-    """Return the engine of the GPU, or say what is missing for it."""
+def gpu_engine(n_threads: int, dtype: str, *, moves_from: int | None = None) -> Engine:
+    """Return the engine of the GPU, or say what is missing for it.
+
+    `moves_from` is the number of states of a model in which it may change.
+    """
     try:
         import torch
 
         from sojourn.inference.device import find_device
         from sojourn.kernels import gpu
+        from sojourn.kernels.gpu_padded import PaddedKernel
     except ImportError as error:
         raise ImportError(
             f"device='cuda' needs PyTorch and Triton ({error.name} is not installed): "
@@ -25,16 +26,8 @@ def gpu_engine(n_threads: int, dtype: str) -> Engine:
         ) from error
     device = find_device()
     failures = torch.zeros((), dtype=torch.int64, device=device)
-    return Engine(gpu, n_threads, dtype, device=device, failures=failures)
-
-
-def device_chunks(
-    family: Family, data: Sequences, n_states: int, engine: Engine
-) -> Iterable[Chunk]:
-    """Put a minibatch on the device."""
-    from sojourn.inference.device import chunks_on_device
-
-    return chunks_on_device(family, data, n_states, engine.device)
+    kernel = gpu if moves_from is None else PaddedKernel(moves_from)
+    return Engine(kernel, n_threads, dtype, device=device, failures=failures)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from copy import copy
 from os import PathLike
@@ -34,7 +34,7 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, Chunk, Place, prepare
+from sojourn.inference.local import CHUNK_STEPS, Place
 from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
@@ -42,7 +42,7 @@ from sojourn.inference.schedule import LinearDecay
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.accelerator import device_chunks, gpu_engine, memory_advice
+from sojourn.models.accelerator import gpu_engine, memory_advice
 from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
@@ -106,11 +106,6 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _make_sampler(self, family: Family) -> Sampler:
         """Check the subclass's own parameters and make the sampler that `inference` names."""
-
-    @property
-    @abstractmethod
-    def _missing_on_gpu(self) -> str | None:
-        """What was asked for that the GPU does not have; None for nothing."""
 
     # ---- learning -------------------------------------------------------------------------
 
@@ -206,12 +201,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self._begin(family, posterior, data.n_sequences)
         if checkpoints is not None:
             checkpoints.begin(self, identity)
-        batch_size = None if self._method.whole else self.batch_size
-        moves = self._moves(seed, data.minibatches(family, batch_size, seed))
+        minibatches = self._minibatches(data, family, seed, cluster)
+        sampled_from = minibatches
+        if data.sequences is None:
+            # Files are read by whoever needs them, here and not in a cluster.
+            sampled_from = data.minibatches(family, self._batch_size, seed)
+        moves = self._moves(seed, sampled_from, on_host=cluster is not None)
         with memory_advice(self.device):
             try:
                 history = self._train(
-                    self._minibatches(data, family, seed, cluster),
+                    minibatches,
                     data.n_steps,
                     moves,
                     position,
@@ -418,58 +417,47 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if not fitted:
             family = family.resolve(data, self.n_states)
         data = family.validate(data)
+        total_steps = data.n_steps / len(data) * total_sequences
         if fitted:
             posterior = self._posterior
         else:
-            total_steps = data.n_steps / len(data) * total_sequences
             posterior = self._initial_posterior(
                 family, data, total_sequences, total_steps, self._seed()
             )
         engine = self._engine()
-        if engine.device is None:
-            self._update(posterior, family, data, prepare(family, data), total_sequences, engine)
-        else:
-            with memory_advice(self.device):
-                moved = posterior.to_device(engine.device)
-                chunks = device_chunks(family, data, self.n_states, engine)
-                self._update(moved, family, data, chunks, total_sequences, engine)
-            posterior = moved.to_host()
+        with memory_advice(self.device):
+            moved = posterior if engine.device is None else posterior.to_device(engine.device)
+            step(
+                moved,
+                family,
+                self._method.objective,
+                self._step_sizes(total_sequences, total_steps, len(data)),
+                engine.chunks(family, data, moved.n_states),
+                total_sequences,
+                engine,
+            )
+            engine.check()
             if fitted:
-                self._posterior = posterior
-        if not fitted:
-            self._begin(family, posterior, total_sequences)
-        self.total_sequences_ = total_sequences
-        moves = self._moves(posterior.moves.n_phases)
-        if moves is not None and moves.takes(data.n_steps, posterior):
-            made = moves.phase(posterior, family, [data], total_sequences)
-            if made:
-                # Passes and times are those of `fit`: a minibatch that comes alone has none.
-                before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
-                before |= self.history_[-1] if self.history_ else {}
-                now = {"updates": posterior.n_updates, "states": posterior.n_states, "moves": made}
-                unknown = {"score": None, "bound": None, "move_seconds": 0.0}
-                self.history_.append(before | now | unknown)
+                self._posterior = moved.to_host()
+            else:
+                self._begin(family, moved.to_host(), total_sequences)
+            self.total_sequences_ = total_sequences
+            moves = self._moves(moved.moves.n_phases)
+            if moves is not None and moves.takes(data.n_steps, moved):
+                made = moves.phase(moved, family, [data], total_sequences)
+                self._posterior = moved.to_host()
+                self._record(made)
         return self
 
-    def _update(
-        self,
-        posterior: Posterior,
-        family: Family,
-        data: Sequences,
-        chunks: Iterable[Chunk],
-        total_sequences: int,
-        engine: Engine,
-    ) -> None:
-        total_steps = data.n_steps / len(data) * total_sequences
-        step(
-            posterior,
-            family,
-            self._method.objective,
-            self._step_sizes(total_sequences, total_steps, len(data)),
-            chunks,
-            total_sequences,
-            engine,
-        )
+    def _record(self, made: list[dict[str, Any]]) -> None:
+        """Tell of proposals on a minibatch that came alone: passes and times are those of `fit`."""
+        if made:
+            before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
+            before |= self.history_[-1] if self.history_ else {}
+            after = self._posterior
+            now = {"updates": after.n_updates, "states": after.n_states, "moves": made}
+            unknown = {"score": None, "bound": None, "move_seconds": 0.0}
+            self.history_.append(before | now | unknown)
 
     def _begin(self, family: Family, posterior: Posterior, total_sequences: int) -> None:
         self.emission_ = family
@@ -863,11 +851,6 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 f"inference={self.inference!r} is not one of {sorted(self._inferences)} "
                 f"for {type(self).__name__}"
             )
-        if self.device == "cuda" and set(self._tunings) - {"steps"}:
-            raise ValueError(
-                "a prior that is learned, tuned='concentration' and 'base', runs on the CPU only: "
-                "device='cpu', or tuned='steps'"
-            )
         if self.device == "cuda" and (self.inference in self._samplers or self._method.remembers):
             raise ValueError(
                 f"inference={self.inference!r} goes sequence by sequence, and runs on the CPU "
@@ -905,32 +888,35 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             if not self._may_move:
                 raise ValueError(
-                    "init_states needs moves='auto' and inference='scvi', by which the model "
-                    "grows, and device='cpu'"
+                    "init_states needs moves='auto' and inference='scvi', by which the model grows"
                 )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
         self._check_device()
         if self.n_jobs is not None:
             check_whole("n_jobs", self.n_jobs, -(2**31))
-        missing = self._missing_on_gpu if self.device == "cuda" else None
-        if missing is not None:
-            raise ValueError(f"device='cuda' does not have {missing} yet; device='cpu' has")
 
     @property
     def _may_move(self) -> bool:
         """Whether states may change: their moves are judged by the bound that SCVI has.
 
-        They look at responsibilities that are in memory.
+        A prior on symbols that is learned is held while they are judged.
         """
-        return self.moves == "auto" and self.inference == "scvi" and self.device != "cuda"
+        return self.moves == "auto" and self.inference == "scvi"
 
-    def _moves(self, seed: int, source: Minibatches | None = None) -> Moves | None:
-        """Return how the states may change: not at all where priors tell them apart."""
+    def _moves(
+        self, seed: int, source: Minibatches | None = None, *, on_host: bool = False
+    ) -> Moves | None:
+        """Return how the states may change: not at all where priors tell them apart.
+
+        `on_host` judges them on this machine's cores: only the workers may have a GPU.
+        """
         if not (self._may_move and _is_symmetric(self.emission_, self._posterior.transitions)):
             return None
         grows = self.init_states is not None and self.init_states < self.n_states
-        return Moves(int(self.n_states), seed, self._engine(), source, grows)
+        on_cpu = on_host and self.device == "cuda"
+        engine = self._engine("cpu" if on_cpu else self.device)
+        return Moves(int(self.n_states), seed, engine, source, grows)
 
     @property
     def _inferences(self) -> frozenset[str]:
@@ -951,14 +937,17 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             return not self._method.is_stochastic
         return bool(self.track_bound)
 
+    @property
+    def _batch_size(self) -> int | None:
+        return None if self._method.whole else self.batch_size
+
     def _minibatches(
         self, data: Data, family: Family, seed: int, cluster: Cluster | None
     ) -> Minibatches:
-        batch_size = None if self._method.whole else self.batch_size
         if cluster is not None:
-            return ClusterSource(self._files(cluster, data, family), batch_size, seed)
+            return ClusterSource(self._files(cluster, data, family), self._batch_size, seed)
         if not self._method.remembers:
-            return data.minibatches(family, batch_size, seed)
+            return data.minibatches(family, self._batch_size, seed)
         if data.n_sequences < 2:
             raise ValueError(
                 f"inference={self.inference!r} takes a sequence out of the statistics before it "
@@ -1005,12 +994,14 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
 
-    def _engine(self) -> Engine:
+    def _engine(self, device: str | None = None) -> Engine:
         self._check_device()
-        n_threads = resolve_jobs(self.n_jobs)
-        if self.device == "cuda":
-            return gpu_engine(n_threads, self.dtype)
-        return Engine(KERNELS[self.device], n_threads, self.dtype)
+        device, n_threads = device or self.device, resolve_jobs(self.n_jobs)
+        if device == "cuda":
+            begins = self.n_states if self.init_states is None else self.init_states
+            moves_from = int(begins) if self._may_move else None
+            return gpu_engine(n_threads, self.dtype, moves_from=moves_from)
+        return Engine(KERNELS[device], n_threads, self.dtype)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))

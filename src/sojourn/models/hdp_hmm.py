@@ -72,11 +72,9 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     stickiness : float or "learned"
         Extra concentration κ on staying in a state, for recordings whose states last: rows are
         θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  Learned, α + κ has the prior
-        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0"; not
-        on a GPU.
+        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0".
     moves : "auto" or None
-        As for `HMM`; None is the algorithm of the paper, which keeps all K states.  On a GPU the
-        number of states is not moved yet.
+        As for `HMM`; None is the algorithm of the paper, which keeps all K states.
     init_states : int, optional
         As for `HMM`.
 
@@ -178,11 +176,6 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
         prior = self._posterior.transitions
         assert isinstance(prior, HDP | PointHDP)
         return prior.summary()
-
-    @property
-    def _missing_on_gpu(self) -> str | None:
-        # Moves are the default, and are left out.
-        return "stickiness" if self.stickiness != 0.0 else None
 
     def _make_sampler(self, family: Family) -> Sampler:
         if self.stickiness != 0.0:

@@ -57,7 +57,7 @@ class HMM(BaseHMM):
         Prior counts of the start; by default those of the transitions, of a matrix the mean row.
     stickiness : float or "learned"
         Extra prior count κ of staying in a state, for recordings whose states last (Fox et al.
-        2011).  Learned by "scvi", on the CPU, it has a Gamma posterior.
+        2011).  Learned by "scvi", it has a Gamma posterior.
     stickiness_prior : (float, float)
         Shape and rate of the Gamma prior of κ, where it is learned.
     batch_size : int or None
@@ -79,8 +79,8 @@ class HMM(BaseHMM):
     moves : "auto" or None
         Merge, delete and split states at the ends of passes, where that raises the collapsed
         bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
-        data.  For "scvi" on the CPU.  All states are kept by other ways of inference, on a GPU, and
-        where priors differ between states.
+        data.  For "scvi".  All states are kept by other ways of inference, and where priors differ
+        between states.
     init_states : int, optional
         States to begin with, where moves are to make more of them; by default `n_states`.
     init : {"auto", "exponential", "segments"} or Statistics
@@ -204,12 +204,6 @@ class HMM(BaseHMM):
         self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
-
-    @property
-    def _missing_on_gpu(self) -> str | None:
-        if self.moves is not None:
-            return "moves on the states"
-        return "learned stickiness" if self.stickiness == "learned" else None
 
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,8 @@ class MemorySource(Minibatches):
         self.data = data
         self.batch_size = batch_size
         self.seed = seed
+        self._last: tuple[int, NDArray[np.int64]] | None = None
+        self._lock = Lock()
 
     @property
     def n_sequences(self) -> int:
@@ -56,7 +59,11 @@ class MemorySource(Minibatches):
         """Return the numbers of the sequences in the order of pass `n_pass`."""
         if self.is_whole:
             return np.arange(len(self.data))
-        return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        with self._lock:  # whoever else asks for the same waits, and does not draw it again
+            if self._last is None or self._last[0] != n_pass:
+                rng = np.random.default_rng([self.seed, n_pass])
+                self._last = (n_pass, rng.permutation(len(self.data)))
+            return self._last[1]
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""

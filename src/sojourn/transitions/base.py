@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
 
 
@@ -78,13 +78,19 @@ def normalized(rows: Rows) -> Rows:
     )
 
 
+def stacked(rows: Rows) -> Floats:
+    """Return the start before the rows, as row 0 of the mathematics, shape (K + 1, K)."""
+    return namespace(rows.start).concatenate([rows.start[None], rows.transitions])
+
+
 def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
     """Return Σ_k log Γ(A_k) / Γ(A_k + C_k·) + Σ_kl log Γ(a_kl + C_kl) / Γ(a_kl)."""
-    total = 0.0
+    xp = namespace(counts.start)
+    total: Any = 0.0
     for a, sums, c in zip(prior, prior_totals, counts, strict=True):
-        total += float((gammaln(sums) - gammaln(sums + c.sum(axis=-1))).sum())
-        total += float((gammaln(a + c) - gammaln(a)).sum())
-    return total
+        total = total + (xp.gammaln(sums) - xp.gammaln(sums + c.sum(axis=-1))).sum()
+        total = total + (xp.gammaln(a + c) - xp.gammaln(a)).sum()
+    return float(total)
 
 
 class Transitions(ABC):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import (
     Concentrations,
@@ -93,7 +94,7 @@ class Dirichlet(Transitions):
     def evidence_prior(self) -> Concentrations:
         """Return a and its sums."""
         start, matrix = self.prior
-        return Concentrations(self.prior, float(start.sum()), matrix.sum(axis=1))
+        return Concentrations(self.prior, start.sum(), matrix.sum(axis=1))
 
     @property
     def is_symmetric(self) -> bool:
@@ -103,10 +104,11 @@ class Dirichlet(Transitions):
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the same prior counts on another number of states."""
-        n_states = len(weights)
-        plain = self.prior.transitions[0, 0] - self.stickiness
-        matrix = np.full((n_states, n_states), plain) + self.stickiness * np.eye(n_states)
-        return replace(self, prior=Rows(np.full(n_states, self.prior.start[0]), matrix))
+        n_states, (start, matrix) = len(weights), self.prior
+        xp = namespace(start)
+        none, eye = xp.zeros(n_states, "float64", like=start), xp.eye(n_states, like=start)
+        row = none + (matrix[0, 0] - self.stickiness)
+        return replace(self, prior=Rows(none + start[0], row + self.stickiness * eye))
 
     def refitted(self, counts: Rows) -> Self:
         """Return itself: there is nothing beside the counts to learn."""
@@ -122,7 +124,7 @@ class Dirichlet(Transitions):
 
     def collapsed_bound(self, counts: Rows) -> float:
         """Return Σ_k log p(C_k) with the rows integrated out, at the expected counts."""
-        totals = Rows(*(np.asarray(a.sum(axis=-1)) for a in self.prior))
+        totals = Rows(*(a.sum(axis=-1) for a in self.prior))
         return log_row_evidence(self.prior, totals, counts)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:

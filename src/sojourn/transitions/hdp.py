@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, gammaln
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
@@ -22,6 +22,7 @@ from sojourn.transitions.base import (
     Transitions,
     log_row_evidence,
     normalized,
+    stacked,
 )
 
 OccupancyForm = Literal["auto", "exact", "fast"]
@@ -51,8 +52,9 @@ class Gamma(NamedTuple):
     def divergence(self, other: Gamma) -> float:
         """KL(self || other)."""
         (a, b), (c, d) = self, other
-        log_ratio = c * np.log(b / d) + gammaln(c) - gammaln(a)
-        return float((a - c) * digamma(a) + log_ratio + a * (d - b) / b)
+        xp = namespace(a)
+        log_ratio = c * xp.log(b / d) + gammaln(c) - xp.gammaln(a)
+        return float((a - c) * xp.digamma(a) + log_ratio + a * (d - b) / b)
 
     def blend(self, shape: float, rate: float, step_size: float) -> Gamma:
         """Move the parameters towards new ones, eq (7)."""
@@ -74,15 +76,16 @@ class Beta(NamedTuple):
     @property
     def log_means(self) -> tuple[float, float]:
         """E[log x] and E[log(1 − x)]."""
-        total = digamma(self.a + self.b)
-        return float(digamma(self.a) - total), float(digamma(self.b) - total)
+        xp = namespace(self.a)
+        total = xp.digamma(self.a + self.b)
+        return xp.digamma(self.a) - total, xp.digamma(self.b) - total
 
     def divergence(self, other: Beta) -> float:
         """KL(self || other)."""
         log_mean, log_rest = self.log_means
         return float(
             betaln(*other)
-            - betaln(*self)
+            - namespace(self.a).betaln(*self)
             + (self.a - other.a) * log_mean
             + (self.b - other.b) * log_rest
         )
@@ -291,7 +294,7 @@ class HDP(Transitions):
 
     @property
     def is_sticky(self) -> bool:
-        """Whether staying has more than the shared weights give it; not for tensors."""
+        """Whether staying has more than the shared weights give it."""
         return self.learn_stickiness or self.stickiness != 0.0
 
     def _cells(self, prior: Floats, keep: float, extra: float) -> Rows:
@@ -301,9 +304,8 @@ class HDP(Transitions):
         """
         if not self.is_sticky:
             return Rows(prior, prior)
-        rows = np.tile(keep * prior, (self.n_states, 1))
-        rows[np.diag_indices(self.n_states)] += extra
-        return Rows(prior, rows)
+        eye = namespace(prior).eye(self.n_states, like=prior)
+        return Rows(prior, keep * prior + extra * eye)
 
     @property
     def update_cells(self) -> Rows:
@@ -316,7 +318,8 @@ class HDP(Transitions):
         if not self.learn_stickiness or self.n_updates == 0:
             return 1.0, self.stickiness
         log_over, log_keep = self.override.log_means
-        return float(np.exp(log_keep)), self.alpha.geometric_mean * float(np.exp(log_over))
+        xp = namespace(log_over)
+        return xp.exp(log_keep), self.alpha.geometric_mean * xp.exp(log_over)
 
     @property
     def mean_cells(self) -> Rows:
@@ -394,14 +397,14 @@ class HDP(Transitions):
         scaled = {name: copies * part for name, part in self.pending.items()}
         xp = namespace(self.tables)
 
-        def stacked(start: str, rows: str) -> Floats:
-            return xp.concatenate([scaled[start][None], scaled[rows]])
+        def both(start: str, rows: str) -> Floats:
+            return stacked(Rows(scaled[start], scaled[rows]))
 
-        counts, absent = stacked("start", "transitions"), None
+        counts, absent = both("start", "transitions"), None
         if "absent_pairs" in scaled:
-            squares = stacked("absent_start_squares", "absent_pair_squares")
+            squares = both("absent_start_squares", "absent_pair_squares")
             absent = _Absent(
-                stacked("absent_start", "absent_pairs"),
+                both("absent_start", "absent_pairs"),
                 scaled["absent_rows"],
                 xp.clip(counts - squares, 0.0, None),
             )
@@ -416,7 +419,7 @@ class HDP(Transitions):
         xp = namespace(counts)
         row_counts = counts.sum(axis=1)
         log_absent, log_row_absent, variances = absent or (-counts, -row_counts[1:], counts)
-        prior = np.vstack(self.update_cells) if self.is_sticky else self.update_prior
+        prior = stacked(self.update_cells) if self.is_sticky else self.update_prior
         if self.exchangeable and absent is not None:
             tables = exchangeable_tables(prior, counts, log_absent, variances)
         else:
@@ -430,7 +433,8 @@ class HDP(Transitions):
         certain = xp.full_like(row_counts[:1], -np.inf)
         log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
         first, others = self._row_totals
-        totals = np.r_[first, np.full(self.n_states, others)] if self.is_sticky else first
+        totals = xp.zeros_like(row_counts) + others
+        totals[0] = first
         log_eta = expected_log_eta(totals, row_counts, log_row_absent)
         state_tables, override = tables.sum(axis=0), self.override
         if self.is_sticky:
@@ -467,14 +471,15 @@ class HDP(Transitions):
     def _overridden(self, tables: Floats) -> Floats:
         """Expected tables of staying that owe nothing to the shared weights, eq (24)."""
         keep, extra = self._shares
-        return np.diag(tables[1:]) * extra / (extra + keep * self.update_prior)
+        diagonal = namespace(tables).diagonal(tables[1:])
+        return diagonal * extra / (extra + keep * self.update_prior)
 
     def evidence_prior(self) -> Concentrations:
         """Return G[απ] and the mean concentrations of the rows."""
         start, rows = self.update_cells
         first, others = self._row_totals
-        cells = Rows(start, np.broadcast_to(rows, (self.n_states, self.n_states)))
-        return Concentrations(cells, first, np.full(self.n_states, others))
+        none = namespace(start).zeros_like(start)
+        return Concentrations(Rows(start, none[:, None] + rows), first, none + others)
 
     @property
     def is_symmetric(self) -> bool:
@@ -491,12 +496,12 @@ class HDP(Transitions):
         reordered = weights.shape == (self.n_states, self.n_states) and np.array_equal(
             weights, np.eye(self.n_states)[order]
         )
-        pending = {name: part[np.ix_(*[order] * part.ndim)] for name, part in self.pending.items()}
+        kept = self.pending if reordered else {}
         return replace(
             self,
             n_states=len(weights),
-            tables=weights @ self.tables,
-            pending=pending if reordered else {},
+            tables=namespace(self.tables).placed(weights, like=self.tables) @ self.tables,
+            pending={name: part[np.ix_(*[order] * part.ndim)] for name, part in kept.items()},
             n_pending=self.n_pending if reordered else 0,
         )
 
@@ -504,7 +509,7 @@ class HDP(Transitions):
         """Fit the posteriors to counts of the whole data set, in the fast form of eq (4)."""
         fitted = self
         for _ in range(_REFITS):
-            fitted = fitted._moved(np.vstack(counts), None, 1.0)
+            fitted = fitted._moved(stacked(counts), None, 1.0)
             fitted = replace(fitted, n_updates=max(1, self.n_updates))
         return fitted
 
@@ -527,15 +532,16 @@ class HDP(Transitions):
         give the ratios of Γ functions back, with G[απ] and E[α] in them.
         """
         cells, first, others = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(np.asarray(first), others), counts)
+        evidence = log_row_evidence(cells, Rows(first, others), counts)
         return evidence - self._prior_divergence()
 
     def _prior_divergence(self) -> float:
         """KL(q || p) of sticks, α and γ together; the prior of the sticks is averaged over γ."""
         u, v = self.sticks
-        log_gamma = float(np.log(self.gamma.geometric_mean))
-        entropy = (betaln(u, v) - (u - 1) * digamma(u) - (v - 1) * digamma(v)).sum()
-        entropy += ((u + v - 2) * digamma(u + v)).sum()
+        xp = namespace(u)
+        log_gamma = xp.log(self.gamma.geometric_mean)
+        entropy = (xp.betaln(u, v) - (u - 1) * xp.digamma(u) - (v - 1) * xp.digamma(v)).sum()
+        entropy += ((u + v - 2) * xp.digamma(u + v)).sum()
         prior = self.n_states * log_gamma + (self.gamma.mean - 1) * self.sticks.log_rest.sum()
         above = self.alpha.divergence(self.alpha_prior) + self.gamma.divergence(self.gamma_prior)
         if self.learn_stickiness:
@@ -550,6 +556,7 @@ class HDP(Transitions):
             stick_gamma=convert(self.stick_gamma),
             alpha=Gamma(*(convert(part) for part in self.alpha)),
             gamma=Gamma(*(convert(part) for part in self.gamma)),
+            override=Beta(*(convert(part) for part in self.override)),
             pending={name: convert(part) for name, part in self.pending.items()},
         )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions.base import Rows, Transitions
 
@@ -19,16 +19,18 @@ def merge_gains(
     """
     (start, cells), start_total, totals = transitions.evidence_prior()
     shares, rows = transitions.shares_weights, counts.transitions
-    every, masses = np.arange(len(first)), counts.transitions.sum(axis=1)
+    xp, masses = namespace(rows), counts.transitions.sum(axis=1)
+    every = xp.arange(len(first), dtype=np.int64, like=rows)
+    first, second = xp.placed(first, like=rows), xp.placed(second, like=rows)
 
     def pooled(a: Floats, b: Floats) -> Floats:
         return a + b if shares else a
 
     def evidence(count: Floats, prior: Floats) -> Floats:
-        return gammaln(prior + count) - gammaln(prior)
+        return xp.gammaln(prior + count) - xp.gammaln(prior)
 
     def of_row(total: Floats | float, count: Floats | float) -> Floats:
-        return gammaln(total) - gammaln(total + count)
+        return xp.gammaln(total) - xp.gammaln(total + count)
 
     less = totals if shares else totals - cells[first[0], second[0]]
     start_less = start_total if shares else start_total - start[0]

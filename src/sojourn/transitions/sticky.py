@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import (
     Concentrations,
@@ -39,6 +39,7 @@ class StickyDirichlet(Transitions):
 
     Examples
     --------
+    >>> import numpy as np
     >>> prior = StickyDirichlet(Dirichlet.make(2, None, 1.0))
     >>> stays = prior.refitted(Rows(np.ones(2), np.array([[90.0, 1.0], [1.0, 90.0]])))
     >>> leaves = prior.refitted(Rows(np.ones(2), np.array([[1.0, 90.0], [90.0, 1.0]])))
@@ -54,10 +55,13 @@ class StickyDirichlet(Transitions):
     forgetting_rate: float = 0.5
     delay: float = 1.0
     n_updates: int = 0
+    # The minibatch of an update.
+    pending: Floats | None = None
+    n_pending: int = 0
 
     def _cells(self, extra: float) -> Rows:
         start, matrix = self.plain.prior
-        return Rows(start, matrix + extra * np.eye(len(start)))
+        return Rows(start, matrix + extra * namespace(start).eye(len(start), like=start))
 
     def prior_counts(self) -> PriorCounts:
         """Return a + G[κ]δ."""
@@ -82,14 +86,27 @@ class StickyDirichlet(Transitions):
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
         """Blend the posterior of κ towards that of the minibatch, as often as it stands for."""
-        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
-        whole = (total_sequences / n_sequences) * counts.transitions
-        return replace(self._moved(whole, step_size), n_updates=self.n_updates + 1)
+        taken = replace(self, pending=counts.transitions, n_pending=n_sequences)
+        updated: Self = (update or type(self).updated)(taken, total_sequences)
+        return updated
 
-    def _moved(self, counts: Floats, step_size: float) -> Self:
+    @property
+    def step_size(self) -> float:
+        """Step size of the next update."""
+        return float((self.delay + self.n_updates + 1) ** -self.forgetting_rate)
+
+    def updated(self, total_sequences: int, step_size: Any = None) -> Self:
+        """Update q(κ) from the minibatch."""
+        assert self.pending is not None
+        step_size = self.step_size if step_size is None else step_size
+        moved = self._moved((total_sequences / self.n_pending) * self.pending, step_size)
+        return replace(moved, n_updates=self.n_updates + 1, pending=None, n_pending=0)
+
+    def _moved(self, counts: Floats, step_size: Any) -> Self:
         """Move q(κ): overridden tables of staying, and what the rows' η say, eq (24)."""
-        extra, plain = self.stickiness.geometric_mean, np.diag(self.plain.prior.transitions)
-        stays = np.diag(counts)
+        xp = namespace(counts)
+        extra, plain = self.stickiness.geometric_mean, xp.diagonal(self.plain.prior.transitions)
+        stays = xp.diagonal(counts)
         tables = expected_tables(plain + extra, stays[None], -stays[None], stays[None])[0]
         overridden = tables * extra / (plain + extra)
         masses = counts.sum(axis=1)
@@ -106,7 +123,7 @@ class StickyDirichlet(Transitions):
         start, matrix = self.plain.prior
         totals = matrix.sum(axis=1) + self.stickiness.mean
         cells = self._cells(self.stickiness.geometric_mean)
-        return Concentrations(cells, float(start.sum()), totals)
+        return Concentrations(cells, start.sum(), totals)
 
     @property
     def is_symmetric(self) -> bool:
@@ -131,12 +148,17 @@ class StickyDirichlet(Transitions):
     def collapsed_bound(self, counts: Rows) -> float:
         """Return Σ_k log p(C_k) at the expected counts, less KL(q(κ) || p(κ))."""
         cells, start_total, totals = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(np.asarray(start_total), totals), counts)
+        evidence = log_row_evidence(cells, Rows(start_total, totals), counts)
         return evidence - self.stickiness.divergence(self.stickiness_prior)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
-        """Not there: learned stickiness stays in memory."""
-        raise NotImplementedError("learned stickiness is for device='cpu'")
+        """Return prior counts, posterior and minibatch converted."""
+        return replace(
+            self,
+            plain=self.plain.converted(convert),
+            stickiness=Gamma(*(convert(part) for part in self.stickiness)),
+            pending=None if self.pending is None else convert(self.pending),
+        )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options and posterior, and the prior counts."""

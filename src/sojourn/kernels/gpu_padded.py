@@ -1,0 +1,104 @@
+"""The GPU's kernels for models whose number of states changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sojourn.kernels import gpu
+from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class PaddedKernel:
+    """The functions of `gpu`, with numbers of states rounded up to a multiple of `PAD`.
+
+    A kernel is compiled for each number of states, which takes seconds.  With states added that
+    nothing leads to, a model that goes from 30 states to 8 needs five of them, not twenty-three.
+
+    Attributes
+    ----------
+    exact : int
+        The number of states that training begins with, which is not rounded.
+    """
+
+    exact: int
+
+    note = staticmethod(gpu.note)
+    state_masses = staticmethod(gpu.state_masses)
+    is_narrow = staticmethod(gpu.is_narrow)
+    row_potentials = staticmethod(gpu.row_potentials)
+
+    def forward_backward(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, **options: Any
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence; see `gpu.forward_backward`."""
+        found = gpu.forward_backward(self._padded(potentials), index, offsets, **options)
+        k = len(potentials.start)
+        if len(found.start) == k:
+            return found
+        never = found.absences
+        if never is not None:
+            never = Absences(*(_cut(part, k) for part in never))
+        return Smoothed(
+            found.log_normalizers,
+            _cut(found.start, k),
+            _cut(found.transitions, k),
+            found.responsibilities[:, :k],
+            never,
+        )
+
+    def log_normalizers(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+    ) -> Tensor:
+        """Compute log Z of every sequence; see `gpu.log_normalizers`."""
+        return gpu.log_normalizers(self._padded(potentials), index, offsets, n_threads=n_threads)
+
+    def viterbi(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """Find the best path of every sequence; see `gpu.viterbi`."""
+        return gpu.viterbi(self._padded(potentials), index, offsets, n_threads=n_threads)
+
+    def _padded(self, potentials: Potentials) -> Potentials:
+        return potentials if len(potentials.start) == self.exact else _padded(potentials)
+
+
+def _padded(potentials: Potentials) -> Potentials:
+    """Add states of potential zero, which no state leads to or comes from."""
+    start, matrix, table, log_scale = potentials
+    n_states = len(start)
+    width = padded_states(n_states)
+    extra = width - n_states
+    if extra == 0:
+        return potentials
+    pad = torch.nn.functional.pad
+    # A matrix may have its transpose behind it: see `gpu.row_potentials`.
+    with_transpose = matrix._base is not None and matrix._base.shape == (2, n_states, n_states)
+    both = matrix._base if with_transpose else torch.stack([matrix, matrix.T])
+    if isinstance(table, gpu.AffineTable):
+        rows, gain, shift, missing = table
+        table = gpu.AffineTable(
+            _columns(rows, width),
+            pad(gain, (0, extra)),
+            pad(shift, (0, extra)),
+            _columns(missing, width),
+        )
+    else:
+        table = _columns(table, width)
+    return Potentials(pad(start, (0, extra)), pad(both, (0, extra, 0, extra))[0], table, log_scale)
+
+
+def _columns(rows: Tensor, width: int) -> Tensor:
+    """Return rows of that width or more; a table has it already."""
+    missing = width - rows.shape[-1]
+    return torch.nn.functional.pad(rows, (0, missing)) if missing > 0 else rows
+
+
+def _cut(part: Tensor, n_states: int) -> Tensor:
+    """Leave the added states out."""
+    return part[(slice(n_states),) * part.ndim].contiguous()

@@ -1,0 +1,85 @@
+"""Stand-ins where there is no GPU, for tests of what is around them."""
+
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import torch
+
+from sojourn.inference import device
+from sojourn.kernels import cpu, gpu
+from sojourn.kernels.arrays import to_device, to_host
+
+
+def _on_host(potentials, index):
+    """Return potentials and index as arrays, with a row of ones for missing observations."""
+    start, matrix, rows, log_scale = gpu.plain(potentials)
+    rows = torch.nn.functional.pad(rows[:, : len(start)], (0, 0, 0, 1), value=1.0)
+    if log_scale is not None:
+        log_scale = to_host(torch.nn.functional.pad(log_scale, (0, 1)))
+    factors = type(potentials)(to_host(start), to_host(matrix), to_host(rows), log_scale)
+    return factors, to_host(index)
+
+
+def _forward_backward(potentials, index, offsets, *, absences=False, n_threads=1, order=None):
+    n_steps = int(offsets[-1])  # the index may be longer
+    factors, places = _on_host(potentials, index[:n_steps])
+    found = cpu.forward_backward(factors, places, to_host(offsets), absences=absences, n_threads=1)
+    rows = np.pad(found.responsibilities, ((0, len(index) - n_steps), (0, 0)))
+    return to_device(found._replace(responsibilities=rows), index.device)
+
+
+def _log_normalizers(potentials, index, offsets, *, n_threads=1):
+    factors, places = _on_host(potentials, index)
+    found = cpu.log_normalizers(factors, places, to_host(offsets), n_threads=1)
+    return to_device(np.ascontiguousarray(found), index.device)
+
+
+def use_quick_recursions(monkeypatch):
+    """Have the CPU's kernel run them where Triton's interpreter would take seconds a minibatch.
+
+    Other tests hold the GPU's own to the reference.  Where there is a GPU nothing changes.
+    """
+    if gpu.INTERPRETED:
+        monkeypatch.setattr(gpu, "forward_backward", _forward_backward)
+        monkeypatch.setattr(gpu, "log_normalizers", _log_normalizers)
+
+
+class _Graph:
+    """What a CUDA graph does, one launch after another: the same places, with new numbers."""
+
+    def __init__(self, run, restore):
+        run()
+        restore()
+        self._run, self.result = run, run()
+        restore()
+
+    def replay(self):
+        new = list(_tensors(self._run()))
+        for one, other in zip(new, _tensors(self.result), strict=True):
+            other.copy_(one)
+
+
+def _tensors(value):
+    """Yield every tensor in a value, in a fixed order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _tensors(getattr(value, field.name))
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _recorded(run, restore):
+    graph = _Graph(run, restore)
+    return graph, graph.result
+
+
+def use_recordings(monkeypatch):
+    """Record steps without a GPU too, by running them again into the same places."""
+    if gpu.INTERPRETED:
+        monkeypatch.setattr(device, "can_record", lambda device: True)
+        monkeypatch.setattr(device, "_recorded", _recorded)
