@@ -838,11 +838,11 @@ class Moves:
             # To stay small for want of a budget would be worse than to exceed it.
             ahead += cost * least - budget
             budget = cost * least
+        if budget < cost * least:
+            return []
         # A model that grows is soon another one: a small sample is good enough for it.
         enough = least if grows else max(least, _STATE_STEPS * n_states)
-        n_steps = min(_MOST_STEPS, enough, budget / cost)
-        if n_steps < least:
-            return []
+        n_steps = min(_MOST_STEPS, enough, max(least, budget / cost))
         sample = Sample.draw(
             batches, family, n_steps, total_sequences, self.engine, self.most_states
         )
