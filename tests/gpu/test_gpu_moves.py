@@ -90,6 +90,7 @@ def on_device(value):
         {"kind": sj.HMM, "moves": "auto", "n_passes": 20},
         {"stickiness": "learned"},
         {"dtype": "float64"},
+        {"tuned": ["concentration", "base"], "n_passes": 20},
         {"emission": sj.Gaussian(), "batch_size": 100},
     ],
 )
