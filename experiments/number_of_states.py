@@ -1,6 +1,9 @@
 """Is the number of states found?  Data drawn from known states, recordings, and a corpus.
 
 python -m experiments.number_of_states [FOLDER] [--seeds 10] [--only NAME ...]
+
+Every experiment is written when it ends, and the others stay as they were: a run that was stopped
+goes on with `--only` and the names that are left.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +28,7 @@ from sojourn.kernels.interface import Potentials
 
 RESULT = Path(__file__).parent / "results" / "number_of_states.json"
 PASSES = 80
+SETTINGS: dict[str, Any] = {"batch_size": 100}
 
 
 class Drawn(NamedTuple):
@@ -152,13 +157,11 @@ def with_truth(
 def measure(
     family: Any, drawn: Drawn, truncation: int, seed: int, n_passes: int, **options: Any
 ) -> dict[str, Any]:
-    """Fit with and without moves, and compare with the truth."""
-    settings = {"batch_size": 100, "n_passes": n_passes, "random_state": seed}
+    """Fit with moves, and compare with the truth."""
+    settings = SETTINGS | {"n_passes": n_passes, "random_state": seed}
     began = time.perf_counter()
     model = sj.HDPHMM(truncation, family, **settings, **options).fit(drawn.train)
     seconds = time.perf_counter() - began
-    plain = sj.HDPHMM(truncation, family, **settings, moves=None, init="segments")
-    plain.fit(drawn.train)
     match = sj.match_states(model, drawn.test_states, drawn.test)
     mass = model.statistics_.start + model.statistics_.transitions.sum(axis=0)
     made = [move for entry in model.history_ for move in entry["moves"]]
@@ -167,13 +170,23 @@ def measure(
         "error": round(1.0 - match.agreement, 4),
         "truth_error": round(drawn.truth_error, 4),
         "score": round(model.score(drawn.test, per_step=True), 5),
-        "without_moves": round(plain.score(drawn.test, per_step=True), 5),
         "truth_score": round(drawn.truth_score, 5),
         "seconds": round(seconds, 2),
         "move_seconds": round(sum(entry["move_seconds"] for entry in model.history_), 2),
         "accepted": sum(move["accepted"] for move in made),
         "refused": sum(not move["accepted"] for move in made),
     }
+
+
+@cache
+def score_without_moves(
+    kind: str, true_states: int, n_states: int, n_passes: int, seed: int
+) -> float:
+    """Fit from the same start, and keep all states."""
+    family, drawn = simulate(kind, true_states, seed)
+    settings = SETTINGS | {"n_passes": n_passes, "random_state": seed}
+    model = sj.HDPHMM(n_states, family, **settings, moves=None, init="segments").fit(drawn.train)
+    return round(model.score(drawn.test, per_step=True), 5)
 
 
 def summary(
@@ -207,7 +220,13 @@ def states_found(
         runs = []
         for seed in range(seeds):
             family, drawn = simulate(kind, true_states, seed)
-            runs.append(measure(family, drawn, truncation, seed, n_passes, **options))
+            found = measure(family, drawn, truncation, seed, n_passes, **options)
+            same = (kind, true_states, truncation, n_passes, seed)
+            found["without_moves"] = score_without_moves(*same)
+            if "init_states" in options:
+                small = (kind, true_states, options["init_states"], n_passes, seed)
+                found["small_without_moves"] = score_without_moves(*small)
+            runs.append(found)
             print(kind, true_states, options, seed, runs[-1], flush=True)
         return summary(true_states, truncation, n_passes, runs)
 
@@ -297,11 +316,11 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
 EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "gaussian 8": states_found("gaussian", 8, 30),
     "gaussian 8 from 2": states_found("gaussian", 8, 30, init_states=2),
-    "categorical 3": states_found("categorical", 3, 6),
-    "categorical 8": states_found("categorical", 8, 16),
+    "categorical 3": states_found("categorical", 3, 6, 2 * PASSES),
+    "categorical 8": states_found("categorical", 8, 16, 2 * PASSES),
+    "categorical 8 from 2": states_found("categorical", 8, 16, 2 * PASSES, init_states=2),
     "categorical 20": states_found("categorical", 20, 40),
     "categorical 40": states_found("categorical", 40, 80),
-    "categorical 8 from 2": states_found("categorical", 8, 16, 2 * PASSES, init_states=2),
     "poisson 8": states_found("poisson", 8, 30),
     "bernoulli 8": states_found("bernoulli", 8, 30),
     "dwell 5": sticky(5),
@@ -327,7 +346,7 @@ def main() -> None:
             RESULT,
             {
                 "command": "python -m experiments.number_of_states FOLDER",
-                "settings": {"passes": PASSES, "batch_size": 100, "sequences": 2000},
+                "settings": SETTINGS | {"sequences": 2000},
                 "experiments": found,
             },
         )

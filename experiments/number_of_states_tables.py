@@ -20,9 +20,10 @@ def _listed(values: list[Any]) -> str:
 def drawn_table(found: dict[str, Any]) -> list[str]:
     """Say how many states were found in data drawn from known ones."""
     lines = [
-        "| data | at most | passes | states found | within one | error / truth's | score "
-        "| without moves | truth's | longest fit, s | time in moves |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| data | at most | passes | states found | within one | error / truth's "
+        "| at most 1.3 times | score | without moves | largest loss | truth's "
+        "| longest fit, s | time in moves |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in found.items():
         if "each" not in row:
@@ -30,10 +31,14 @@ def drawn_table(found: dict[str, Any]) -> list[str]:
         runs = row["each"]
         mean = {key: sum(run[key] for run in runs) / len(runs) for key in runs[0]}
         errors = f"{mean['error']:.3f} / {mean['truth_error']:.3f}"
+        kept = f"{mean['without_moves']:.4f}"
+        if "small_without_moves" in mean:
+            kept += f" ({mean['small_without_moves']:.2f})"
         lines.append(
             f"| {name} | {row['truncation']} | {row['passes']} "
             f"| {_listed([run['states'] for run in runs])} | {row['within_one']} of {row['runs']} "
-            f"| {errors} | {mean['score']:.4f} | {mean['without_moves']:.4f} "
+            f"| {errors} | {row['decoded_within_1.3']} of {row['runs']} | {mean['score']:.4f} "
+            f"| {kept} | {max(0.0, row['worst_loss']):.4f} "
             f"| {mean['truth_score']:.4f} | {row['longest_seconds']:.1f} "
             f"| {row['share_of_time_in_moves']:.0%} |"
         )

@@ -151,6 +151,21 @@ def test_mixed_columns_stand_side_by_side():
     assert sj.load("walk.sojourn").lambdas_.shape == (2, 1)
 
 
+def test_the_number_of_states_may_move_or_not():
+    write_walk("walk.csv", n=2000)
+    fit = ["fit", "walk.csv", "--states", 6, "--passes", 40, "--force", "--out", "m.sojourn"]
+    run(*fit, "--init-states", 1, "--stickiness", "learned")
+    grown = sj.load("m.sojourn")
+    assert grown.stickiness == "learned"
+    assert grown.history_[0]["states"] <= grown.n_states_ == 2
+    assert "split" in {move["kind"] for entry in grown.history_ for move in entry["moves"]}
+    run(*fit, "--no-moves")
+    assert len(sj.load("m.sojourn").transmat_) == 6
+    run(*fit, "--model", "hmm", "--moves", "--stickiness", 20)
+    assert len(sj.load("m.sojourn").transmat_) < 6
+    assert "--stickiness is a number" in run(*fit, "--stickiness", "very", code=1)
+
+
 def test_the_family_can_be_named():
     write_walk("walk.csv")
     assert "family DiagonalGaussian: asked for" in run(

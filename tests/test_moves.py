@@ -22,7 +22,7 @@ from sojourn.inference.moves import (
     merge_weights,
     split_posterior,
 )
-from sojourn.inference.posterior import work
+from sojourn.inference.posterior import Posterior, work
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.models import base
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
@@ -236,7 +236,6 @@ def test_priors_that_tell_states_apart_keep_them():
         ({"init_states": 9}, "more than n_states"),
         ({"init_states": 2, "moves": None}, "needs moves='auto'"),
         ({"init_states": 2, "inference": "svi"}, "needs moves='auto'"),
-        ({"init_states": 2, "tuned": True}, "that `tuned` does not learn"),
         ({"init_states": 0}, "init_states must be a whole number"),
         ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
         ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
@@ -250,14 +249,31 @@ def test_bad_options_are_refused(model, parameters, message):
         model(4, sj.Categorical(3), **({"moves": "auto"} | parameters)).fit([[0, 1, 2]])
 
 
-def test_states_stay_where_the_prior_on_symbols_is_learned():
-    family, drawn = simulate("categorical", 3, 1, n_train=300)
-    fits = [
-        sj.HDPHMM(12, family, random_state=0, tuned=tuned, **SETTINGS).fit(drawn.train)
-        for tuned in (["concentration"], ["base"], ["steps"])
-    ]
-    assert [bool(moves_of(fitted)) for fitted in fits] == [False, False, True]
-    assert [len(fitted.transmat_) == 12 for fitted in fits] == [True, True, False]
+def test_states_move_where_the_prior_on_symbols_is_learned(tmp_path):
+    family, drawn = simulate("categorical", 3, 1, n_train=600)
+    model = sj.HDPHMM(6, family, random_state=0, tuned=True, **SETTINGS).fit(drawn.train)
+    assert 3 <= model.n_states_ < 6
+    assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.01
+    prior = model._posterior.emissions.prior
+    assert prior.n_sequences >= 600
+    assert prior.of_seen != 0.1
+    model.save(tmp_path / "m.sojourn")
+    same = sj.load(tmp_path / "m.sojourn")
+    assert same._posterior.emissions.prior.of_seen == prior.of_seen
+
+
+def test_states_that_take_turns_become_one():
+    family, drawn = simulate("categorical", 3, 111)
+    model = sj.HDPHMM(6, family, batch_size=100, n_passes=80, random_state=111).fit(drawn.train)
+    assert model.n_states_ == 3
+    assert error_of(model, drawn) <= 1.3 * drawn.truth_error
+    assert "restart" in {move["kind"] for move in moves_of(model) if move["accepted"]}
+
+
+def test_a_few_passes_are_enough_for_moves(gaussian):
+    family, drawn = gaussian
+    model = sj.HDPHMM(12, family, batch_size=50, random_state=0).fit(drawn.train)
+    assert 4 <= model.n_states_ <= 6
 
 
 @pytest.mark.parametrize("inference", ["vb", "gibbs"])
@@ -316,9 +332,30 @@ def test_a_split_keeps_the_mass_and_tells_the_parts_apart(merged, gaussian):
     )
 
 
+def test_parts_of_a_state_of_symbols_begin_in_two_ways():
+    family, rng = sj.Categorical(6), np.random.default_rng(0)
+    statistics = sj.Statistics(np.ones(2), np.full((2, 2), 7.0), 10.0 * rng.random((2, 6)))
+    posterior = Posterior.from_statistics(statistics, HDP.make(2), "float64")
+    own = family.validate(sj.Sequences.from_list([[0, 1, 0], [2, 3, 3]]))
+    shared, by_segments = 0, 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        after = split_posterior(posterior, family, lambda k: own, [[0, 2, 3]], rng)
+        parts = after.emissions.dense()[[0, 2, 3]]
+        np.testing.assert_allclose(after.emissions.dense()[1], statistics.emissions[1])
+        if np.allclose(parts.sum(axis=0), statistics.emissions[0]):
+            assert np.ptp(parts, axis=0).min() > 1e-3
+            shared += 1
+        by_segments += not parts[:, 4:].any()  # symbols that its steps do not have
+    assert shared + by_segments == 20
+    assert min(shared, by_segments) >= 5
+
+
 def test_phases_wait_for_states_to_differ_and_leave_time_to_settle():
     moves = Moves(30, 0, None)
     assert [n for n in range(10) if moves.in_pass(n, 10)] == [3, 4, 5, 6, 7, 8]
+    assert [n for n in range(3) if moves.in_pass(n, 3)] == [1]
+    assert [n for n in range(80) if moves.in_pass(n, 80)] == list(range(11, 72))
     assert [n for n in range(10) if Moves(30, 0, None, grows=True).in_pass(n, 10)] == list(range(9))
     assert not moves.in_pass(0, 1)
 
@@ -345,16 +382,78 @@ def test_a_move_that_harms_fresh_sequences_is_refused(gaussian):
     fit = phase.fit(phase.present.posterior, 1)
     better = fit._replace(bound=fit.bound + 10.0)
     assert not phase.judge("merge", [[0, 1]], better._replace(check=fit.check - 0.01), 1, None)
+    pairs, worse = [[0, 1], [2, 3], [4, 5]], better._replace(check=fit.check - 0.002)
+    assert not phase.judge("merge", pairs, worse, 1, None)
+    phase.settles = True  # passes to come make good what several cost together
+    assert not phase.judge("merge", pairs[:1], worse, 1, None)
+    assert phase.judge("merge", pairs, worse, 1, None)
+    phase.present = fit
+    phase._baselines[1] = fit
     assert not phase.judge("merge", [[0, 1]], fit._replace(bound=fit.bound - 1.0), 1, None)
     assert phase.judge("merge", [[0, 1]], better, 1, None)
 
 
-def test_the_work_of_a_split_is_that_of_all_its_local_steps():
+def test_the_work_of_a_split_is_that_of_all_its_local_steps(merged, gaussian):
     plan = SplitPlan(2, 5)
-    assert plan.room(4, 30, grows=True) == 4
-    assert plan.room(4, 5, grows=True) == 1
-    assert plan.room(20, 30, grows=False) == 5
-    assert plan.work(4, 4) == 7 * (work(1, 8) + work(1, 4))
+    assert plan.room(4, 30) == 4
+    assert plan.room(4, 5) == 1
+    assert plan.room(5, 4) == 0
+    # The phase has a first fit; both models then get five steps, and two more after merges.
+    assert plan.work(4, 4) == (3 * 1 + 9) * work(1, 4) + (5 + 2 + 2 * 3) * work(1, 8)
+    budget = plan.work(5, 5) * phase_of(merged, gaussian, 1.0).sample.n_steps
+    phase = phase_of(merged, gaussian, budget, most_states=10)
+    phase._split()
+    assert len(phase.moves) == 1
+    assert phase.budget >= 0.0
+
+
+def phase_of(model, gaussian, budget, **options):
+    family = model.emission_
+    options = {"most_states": model.n_states_} | options
+    data, engine = family.validate(gaussian[1].train), model._engine()
+    sample = Sample.draw([data], family, 1e9, 500, engine, options["most_states"])
+    rng = np.random.default_rng(0)
+    return Phase(model._posterior, family, sample, engine, rng, budget, **options)
+
+
+def test_a_baseline_goes_on_from_the_last_one(merged, gaussian):
+    phase = phase_of(merged, gaussian, 1e18)
+    first, third = phase.baseline(1), phase.baseline(3)
+    direct = phase.fit(phase.present.posterior, 3)
+    assert third.bound == direct.bound
+    assert third.check == direct.check
+    assert phase.baseline(1) is first
+    spent = phase.budget
+    assert phase.affords(5, 3)
+    assert phase.baseline(3) is third
+    assert phase.budget == spent
+
+
+def test_a_restart_forgets_which_state_follows_which(merged, gaussian):
+    phase = phase_of(merged, gaussian, 1e18)
+    seen = []
+    phase.fit = lambda posterior, *args, **options: seen.append(posterior) or phase.present
+    phase._restart()
+    rows = seen[0].counts.transitions / seen[0].counts.transitions.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(rows, np.tile(merged.state_shares_, (5, 1)), rtol=0.02)
+    for found, own in zip(seen[0].counts, phase.present.posterior.counts, strict=True):
+        np.testing.assert_allclose(found.sum(), own.sum())
+
+
+def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
+    posterior = merged._posterior
+    weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
+    weights[[0, 1], [0, 1]] = 0.7
+    between = replace(merged._posterior.regrouped(weights), moves=posterior.moves)
+    sample = phase_of(merged, gaussian, 1e18, most_states=6).sample
+    rng = np.random.default_rng(0)
+    engine = merged._engine()
+    phase = Phase(between, merged.emission_, sample, engine, rng, 1e18, 6, stage=2)
+    phase._dissolve()
+    assert phase.moves[0].kind == "delete"
+    assert phase.moves[0].states == [[5]]
+    assert phase.moves[0].accepted
+    assert phase.groups is None  # its steps went where the sample says
 
 
 def test_segments_give_states_symbols_that_occur_together():

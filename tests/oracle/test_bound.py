@@ -7,6 +7,7 @@ import pytest
 from scipy.special import gammaln
 
 import sojourn as sj
+from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.inference import COLLAPSED, Engine, Posterior, Statistics
 from sojourn.inference.moves import Phase, Sample, merge_weights, rank_pairs
 from sojourn.kernels import cpu, reference
@@ -44,11 +45,11 @@ def posterior_of(kind, seed):
     return Posterior.from_statistics(statistics, prior_of(kind, K, counts), "float64")
 
 
-def phase_on(posterior, kernel=cpu):
+def phase_on(posterior, kernel=cpu, family=FAMILY, most_states=K):
     engine = Engine(kernel, 1, "float64")
-    sample = Sample.draw([DATA], FAMILY, 1e9, len(DATA), engine, K)
+    sample = Sample.draw([DATA], family, 1e9, len(DATA), engine, most_states)
     return Phase(
-        posterior, FAMILY, sample, engine, np.random.default_rng(0), 1e18, K
+        posterior, family, sample, engine, np.random.default_rng(0), 1e18, most_states
     )  # fmt: skip
 
 
@@ -190,3 +191,30 @@ def test_a_sure_gain_is_not_above_the_change_by_definition(kind):
         slack.append(exact - gain)
     assert min(slack) >= -1e-6
     assert max(slack) < 5.0
+
+
+def test_moves_under_a_learned_prior_are_those_under_the_same_counts_given():
+    """A prior that is learned is held while moves are judged: then it is one that was given."""
+    prior = SymbolPrior(4, 0.3)
+    prior.of_seen, prior.of_new = 0.8, 0.05
+    prior.times_seen[:] = [2, 1, 0, 2]
+    prior.n_seen = 3
+    given = sj.Categorical(4, np.array([0.8, 0.8, 0.05, 0.8]))
+    learned = posterior_of("hdp", 5)
+    learned.emissions.prior = prior
+    phases = [phase_on(learned, most_states=6), phase_on(posterior_of("hdp", 5), family=given,
+                                                         most_states=6)]  # fmt: skip
+    ranks = [rank_pairs(p.family, p.present.posterior, p.present.shared) for p in phases]
+    assert [pair for _, pair in ranks[0]] == [pair for _, pair in ranks[1]]
+    np.testing.assert_allclose([g for g, _ in ranks[0]], [g for g, _ in ranks[1]], rtol=1e-9)
+    for phase in phases:
+        phase._dissolve()
+        phase._split()
+        phase._regroup("merge", [[0, 1]], merge_weights(phase.n_states, [(0, 1)]), 1)
+        phase._restart()
+    kinds = [[(m.kind, m.states, m.accepted) for m in phase.moves] for phase in phases]
+    assert kinds[0] == kinds[1]
+    assert {"merge", "split", "restart", "delete"} <= {kind for kind, *_ in kinds[0]}
+    gains = [[m.gain for m in phase.moves] for phase in phases]
+    np.testing.assert_allclose(gains[0], gains[1], rtol=1e-7, atol=1e-9)
+    assert phases[0].present.posterior.emissions.prior is prior

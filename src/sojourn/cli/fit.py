@@ -79,6 +79,26 @@ def fit(
             rich_help_panel=MODEL,
         ),
     ] = "auto",
+    moves: Annotated[
+        bool | None,
+        typer.Option(
+            "--moves/--no-moves",
+            help="Merge, delete and split states; by default for the HDP.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    init_states: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="States to begin with, and to split; needs moves.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    stickiness: Annotated[
+        str,
+        typer.Option(
+            help="Extra prior counts of staying in a state; or: learned.", rich_help_panel=MODEL
+        ),
+    ] = "0",
     passes: Annotated[
         int | None,
         typer.Option(
@@ -174,8 +194,16 @@ def fit(
         plan = _plan(parts.n_sequences, batch_size, passes, forgetting_rate, most)
         model = _make(kind, states, choice, plan)
         model.set_params(
-            inference=inference, n_init=restarts, device=device, n_jobs=jobs, random_state=seed
+            inference=inference,
+            init_states=init_states,
+            stickiness=_stickiness(stickiness),
+            n_init=restarts,
+            device=device,
+            n_jobs=jobs,
+            random_state=seed,
         )
+        if moves is not None:
+            model.set_params(moves="auto" if moves else None)
         say(_about_training(model))
         with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live:
             notes = _fit_noting_warnings(
@@ -384,6 +412,16 @@ def _make(kind: Kind, n_states: int, choice: Choice, plan: Plan) -> BaseHMM:
         n_passes=plan.n_passes,
         forgetting_rate=plan.forgetting_rate,
     )
+
+
+def _stickiness(text: str) -> float | str:
+    """Read a number, or the word for one that is to be learned."""
+    if text == "learned":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--stickiness is a number, or learned, not {text}") from None
 
 
 def _fit_noting_warnings(model: BaseHMM, train: Any, **options: Any) -> list[str]:

@@ -29,6 +29,9 @@ BLOCK_STEPS = 512
 TENSOR_NUMBERS = 2**24
 """Numbers in the largest array of the block of steps that a device works on: 128 MiB."""
 
+WORTH_THREADS = 2**15
+"""Steps from which several threads are faster than one."""
+
 _SAMPLE_STEPS = 10_000  # steps that the start looks at
 _SOFTNESS = 0.1  # share of a step's weight that the start spreads over all states
 
@@ -259,12 +262,13 @@ def in_blocks(
 ) -> Iterator[Any]:
     """Yield ``work(steps)`` for every block of steps, in their order.
 
-    Blocks fit the processor's cache.  For a device they are as large as `TENSOR_NUMBERS` lets them
-    be where a step takes `width` numbers, and follow one another.
+    Blocks fit the processor's cache, and few of them are faster one after another: between the
+    array functions threads wait for the interpreter.  For a device they are as large as
+    `TENSOR_NUMBERS` lets them be where a step takes `width` numbers, and follow one another.
     """
     size = max(1, TENSOR_NUMBERS // width) if is_tensor(x) else BLOCK_STEPS
     blocks = [slice(begin, begin + size) for begin in range(0, len(x), size)]
-    if n_threads == 1 or len(blocks) == 1 or is_tensor(x):
+    if n_threads == 1 or len(x) < WORTH_THREADS or is_tensor(x):
         yield from map(work, blocks)
         return
     with ThreadPoolExecutor(min(n_threads, len(blocks))) as pool:

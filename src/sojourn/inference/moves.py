@@ -1,4 +1,4 @@
-"""Merge, delete and split states, judged by the collapsed bound, eqs (21) and (22).
+"""Merge, delete and split states, judged by the collapsed bound, eqs (21), (22) and (25).
 
 A phase takes a sample of sequences and a budget of work.  A proposal is a posterior with other
 states; it gets local steps on the sample, and so does the present one, equally many: otherwise the
@@ -34,7 +34,7 @@ from sojourn.sources.base import Minibatches, joined
 from sojourn.transitions import Rows
 from sojourn.transitions.merging import merge_gains
 
-Kind = Literal["merge", "delete", "split"]
+Kind = Literal["merge", "delete", "split", "restart"]
 Pair = tuple[int, int]
 Batches = Iterable[Sequences | Iterable[Sequences]]
 
@@ -45,13 +45,19 @@ MOST_COPIES = 4.0
 """How often a sample may stand for itself, of more data than that."""
 
 _MOST_STEPS = 2**18  # a sample needs no more
+_STATE_STEPS = 2**9  # steps a state that are enough, where the data have them more than once
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _CHECK_EVERY = 4  # one sequence in so many is only for checking
-_PROPOSALS = 6  # local steps on the sample that a phase must be able to pay
-_MORE_STEPS = 4  # local steps for a merge that one is not enough for
+_PROPOSALS = 18  # local steps on the sample that a phase must be able to pay
+_MORE_STEPS = 4  # local steps for a merge or a deletion that one is not enough for, or a restart
+_LAST_STEP = 2  # local steps that it takes about as long as to evaluate the bound
 _PRUNINGS = 2  # times that states are merged after a split, before it is judged
 _PATIENCE = 3  # refusals in a row that end a round
-_FIRST_PHASE = 0.35  # share of the passes before the first phase
+_FIRST_PHASE = (0.15, 0.35)  # shares of the passes before the first phase: of many, of few
+_FIRST_PASSES = 4  # passes that are enough before it, where there are not many
+_FEW_PASSES, _MANY_PASSES = 8, 40  # in between, moves that succeed spend as if there were many
+_ENOUGH_STEPS = 2**12  # steps of data from which they do
+_SETTLING = 10  # passes that make good what many merges cost
 _SEEN = 0.1  # share of what a state has in the stream that a sample must have of it
 _SMALL = 0.02  # share of the mass below which a state may be deleted
 _MANY_STATISTICS = 1000  # from here on pairs are first sifted by the overlap of their counts
@@ -62,9 +68,10 @@ class Move(NamedTuple):
 
     Attributes
     ----------
-    kind : {"merge", "delete", "split"}
+    kind : {"merge", "delete", "split", "restart"}
     states : list of lists of int
-        Pairs that were merged together, or single states, in the numbering of that moment.
+        Pairs that were merged together, or single states, in the numbering of that moment; none
+        for a restart, which is of all.
     gain : float
         Change of the bound over an equally refreshed present model, in nats of the sample.
     fresh : float
@@ -107,6 +114,7 @@ def rank_pairs(family: Family, posterior: Posterior, shared: Floats) -> list[tup
     It is the change of the evidence of emissions and transitions, less the entropy `shared` by
     the two states.
     """
+    family = posterior.learned(family)
     emissions = posterior.emissions.dense()
     xp = namespace(emissions)
     emissions = xp.astype(emissions, "float64")
@@ -171,7 +179,7 @@ class SplitPlan(NamedTuple):
     Attributes
     ----------
     n_parts : int
-        States that one is split into.
+        States that one is split into at most.
     n_steps : int
         Local steps that the parts get to become different.
     """
@@ -182,16 +190,22 @@ class SplitPlan(NamedTuple):
     @classmethod
     def of(cls, family: Family) -> SplitPlan:
         """Return the plan for a family: parts of a state of symbols begin at random."""
-        return cls(4, 10) if family.statistics_are_counts else cls(2, 5)
+        return cls(3, 10) if family.statistics_are_counts else cls(2, 5)
 
-    def room(self, n_states: int, most_states: int, grows: bool) -> int:
-        """States to add at most: a model that grows splits all it has, another one a few."""
-        wanted = (self.n_parts - 1) * n_states if grows else max(self.n_parts - 1, n_states // 4)
-        return max(0, min(wanted, most_states - n_states))
+    def room(self, n_states: int, most_states: int) -> int:
+        """States to add: every state is split, as far as there may be so many."""
+        return max(0, min((self.n_parts - 1) * n_states, most_states - n_states))
 
     def work(self, n_states: int, room: int) -> float:
         """Work for each step of the sample to split so many states off, and for its baseline."""
-        return (self.n_steps + _PRUNINGS) * (work(1.0, n_states + room) + work(1.0, n_states))
+        return _pruned_work(self.n_steps, n_states, n_states + room)
+
+
+def _pruned_work(n_steps: int, n_states: int, n_proposed: int) -> float:
+    """Work for each step of the sample, of local steps and merges after them, and a baseline."""
+    first = work(1 + _LAST_STEP, n_states)
+    proposal = work(n_steps + _LAST_STEP + _PRUNINGS * (1 + _LAST_STEP), n_proposed)
+    return first + proposal + work(n_steps + _PRUNINGS + _LAST_STEP, n_states)
 
 
 def split_posterior(
@@ -202,6 +216,9 @@ def split_posterior(
     rng: np.random.Generator,
 ) -> Posterior:
     """Split states: emissions as a start with so many states has them, transitions alike.
+
+    Symbols that occur together are a start, "segments", that some states cannot be told apart by;
+    so half of the times each symbol is shared among the parts at random, as "exponential" does.
 
     Parameters
     ----------
@@ -218,9 +235,12 @@ def split_posterior(
     split = posterior.regrouped(weights)
     emissions = split.emissions.dense().astype(np.float64)
     mass = state_masses(posterior.counts)
+    by_chance = family.statistics_are_counts and rng.random() < 0.5
     for group in groups:
-        own = runs(group[0])
-        if own is not None:
+        if by_chance:
+            shares = rng.exponential(size=emissions[group].shape)
+            emissions[group] *= len(group) * shares / shares.sum(axis=0)
+        elif (own := runs(group[0])) is not None:
             parts = family.segment_statistics(own, len(group), float(mass[group[0]]), rng)
             emissions[group] = np.asarray(parts, dtype=np.float64)
     # A little noise tells the parts from one another where only their neighbours differ.
@@ -335,6 +355,10 @@ class Phase:
         Splits do not go beyond this.
     grows : bool
         Whether splits come first.
+    stage : {0, 1, 2}
+        What is proposed: merges and small deletions; a split; a restart and large deletions.
+    settles : bool
+        Whether many passes are to come.
     present : Fit
         The model as it is now.
     groups : (K, K0) array or None
@@ -351,6 +375,8 @@ class Phase:
     budget: float
     most_states: int
     grows: bool = False
+    stage: int = 0
+    settles: bool = False
     present: Fit = field(init=False)
     groups: Floats | None = field(init=False)
     moves: list[Move] = field(default_factory=list, init=False)
@@ -363,19 +389,22 @@ class Phase:
         self._stream = state_shares(start.counts)
 
     def run(self) -> None:
-        """Make proposals as long as the budget lasts.
+        """Make proposals of the stage's kind as long as the budget lasts.
 
-        A model that began small splits as long as that gains something.  Otherwise states are
-        split only where none can be merged or deleted.
+        A model that began small splits as long as that gains something.
         """
         if self.grows:
             while self._split():
                 pass
             if self.changed:
                 return
-        self._merge()
-        self._delete()
-        if not (self.grows or self.changed):
+        if self.stage == 0:
+            self._merge()
+            self._delete()
+        elif self.stage == 2:
+            if not self._restart():
+                self._dissolve()
+        elif not self.grows:
             self._split()
 
     @property
@@ -402,8 +431,8 @@ class Phase:
 
     def fit(self, posterior: Posterior, n_times: int, *, shared: bool = False) -> Fit:
         """Take local steps on the sample, and evaluate the bound at the last of them."""
+        self.budget -= self.cost(posterior.n_states, n_times)
         for n in range(n_times):
-            self.budget -= work(self.sample.n_steps, posterior.n_states)
             last = n == n_times - 1
             parts = [
                 expected_statistics(
@@ -458,19 +487,28 @@ class Phase:
         )
         return total / self.sample.check_steps
 
+    def cost(self, n_states: int, n_times: int) -> float:
+        """Work of so many local steps, with the bound at the last of them."""
+        return work((n_times + _LAST_STEP) * self.sample.n_steps, n_states)
+
     def affords(self, n_states: int, n_times: int) -> bool:
         """Whether the budget lasts for a proposal of so many states, and its baseline."""
-        n_steps = n_times * self.sample.n_steps
-        cost = work(n_steps, n_states)
+        cost = self.cost(n_states, n_times)
         if n_times not in self._baselines:
-            cost += work(n_steps, self.n_states)
+            cost += self.cost(self.n_states, n_times - max(self._before(n_times), default=0))
         return cost <= self.budget
 
     def baseline(self, n_times: int) -> Fit:
         """Return the present model after as many local steps as a proposal gets."""
         if n_times not in self._baselines:
-            self._baselines[n_times] = self.fit(self.present.posterior, n_times)
+            done = max(self._before(n_times), default=0)
+            begin = self._baselines[done] if done else self.present
+            self._baselines[n_times] = self.fit(begin.posterior, n_times - done)
         return self._baselines[n_times]
+
+    def _before(self, n_times: int) -> list[int]:
+        """Numbers of steps below this one after which the present model is known."""
+        return [n for n in self._baselines if n < n_times]
 
     def judge(
         self,
@@ -484,11 +522,13 @@ class Phase:
         """Compare a proposal with the present model, both after equally many local steps.
 
         It is accepted if the bound rises and fresh sequences do not become less likely: a bound
-        from expected counts prefers few states where the model has not learned enough yet.
+        from expected counts prefers few states where the model has not learned enough yet.  What
+        many merges cost together, passes to come make good, if there are enough of them.
         """
         base = self.baseline(n_times)
         gain, fresh = proposed.bound - base.bound, proposed.check - base.check
-        accepted = bool(gain > least and fresh >= -HARM * np.sqrt(len(states)))
+        harm = HARM * (np.sqrt(max(1, len(states))) if self.settles else 1.0)
+        accepted = bool(gain > least and fresh >= -harm)
         if accepted:
             self.present = proposed
             if self.groups is not None:
@@ -506,12 +546,17 @@ class Phase:
         weights: Floats,
         n_times: int,
         least: float = 0.0,
+        *,
+        in_stream: bool = True,
     ) -> bool:
-        """Propose other states, each a sum of present ones, if the budget lasts."""
+        """Propose other states, each a sum of present ones, if the budget lasts.
+
+        In the stream they are the same sums, or else what the sample has of them.
+        """
         if not self.affords(len(weights), n_times):
             return False
         proposed = self.fit(self.present.posterior.regrouped(weights), n_times, shared=True)
-        return self.judge(kind, states, proposed, n_times, weights, least)
+        return self.judge(kind, states, proposed, n_times, weights if in_stream else None, least)
 
     def _merge(self) -> None:
         """Merge pairs, several at a time: twice as many after a success, half after a refusal.
@@ -529,7 +574,7 @@ class Phase:
                 missed = self.missed
                 ranked = [entry for entry in ranked if missed.isdisjoint(entry[1])]
                 sure = disjoint([entry for entry in ranked if entry[0] > 0.0], self.n_states)
-                size = len(sure) or max(size, self.n_states // 8, 1)
+                size = len(sure) or max(size, self.n_states // 4, 1)
             left = [entry for entry in ranked if entry[1] not in refused]
             pairs = disjoint(left, min(size, max(1, self.n_states // 3)))
             if not pairs:
@@ -569,6 +614,39 @@ class Phase:
             else:
                 refused.add(small[0])
 
+    def _dissolve(self) -> None:
+        """Leave a state out that is between others, and has steps of theirs.
+
+        It is one of which most is uncertain.  The sample says where its steps go.
+        """
+        shared = self.present.shared
+        assert shared is not None
+        if self.missed or self.n_states == 1:
+            return
+        doubt = (shared + shared.T).sum(axis=1) / state_masses(self.present.posterior.counts)
+        for state in np.argsort(-doubt, kind="stable")[:_PATIENCE]:
+            weights = np.delete(np.eye(self.n_states), state, axis=0)
+            own = [[int(state)]]
+            if self._regroup("delete", own, weights, _MORE_STEPS, in_stream=False):
+                return
+
+    def _restart(self) -> bool:
+        """Forget which state follows which, eq (25), and merge what does not differ without that.
+
+        Several states may stand for one by taking turns: no two of them can be merged without a
+        loss, because the others' rows expect the turns.
+        """
+        if self.missed or not self.affords(self.n_states, _MORE_STEPS + _PRUNINGS):
+            return False
+        before = self.present.posterior.to_host()
+        start, transitions = before.counts
+        shares = state_shares(before.counts)
+        counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
+        fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
+        fresh = self._placed(fresh)
+        proposed, n_times = self._pruned(self.fit(fresh, _MORE_STEPS, shared=True), _MORE_STEPS)
+        return self.judge("restart", [], proposed, n_times, None)
+
     def _split(self) -> bool:
         """Split states, large ones more likely, and merge again what does not differ.
 
@@ -577,36 +655,42 @@ class Phase:
         """
         n_states = self.n_states
         plan = SplitPlan.of(self.family)
-        n_parts, n_steps = plan
-        room = plan.room(n_states, self.most_states, self.grows)
+        n_steps, room = plan.n_steps, plan.room(n_states, self.most_states)
         while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
             room //= 2
         if room <= 0:
             return False
         # Empty states cannot be chosen, and are not worth it.
         shares = state_shares(self.present.posterior.counts)
-        n_split = min(-(-room // (n_parts - 1)), int((shares > 0.0).sum()))
+        n_split = min(room, int((shares > 0.0).sum()))
         chosen = self.rng.choice(n_states, n_split, replace=False, p=shares)
         groups = [[int(k)] for k in chosen]
         for n in range(room):
             groups[n % n_split].append(n_states + n)
         # New parts are drawn from data in memory, whatever else runs on a device.
         whole = self.present.posterior.to_host()
-        parts = split_posterior(whole, self.family, self._runs(), groups, self.rng)
-        if self.engine.device is not None:
-            parts = parts.to_device(self.engine.device)
-        proposed = self.fit(parts, n_steps, shared=True)
-        n_times, least = n_steps, -HARM * self.sample.copies * self.sample.n_steps
+        parts = self._placed(split_posterior(whole, self.family, self._runs(), groups, self.rng))
+        proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
+        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+
+    def _placed(self, posterior: Posterior) -> Posterior:
+        """Put a posterior where the sample is."""
+        device = self.engine.device
+        return posterior if device is None else posterior.to_device(device)
+
+    def _pruned(self, proposed: Fit, n_times: int) -> tuple[Fit, int]:
+        """Merge states of a proposal that do not differ, or hardly; count its local steps."""
+        least = -HARM * self.sample.copies * self.sample.n_steps
         for _ in range(_PRUNINGS):
             assert proposed.shared is not None
             ranked = rank_pairs(self.family, proposed.posterior, proposed.shared)
-            alike = disjoint([entry for entry in ranked if entry[0] > least], room)
+            alike = disjoint([entry for entry in ranked if entry[0] > least], self.n_states)
             if not alike:
                 break
             weights = merge_weights(proposed.posterior.n_states, alike)
             proposed = self.fit(proposed.posterior.regrouped(weights), 1, shared=True)
             n_times += 1
-        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+        return proposed, n_times
 
     def _runs(self) -> Callable[[int], Sequences | None]:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
@@ -679,9 +763,13 @@ class Moves:
         assert self.source is not None
         # The next pass's first minibatches are as good a sample as any, and repeatable.
         batches = self.source.batches(n_pass + 1)
-        to_come = n_passes - n_pass - 1
         return self.phase(
-            posterior, family, batches, self.source.n_sequences, passes_to_come=to_come
+            posterior,
+            family,
+            batches,
+            self.source.n_sequences,
+            passes_to_come=n_passes - n_pass - 1,
+            spends=max(1.0, _MANY_PASSES / n_passes) if n_passes >= _FEW_PASSES else 1.0,
         )
 
     def in_pass(self, n_pass: int, n_passes: int) -> bool:
@@ -690,8 +778,9 @@ class Moves:
         At first they have yet to become different, and at last the model is to settle.  A start
         with fewer states than there may be grows from the first pass on.
         """
-        first = 0 if self.grows else int(np.ceil(_FIRST_PHASE * n_passes)) - 1
-        return first <= n_pass < n_passes - max(1, n_passes // 10)
+        early, late = (int(np.ceil(share * n_passes)) for share in _FIRST_PHASE)
+        first = 1 if self.grows else max(early, min(late, _FIRST_PASSES))
+        return first <= n_pass + 1 <= n_passes - max(1, n_passes // 10)
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
         """Whether a minibatch that comes alone is large enough to judge on."""
@@ -705,6 +794,7 @@ class Moves:
         total_sequences: int,
         *,
         passes_to_come: float = 0.0,
+        spends: float = 1.0,
     ) -> list[dict[str, Any]]:
         """Make proposals on a sample from `batches`, if it is time; move the posterior in place.
 
@@ -715,6 +805,9 @@ class Moves:
         passes_to_come : float
             Passes that training will yet take.  A model that grows spends their share ahead: they
             will be taken with the states that there are, or more.
+        spends : float
+            What is spent for each unit of work that was earned, as long as moves succeed and there
+            are enough data.
 
         Returns
         -------
@@ -727,20 +820,27 @@ class Moves:
         total_steps = float(state_masses(posterior.counts).sum())
         grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
-        ahead = 0.7 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
-        budget = state.budget + ahead
-        # Where merges were refused, splits are what is left to try, and they take more steps.
-        plan, cost = SplitPlan.of(family), _PROPOSALS * work(1.0, n_states)
-        room = plan.room(n_states, self.most_states, grows)
-        if (grows or state.quiet > 0) and room > 0:
-            cost += plan.work(n_states, room)
+        ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        spends = spends if state.quiet == 0 and total_steps >= _ENOUGH_STEPS else 1.0
+        budget = spends * state.budget + ahead
+        # Where one kind of moves was refused, another is what is left to try.
+        stage = state.quiet % 3
+        plan = SplitPlan.of(family)
+        room = plan.room(n_states, self.most_states)
+        if (grows or stage == 1) and room > 0:
+            cost = plan.work(n_states, room)
+        elif stage == 2:
+            cost = _pruned_work(_MORE_STEPS, n_states, n_states)
+        else:
+            cost = _PROPOSALS * work(1.0, n_states)
         least = min(_MOST_STEPS, total_steps / MOST_COPIES)
         if grows and budget < cost * least:
             # To stay small for want of a budget would be worse than to exceed it.
             ahead += cost * least - budget
             budget = cost * least
         # A model that grows is soon another one: a small sample is good enough for it.
-        n_steps = min(_MOST_STEPS, least if grows else total_steps, budget / cost)
+        enough = least if grows else max(least, _STATE_STEPS * n_states)
+        n_steps = min(_MOST_STEPS, enough, budget / cost)
         if n_steps < least:
             return []
         sample = Sample.draw(
@@ -755,13 +855,15 @@ class Moves:
             budget,
             self.most_states,
             grows,
+            stage,
+            passes_to_come >= _SETTLING,
         )
         phase.run()
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
         posterior.moves = MoveState(
-            budget=phase.budget - ahead,
+            budget=(phase.budget - ahead) / spends,
             sequences=0,
             n_phases=state.n_phases + 1,
             quiet=0 if phase.changed else state.quiet + 1,

@@ -18,7 +18,8 @@ from sojourn.transitions import Rows, Transitions
 MOVE_SHARE = 0.2
 """Work that may go into moves, for each unit that goes into training."""
 
-_LINEAR_WORK = 64  # states at which the matrix products cost as much as all else
+_UPDATE_WORK, _ABSENCE_WORK = 2.0, 3.0  # of training, to a local step of a sample
+_OTHER_WORK = 32  # states that would cost as much as what does not depend on their number
 
 
 class MoveState(NamedTuple):
@@ -41,20 +42,27 @@ class MoveState(NamedTuple):
     n_phases: int = 0
     quiet: int = 0
 
-    def earned(self, n_steps: int, n_sequences: int, n_states: int) -> MoveState:
-        """Take in a minibatch: a share of its work may go into moves."""
+    def earned(
+        self, n_steps: int, n_sequences: int, n_states: int, *, absences: bool = False
+    ) -> MoveState:
+        """Take in a minibatch: a share of its work may go into moves.
+
+        Training is dearer a step than a local step on a sample: it blends small minibatches, and
+        where data are few it takes the sums of log(1 − q).
+        """
+        steps = n_steps * (_ABSENCE_WORK if absences else _UPDATE_WORK)
         return self._replace(
-            budget=self.budget + MOVE_SHARE * work(n_steps, n_states),
+            budget=self.budget + MOVE_SHARE * work(steps, n_states),
             sequences=self.sequences + n_sequences,
         )
 
 
 def work(n_steps: float, n_states: int) -> float:
-    """Work of a local step: forward-backward grows with K², the emissions with K.
+    """Work of a local step: forward-backward grows with K², emissions with K, all else is there.
 
     Counted, not timed, so that the same seed gives the same moves on any machine.
     """
-    return float(n_steps) * n_states * (n_states + _LINEAR_WORK)
+    return float(n_steps) * (n_states + _OTHER_WORK) ** 2
 
 
 @dataclass

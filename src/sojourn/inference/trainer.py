@@ -44,7 +44,7 @@ class Progress(NamedTuple):
     states : int
         Number of states in use.
     moves : list of dict
-        Proposals at the end of the pass to merge, delete or split states: kind, states, gain of
+        Proposals at the end of the pass for other states: kind, states, gain of
         the bound in nats, change of the log likelihood a step of fresh sequences, whether it was
         accepted, and the number of states afterwards.
     move_seconds : float

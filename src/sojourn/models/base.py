@@ -888,8 +888,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 )
             if not self._may_move:
                 raise ValueError(
-                    "init_states needs moves='auto' and inference='scvi', by which the model "
-                    "grows, and a prior on symbols that `tuned` does not learn"
+                    "init_states needs moves='auto' and inference='scvi', by which the model grows"
                 )
         for name, least in (("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
             check_whole(name, getattr(self, name), least)
@@ -901,11 +900,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _may_move(self) -> bool:
         """Whether states may change: their moves are judged by the bound that SCVI has.
 
-        What a pass has learned of the prior on symbols does not hold for a sample, by which the
-        moves are judged.
+        A prior on symbols that is learned is held while they are judged.
         """
-        learns_prior = not {"concentration", "base"}.isdisjoint(self._tunings)
-        return self.moves == "auto" and self.inference == "scvi" and not learns_prior
+        return self.moves == "auto" and self.inference == "scvi"
 
     def _moves(
         self, seed: int, source: Minibatches | None = None, *, on_host: bool = False

@@ -79,8 +79,8 @@ class HMM(BaseHMM):
     moves : "auto" or None
         Merge, delete and split states at the ends of passes, where that raises the collapsed
         bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
-        data.  For "scvi".  All states are kept by other ways of inference, where priors differ
-        between states, and where `tuned` learns the prior on symbols.
+        data.  For "scvi".  All states are kept by other ways of inference, and where priors differ
+        between states.
     init_states : int, optional
         States to begin with, where moves are to make more of them; by default `n_states`.
     init : {"auto", "exponential", "segments"} or Statistics
