@@ -213,6 +213,7 @@ def test_no_value_is_read_for_the_kernel(name, collapsed):
     assert sums.values.shape == (d.family.n_statistics, N_STATES)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @every_row_a_step
 @pytest.mark.parametrize("collapsed", [True, False])

@@ -6,6 +6,7 @@ window of many minibatches, and at the end of a pass.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,6 +38,9 @@ WINDOW_STEPS = 2**24
 
 STREAM_STEPS = 2**20
 """The same where they are copied there."""
+
+_ORDERS = 3
+"""Passes whose sequences are shuffled at a time: the device may be faster than that is."""
 
 CHUNK_NUMBERS = 2**28
 """Numbers in an array of one row a step that is on the device at a time; a larger minibatch goes
@@ -329,7 +333,7 @@ class DeviceBatches:
         self._failures = engine.failures
         self._device = device = engine.device
         self._values: Tensor | None = None
-        self._coming: tuple[int, Background] | None = None
+        self._coming: dict[int, Background] = {}
         self._order_of: tuple[int, _Order, Tensor] | None = None
         self._ahead: tuple[tuple[int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -338,8 +342,9 @@ class DeviceBatches:
             self._offsets = to_device(source.data.offsets, device)
             self._values, self._is_complete = _symbols(family, source.data.values, device)
             self._longest = int(source.data.lengths.max())
-            # Memory that is copied from without the host; two, as one may be on its way.
-            rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(2))
+            self._lengths = source.data.lengths.astype(np.int32)
+            # Memory that is copied from without the host, for orders that are made side by side.
+            rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(_ORDERS))
             is_cuda = device.type == "cuda"
             self._rooms = [room.pin_memory() if is_cuda else room for room in rooms]
             if self._stream is not None:
@@ -406,25 +411,23 @@ class DeviceBatches:
 
     def _make_order(self, source: MemorySource, n_pass: int) -> _Order:
         """Shuffle; of the device nothing is touched: a step may be recorded at that moment."""
-        numbers = source.order(n_pass)
-        self._rooms[n_pass % 2].numpy()[:] = numbers
+        numbers = source.draw_order(n_pass)
+        self._rooms[n_pass % _ORDERS].numpy()[:] = numbers
         ends = np.zeros(len(numbers) + 1, dtype=np.int64)
-        np.cumsum(source.data.lengths[numbers], out=ends[1:])
+        np.cumsum(self._lengths.take(numbers), out=ends[1:])
         return _Order(numbers, ends)
 
     def _order(self, source: MemorySource, n_pass: int, n_more: int) -> tuple[_Order, Tensor]:
         """Return the order of a pass, on the host and on the device, and begin with the next."""
         if self._order_of is None or self._order_of[0] != n_pass:
-            coming, self._coming = self._coming, None
-            if coming is not None and coming[0] == n_pass:
-                made = coming[1].result()
-            else:
-                made = self._make_order(source, n_pass)
-            numbers = self._rooms[n_pass % 2].to(self._device, non_blocking=True, copy=True)
+            coming = self._coming.pop(n_pass, None)
+            made = self._make_order(source, n_pass) if coming is None else coming.result()
+            numbers = self._rooms[n_pass % _ORDERS].to(self._device, non_blocking=True, copy=True)
             self._order_of = (n_pass, made, numbers)
-            if n_more:
-                later = Background(lambda: self._make_order(source, n_pass + 1))
-                self._coming = (n_pass + 1, later)
+            for later in range(n_pass + 1, n_pass + min(n_more + 1, _ORDERS)):
+                if later not in self._coming:
+                    make = functools.partial(self._make_order, source, later)
+                    self._coming[later] = Background(make)
         return self._order_of[1:]
 
     def _resident(

@@ -47,7 +47,7 @@ TILED = 4096
 """Number of sequences from which a warp works on sixteen of them by tensor cores.  With fewer it is
 waited for: a step takes longer, though one of sixteen sequences."""
 
-LONG = 4
+LONG = 8
 """One of so many sequences, the longest, goes the other way all the same."""
 
 SUMS = "sorted"

@@ -57,13 +57,16 @@ class MemorySource(Minibatches):
 
     def order(self, n_pass: int) -> NDArray[np.int64]:
         """Return the numbers of the sequences in the order of pass `n_pass`."""
-        if self.is_whole:
-            return np.arange(len(self.data))
         with self._lock:  # whoever else asks for the same waits, and does not draw it again
             if self._last is None or self._last[0] != n_pass:
-                rng = np.random.default_rng([self.seed, n_pass])
-                self._last = (n_pass, rng.permutation(len(self.data)))
+                self._last = (n_pass, self.draw_order(n_pass))
             return self._last[1]
+
+    def draw_order(self, n_pass: int) -> NDArray[np.int64]:
+        """Do the same without remembering it."""
+        if self.is_whole:
+            return np.arange(len(self.data))
+        return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
