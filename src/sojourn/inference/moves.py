@@ -419,7 +419,10 @@ class Phase:
 
     @property
     def missed(self) -> set[int]:
-        """States in use that the sample hardly has, and so cannot judge."""
+        """States in use that the sample hardly has, and so cannot judge.
+
+        Proposals after which the statistics are the sample's are not made then.
+        """
         if self.groups is None:
             return set()
         expected = self.groups @ self._stream
@@ -658,7 +661,7 @@ class Phase:
         n_steps, room = plan.n_steps, plan.room(n_states, self.most_states)
         while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
             room //= 2
-        if room <= 0:
+        if room <= 0 or self.missed:
             return False
         # Empty states cannot be chosen, and are not worth it.
         shares = state_shares(self.present.posterior.counts)
