@@ -220,6 +220,8 @@ def states_found(
         runs = []
         for seed in range(seeds):
             family, drawn = simulate(kind, true_states, seed)
+            if seed == 0:  # compile what is not compiled yet
+                sj.HDPHMM(truncation, family, **SETTINGS, **options).fit(drawn.train[:500])
             found = measure(family, drawn, truncation, seed, n_passes, **options)
             same = (kind, true_states, truncation, n_passes, seed)
             found["without_moves"] = score_without_moves(*same)

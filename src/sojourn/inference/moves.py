@@ -626,7 +626,8 @@ class Phase:
         assert shared is not None
         if self.missed or self.n_states == 1:
             return
-        doubt = (shared + shared.T).sum(axis=1) / state_masses(self.present.posterior.counts)
+        masses = np.maximum(state_masses(self.present.posterior.counts), 1e-300)
+        doubt = (shared + shared.T).sum(axis=1) / masses
         for state in np.argsort(-doubt, kind="stable")[:_PATIENCE]:
             weights = np.delete(np.eye(self.n_states), state, axis=0)
             own = [[int(state)]]
