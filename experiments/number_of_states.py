@@ -167,8 +167,8 @@ def measure(
     made = [move for entry in model.history_ for move in entry["moves"]]
     return {
         "states": int((mass / mass.sum() > 0.005).sum()),
-        "error": round(1.0 - match.agreement, 4),
-        "truth_error": round(drawn.truth_error, 4),
+        "error": round(1.0 - match.agreement, 6),
+        "truth_error": round(drawn.truth_error, 6),
         "score": round(model.score(drawn.test, per_step=True), 5),
         "truth_score": round(drawn.truth_score, 5),
         "seconds": round(seconds, 2),
