@@ -33,7 +33,7 @@ def figures(found: dict[str, Any]) -> str:
     """Say what the result file holds."""
     paper = found["paper_size"]
     passes, hdp = paper["scvi_pass_seconds"], paper["hdp_pass_seconds"]
-    errors = found["relative_error"]
+    errors, steps = found["relative_error"], found["time_of_a_step"]
     lines = [
         f"{found['device']}, {found['date']}, PyTorch {found['versions']['torch']}, Triton "
         f"{found['versions']['triton']}; made by `make bench-gpu`, in "
@@ -54,22 +54,27 @@ def figures(found: dict[str, Any]) -> str:
         f"The paper's size, {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million "
         f"tokens, 45 states, minibatches of 1,000: a pass of SCVI takes {passes[-1]:.2f} s "
         f"({passes[0]:.2f} s the first), a pass of SCVI-HDP {hdp[-1]:.2f} s. Ten passes of "
-        f"SCVI-HDP took {paper['hdp_seconds']:.1f} s, {hdp[0]:.1f} s of them in the first, in "
-        "which kernels are compiled. Held-out log likelihood a step after passes 1 and 2: "
+        f"SCVI-HDP took {paper['hdp_seconds']:.1f} s, {hdp[0]:.1f} s of them the first; kernels "
+        "were compiled before. Held-out log likelihood a step after passes 1 and 2: "
         + ", ".join(f"{score:.5f}" for score in paper["hdp_held_out"][:2])
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
         f"{min(paper['cpu_hdp_pass_seconds']):.0f} s.",
         "",
-        "Where the time of a step goes, in microseconds; the rest has its share of copying the "
-        "data to the device and of sorting windows:",
+        "Where the time of a step goes, in microseconds; windows are planned beside the steps of "
+        "those before, by other kernels of which this is a share, and copies from the host:",
         "",
         *table(
-            ["part", *(f"M = {row['batch_size']:,}" for row in found["time_of_a_step"])],
+            ["part", *(f"M = {row['batch_size']:,}" for row in steps)],
             [
-                [part, *(f"{row['microseconds'][part]:.0f}" for row in found["time_of_a_step"])]
-                for part in found["time_of_a_step"][0]["microseconds"]
+                *(
+                    [part, *(f"{row['microseconds'][part]:.0f}" for row in steps)]
+                    for part in steps[0]["microseconds"]
+                ),
+                ["gaps", *(f"{row['gaps_microseconds']:.0f}" for row in steps)],
+                ["whole", *(f"{row['whole_step_microseconds']:.0f}" for row in steps)],
+                ["planning", *(f"{row['planning_beside_microseconds']:.0f}" for row in steps)],
             ],
         ),
         "Single decisions, million steps/s at 45 states: "
@@ -95,6 +100,13 @@ def figures(found: dict[str, Any]) -> str:
                 for row in found["many_states"]
             ],
         ),
+        "Four sequences of 100,000 steps, by `fit`: "
+        + ", ".join(
+            f"{row['million_steps']:.3g} million steps/s with {row['states']} states"
+            for row in found["long_sequences"]
+        )
+        + ".",
+        "",
         "Held-out likelihood with products in single precision and in tf32: "
         + "; ".join(
             f"{row['states']} states, {row['precision']} {row['held_out']:.4f}"
