@@ -220,6 +220,8 @@ def states_found(
         runs = []
         for seed in range(seeds):
             family, drawn = simulate(kind, true_states, seed)
+            if seed == 0:  # compile what is not compiled yet
+                sj.HDPHMM(truncation, family, **SETTINGS, **options).fit(drawn.train[:500])
             found = measure(family, drawn, truncation, seed, n_passes, **options)
             same = (kind, true_states, truncation, n_passes, seed)
             found["without_moves"] = score_without_moves(*same)
@@ -320,9 +322,9 @@ EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "categorical 8": states_found("categorical", 8, 16, 2 * PASSES),
     "categorical 8 from 2": states_found("categorical", 8, 16, 2 * PASSES, init_states=2),
     "categorical 20": states_found("categorical", 20, 40),
-    "categorical 40": states_found("categorical", 40, 80),
-    "poisson 8": states_found("poisson", 8, 30),
-    "bernoulli 8": states_found("bernoulli", 8, 30),
+    "categorical 40": states_found("categorical", 40, 80, 60),
+    "poisson 8": states_found("poisson", 8, 30, 60),
+    "bernoulli 8": states_found("bernoulli", 8, 30, 60),
     "dwell 5": sticky(5),
     "dwell 50": sticky(50),
     "dwell 500": sticky(500),

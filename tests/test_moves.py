@@ -440,6 +440,17 @@ def test_a_restart_forgets_which_state_follows_which(merged, gaussian):
         np.testing.assert_allclose(found.sum(), own.sum())
 
 
+def test_nothing_takes_the_place_of_states_that_the_sample_does_not_have(
+    merged, gaussian, monkeypatch
+):
+    phase = phase_of(merged, gaussian, 1e18, most_states=10)
+    monkeypatch.setattr(Phase, "missed", {0})
+    phase._split()
+    phase._restart()
+    phase._dissolve()
+    assert not phase.moves
+
+
 def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
     posterior = merged._posterior
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])

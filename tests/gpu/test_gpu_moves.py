@@ -87,9 +87,10 @@ def on_device(value):
     "options",
     [
         {},
-        {"kind": sj.HMM, "moves": "auto"},
+        {"kind": sj.HMM, "moves": "auto", "n_passes": 20},
         {"stickiness": "learned"},
         {"dtype": "float64"},
+        {"tuned": ["concentration", "base"], "n_passes": 20},
         {"emission": sj.Gaussian(), "batch_size": 100},
     ],
 )
@@ -180,7 +181,7 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"stickiness": "learned"},
+        {"stickiness": "learned", "n_passes": 20},
         {"moves": None, "stickiness": 2.0, "normalize_rows": False, "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "stickiness": "learned", "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "tuned": True, "n_passes": 3},

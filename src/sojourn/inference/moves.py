@@ -430,7 +430,10 @@ class Phase:
 
     @property
     def missed(self) -> set[int]:
-        """States in use that the sample hardly has, and so cannot judge."""
+        """States in use that the sample hardly has, and so cannot judge.
+
+        Proposals after which the statistics are the sample's are not made then.
+        """
         if self.groups is None:
             return set()
         expected = self.groups @ self._stream
@@ -634,7 +637,8 @@ class Phase:
         assert shared is not None
         if self.missed or self.n_states == 1:
             return
-        doubt = (shared + shared.T).sum(axis=1) / state_masses(self.present.posterior.counts)
+        masses = np.maximum(state_masses(self.present.posterior.counts), 1e-300)
+        doubt = (shared + shared.T).sum(axis=1) / masses
         for state in np.argsort(-doubt, kind="stable")[:_PATIENCE]:
             weights = np.delete(np.eye(self.n_states), state, axis=0)
             own = [[int(state)]]
@@ -669,7 +673,7 @@ class Phase:
         n_steps, room = plan.n_steps, plan.room(n_states, self.most_states)
         while room > 0 and not self.affords(n_states + room, n_steps + _PRUNINGS):
             room //= 2
-        if room <= 0:
+        if room <= 0 or self.missed:
             return False
         # Empty states cannot be chosen, and are not worth it.
         shares = state_shares(self.present.posterior.counts)
@@ -849,11 +853,11 @@ class Moves:
             # To stay small for want of a budget would be worse than to exceed it.
             ahead += cost * least - budget
             budget = cost * least
+        if budget < cost * least:
+            return []
         # A model that grows is soon another one: a small sample is good enough for it.
         enough = least if grows else max(least, _STATE_STEPS * n_states)
-        n_steps = min(_MOST_STEPS, enough, budget / cost)
-        if n_steps < least:
-            return []
+        n_steps = min(_MOST_STEPS, enough, max(least, budget / cost))
         sample = Sample.draw(
             batches, family, n_steps, total_sequences, self.engine, self.most_states
         )
