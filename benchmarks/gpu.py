@@ -9,6 +9,7 @@ distributed as Zipf says).  Rates count whole steps: gather, kernels and updates
 from __future__ import annotations
 
 import argparse
+import json
 import itertools
 import time
 from collections.abc import Callable
