@@ -9,8 +9,8 @@ distributed as Zipf says).  Rates count whole steps: gather, kernels and updates
 from __future__ import annotations
 
 import argparse
-import json
 import itertools
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
