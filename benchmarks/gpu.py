@@ -283,6 +283,44 @@ def paper_size(data: Sequences, held_out: Sequences, n_passes: int) -> dict[str,
     return found
 
 
+def learned(data: Sequences) -> dict[str, float]:
+    """Measure what it costs to learn priors and stickiness, in million steps a second."""
+    ways: dict[str, dict[str, Any]] = {
+        "HMM, tuned": {"tuned": True},
+        "HMM, learned stickiness": {"stickiness": "learned"},
+        "HDPHMM": {"kind": sj.HDPHMM},
+        "HDPHMM, tuned": {"kind": sj.HDPHMM, "tuned": True},
+        "HDPHMM, learned stickiness": {"kind": sj.HDPHMM, "stickiness": "learned"},
+    }
+    found = {}
+    for name, options in ways.items():
+        _, passes, _ = fit(data, n_passes=5, **options)
+        found[name] = data.n_steps / steady(passes) / 1e6
+        print(name, found[name], flush=True)
+    return found
+
+
+def moves(n_sentences: int) -> dict[str, Any]:
+    """Find the number of states on the device and on the CPU, and say what it costs."""
+    truth = draw_truth(20, 2000, 0)
+    data, held_out = draw(truth, n_sentences, 1), draw(truth, 5000, 1000)
+    found: dict[str, Any] = {"sentences": len(data), "true_states": 20, "n_states": 40}
+    emission = sj.Categorical(n_symbols=2000, concentration=0.1)
+    options = {"batch_size": 1000, "n_passes": 20, "random_state": 0}
+    for name, device in (("cuda", "cuda"), ("again", "cuda"), ("cpu", "cpu")):
+        model = sj.HDPHMM(40, emission, device=device, **options)
+        entries = model.fit(data, validation=held_out).history_
+        found[name] = {
+            "states": model.n_states_,
+            "held_out": entries[-1]["score"],
+            "seconds": entries[-1]["seconds"],
+            "move_seconds": sum(entry["move_seconds"] for entry in entries),
+            "proposals": sum(len(entry["moves"]) for entry in entries),
+        }
+        print(name, found[name], flush=True)
+    return found
+
+
 def main() -> None:
     """Measure everything, and write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -303,6 +341,8 @@ def main() -> None:
         "long_sequences": long_sequences,
         "alternatives_million_steps": lambda: alternatives(small),
         "precision": lambda: precision_effect(small[:100_000], held_out),
+        "moves": lambda: moves(200_000),
+        "learned_million_steps": lambda: learned(small),
     }
     measured: dict[str, Any] = {"device": torch.cuda.get_device_name(), "symbols": SYMBOLS}
     if given.only:

@@ -1,4 +1,4 @@
-"""Write the tables of docs/gpu.md from the result file.
+"""Write the tables of docs/gpu.md, and of benchmarks/README.md, from the result files.
 
 python -m benchmarks.gpu_tables
 """
@@ -13,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "gpu.md"
+README = ROOT / "benchmarks" / "README.md"
 PEERS = {
     "sojourn_training": "sojourn, a step of training, update included",
     "sojourn": "sojourn, an E-step called alone, steps sorted by symbol first",
@@ -157,11 +158,54 @@ def peers(found: dict[str, Any]) -> str:
     return "\n".join(lines).strip()
 
 
-SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "figures": ("gpu.json", figures),
-    "peers": ("gpu_peers.json", peers),
+def moved(found: dict[str, Any]) -> str:
+    """Say what it costs to find the number of states."""
+    moves = found["moves"]
+    gpu, cpu = moves["cuda"], moves["cpu"]
+    return (
+        f"{moves['sentences']:,} sentences drawn from {moves['true_states']} states, at most "
+        f"{moves['n_states']}, 20 passes of SCVI-HDP: {gpu['states']} states on the GPU, held-out "
+        f"log likelihood {gpu['held_out']:.5f}, and {cpu['states']} with {cpu['held_out']:.5f} on "
+        f"{found['machine']['cores']} cores. {gpu['move_seconds']:.0f} of {gpu['seconds']:.0f} s "
+        "went into moves on the GPU, with kernels compiled for every number of states that is a "
+        f"multiple of 8; {cpu['move_seconds']:.1f} of {cpu['seconds']:.0f} s on the cores."
+    )
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Say the main figures in a few lines."""
+    paper, errors = found["paper_size"], found["relative_error"]
+    passes, hdp = paper["scvi_pass_seconds"], paper["hdp_seconds"]
+    rates = [
+        f"{row['million_steps']:.0f} million (K={row['states']}, M={row['batch_size']:,})"
+        for row in found["end_to_end"]
+    ]
+    wide = [
+        f"{row['teraflops']:.1f} TFLOP/s, {row['share']:.0%} (K={row['states']}, "
+        f"M={row['sequences']:,})"
+        for row in found["many_states"]
+        if row["precision"] == "single"
+    ]
+    lines = [
+        f"- {found['device']}, {found['date']}; sentences of 22 words, V = {found['symbols']:,}.",
+        f"- Steps a second, end to end: {', '.join(rates)}.",
+        f"- {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million tokens, K=45, "
+        f"M=1,000: a pass {passes[-1]:.2f} s ({passes[0]:.2f} s the first), ten of SCVI-HDP "
+        f"{hdp:.1f} s.",
+        f"- Expected counts within {max(errors['start'], errors['transitions']):.0e} of float64.",
+        f"- Forward-backward in single precision, and its share of PyTorch's own matrix product: "
+        f"{', '.join(wide)}.",
+    ]
+    return "\n".join(lines)
+
+
+SECTIONS: dict[str, tuple[Path, str, Callable[[dict[str, Any]], str]]] = {
+    "figures": (PAGE, "gpu.json", figures),
+    "moves": (PAGE, "gpu.json", moved),
+    "peers": (PAGE, "gpu_peers.json", peers),
+    "gpu": (README, "gpu.json", summary),
 }
-"""Section of the page: its result file, and the function that writes it."""
+"""Section: its page and result file, and the function that writes it."""
 
 
 def section(name: str, page: str) -> tuple[str, str, str]:
@@ -174,10 +218,10 @@ def section(name: str, page: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Put the figures into the page."""
-    for name, (file, write) in SECTIONS.items():
-        head, _, tail = section(name, PAGE.read_text())
-        PAGE.write_text(head + write(json.loads((RESULTS / file).read_text())) + tail)
+    """Put the figures into their pages."""
+    for name, (page, file, write) in SECTIONS.items():
+        head, _, tail = section(name, page.read_text())
+        page.write_text(head + write(json.loads((RESULTS / file).read_text())) + tail)
 
 
 if __name__ == "__main__":
