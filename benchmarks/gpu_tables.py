@@ -1,4 +1,4 @@
-"""Write the tables of docs/gpu.md from the result file.
+"""Write the tables of docs/gpu.md, and of benchmarks/README.md, from the result files.
 
 python -m benchmarks.gpu_tables
 """
@@ -13,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "gpu.md"
+README = ROOT / "benchmarks" / "README.md"
 PEERS = {
     "sojourn_training": "sojourn, a step of training, update included",
     "sojourn": "sojourn, an E-step called alone, steps sorted by symbol first",
@@ -33,7 +34,7 @@ def figures(found: dict[str, Any]) -> str:
     """Say what the result file holds."""
     paper = found["paper_size"]
     passes, hdp = paper["scvi_pass_seconds"], paper["hdp_pass_seconds"]
-    errors = found["relative_error"]
+    errors, steps = found["relative_error"], found["time_of_a_step"]
     lines = [
         f"{found['device']}, {found['date']}, PyTorch {found['versions']['torch']}, Triton "
         f"{found['versions']['triton']}; made by `make bench-gpu`, in "
@@ -54,22 +55,27 @@ def figures(found: dict[str, Any]) -> str:
         f"The paper's size, {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million "
         f"tokens, 45 states, minibatches of 1,000: a pass of SCVI takes {passes[-1]:.2f} s "
         f"({passes[0]:.2f} s the first), a pass of SCVI-HDP {hdp[-1]:.2f} s. Ten passes of "
-        f"SCVI-HDP took {paper['hdp_seconds']:.1f} s, {hdp[0]:.1f} s of them in the first, in "
-        "which kernels are compiled. Held-out log likelihood a step after passes 1 and 2: "
+        f"SCVI-HDP took {paper['hdp_seconds']:.1f} s, {hdp[0]:.1f} s of them the first; kernels "
+        "were compiled before. Held-out log likelihood a step after passes 1 and 2: "
         + ", ".join(f"{score:.5f}" for score in paper["hdp_held_out"][:2])
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
         f"{min(paper['cpu_hdp_pass_seconds']):.0f} s.",
         "",
-        "Where the time of a step goes, in microseconds; the rest has its share of copying the "
-        "data to the device and of sorting windows:",
+        "Where the time of a step goes, in microseconds; windows are planned beside the steps of "
+        "those before, by other kernels of which this is a share, and copies from the host:",
         "",
         *table(
-            ["part", *(f"M = {row['batch_size']:,}" for row in found["time_of_a_step"])],
+            ["part", *(f"M = {row['batch_size']:,}" for row in steps)],
             [
-                [part, *(f"{row['microseconds'][part]:.0f}" for row in found["time_of_a_step"])]
-                for part in found["time_of_a_step"][0]["microseconds"]
+                *(
+                    [part, *(f"{row['microseconds'][part]:.0f}" for row in steps)]
+                    for part in steps[0]["microseconds"]
+                ),
+                ["gaps", *(f"{row['gaps_microseconds']:.0f}" for row in steps)],
+                ["whole", *(f"{row['whole_step_microseconds']:.0f}" for row in steps)],
+                ["planning", *(f"{row['planning_beside_microseconds']:.0f}" for row in steps)],
             ],
         ),
         "Single decisions, million steps/s at 45 states: "
@@ -95,6 +101,13 @@ def figures(found: dict[str, Any]) -> str:
                 for row in found["many_states"]
             ],
         ),
+        "Four sequences of 100,000 steps, by `fit`: "
+        + ", ".join(
+            f"{row['million_steps']:.3g} million steps/s with {row['states']} states"
+            for row in found["long_sequences"]
+        )
+        + ".",
+        "",
         "Held-out likelihood with products in single precision and in tf32: "
         + "; ".join(
             f"{row['states']} states, {row['precision']} {row['held_out']:.4f}"
@@ -145,11 +158,54 @@ def peers(found: dict[str, Any]) -> str:
     return "\n".join(lines).strip()
 
 
-SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "figures": ("gpu.json", figures),
-    "peers": ("gpu_peers.json", peers),
+def moved(found: dict[str, Any]) -> str:
+    """Say what it costs to find the number of states."""
+    moves = found["moves"]
+    gpu, cpu = moves["cuda"], moves["cpu"]
+    return (
+        f"{moves['sentences']:,} sentences drawn from {moves['true_states']} states, at most "
+        f"{moves['n_states']}, 20 passes of SCVI-HDP: {gpu['states']} states on the GPU, held-out "
+        f"log likelihood {gpu['held_out']:.5f}, and {cpu['states']} with {cpu['held_out']:.5f} on "
+        f"{found['machine']['cores']} cores. {gpu['move_seconds']:.0f} of {gpu['seconds']:.0f} s "
+        "went into moves on the GPU, with kernels compiled for every number of states that is a "
+        f"multiple of 8; {cpu['move_seconds']:.1f} of {cpu['seconds']:.0f} s on the cores."
+    )
+
+
+def summary(found: dict[str, Any]) -> str:
+    """Say the main figures in a few lines."""
+    paper, errors = found["paper_size"], found["relative_error"]
+    passes, hdp = paper["scvi_pass_seconds"], paper["hdp_seconds"]
+    rates = [
+        f"{row['million_steps']:.0f} million (K={row['states']}, M={row['batch_size']:,})"
+        for row in found["end_to_end"]
+    ]
+    wide = [
+        f"{row['teraflops']:.1f} TFLOP/s, {row['share']:.0%} (K={row['states']}, "
+        f"M={row['sequences']:,})"
+        for row in found["many_states"]
+        if row["precision"] == "single"
+    ]
+    lines = [
+        f"- {found['device']}, {found['date']}; sentences of 22 words, V = {found['symbols']:,}.",
+        f"- Steps a second, end to end: {', '.join(rates)}.",
+        f"- {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million tokens, K=45, "
+        f"M=1,000: a pass {passes[-1]:.2f} s ({passes[0]:.2f} s the first), ten of SCVI-HDP "
+        f"{hdp:.1f} s.",
+        f"- Expected counts within {max(errors['start'], errors['transitions']):.0e} of float64.",
+        f"- Forward-backward in single precision, and its share of PyTorch's own matrix product: "
+        f"{', '.join(wide)}.",
+    ]
+    return "\n".join(lines)
+
+
+SECTIONS: dict[str, tuple[Path, str, Callable[[dict[str, Any]], str]]] = {
+    "figures": (PAGE, "gpu.json", figures),
+    "moves": (PAGE, "gpu.json", moved),
+    "peers": (PAGE, "gpu_peers.json", peers),
+    "gpu": (README, "gpu.json", summary),
 }
-"""Section of the page: its result file, and the function that writes it."""
+"""Section: its page and result file, and the function that writes it."""
 
 
 def section(name: str, page: str) -> tuple[str, str, str]:
@@ -162,10 +218,10 @@ def section(name: str, page: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Put the figures into the page."""
-    for name, (file, write) in SECTIONS.items():
-        head, _, tail = section(name, PAGE.read_text())
-        PAGE.write_text(head + write(json.loads((RESULTS / file).read_text())) + tail)
+    """Put the figures into their pages."""
+    for name, (page, file, write) in SECTIONS.items():
+        head, _, tail = section(name, page.read_text())
+        page.write_text(head + write(json.loads((RESULTS / file).read_text())) + tail)
 
 
 if __name__ == "__main__":

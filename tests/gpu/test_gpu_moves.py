@@ -60,7 +60,7 @@ REALS = [4.0 * (s % 3)[:, None] + NOISE.normal(size=(len(s), 1)) for s in sequen
 
 
 def model(kind=sj.HDPHMM, emission=None, **options):
-    settings = {"batch_size": 30, "n_passes": 10, "random_state": 0, "n_states": 6}
+    settings = {"batch_size": 30, "n_passes": 40, "random_state": 0, "n_states": 6}
     emission = sj.Categorical(6) if emission is None else emission
     return kind(emission=emission, **(settings | options))
 
@@ -128,7 +128,7 @@ def test_files_are_enough_for_moves_on_a_device(tmp_path):
 
 
 def test_a_small_start_grows_on_a_device():
-    options = {"init_states": 1, "n_states": 3, "n_passes": 3}
+    options = {"init_states": 1, "n_states": 3, "dtype": "float64"}
     here, there = (model(device=where, **options).fit(DATA) for where in ("cpu", "cuda"))
     assert "split" in {move["kind"] for move in moves_of(here) if move["accepted"]}
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]

@@ -27,11 +27,11 @@ from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
 from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.arrays import namespace, to_host
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Minibatches, joined
-from sojourn.transitions import Rows
+from sojourn.transitions import Rows, Transitions
 from sojourn.transitions.merging import merge_gains
 
 Kind = Literal["merge", "delete", "split", "restart"]
@@ -250,6 +250,17 @@ def split_posterior(
         counts=Rows(start, transitions),
         emissions=posterior.emissions.refilled(emissions),
     )
+
+
+def _refitted(transitions: Transitions, counts: Rows) -> Transitions:
+    """Fit the prior to counts, on the host: small arrays take a device longer to launch things."""
+    if not is_tensor(counts.start):
+        return transitions.refitted(counts)
+    like: Any = counts.start
+    xp = namespace(like)
+    on_host = transitions.converted(lambda part: np.array(to_host(part)))
+    fitted = on_host.refitted(Rows(*(to_host(part) for part in counts)))
+    return fitted.converted(lambda part: xp.placed(np.asarray(part, dtype=np.float64), like=like))
 
 
 # ---- a phase ------------------------------------------------------------------------------------
@@ -471,7 +482,7 @@ class Phase:
             before,
             counts=counts,
             emissions=before.emissions.refilled(emissions),
-            transitions=before.transitions.refitted(counts),
+            transitions=_refitted(before.transitions, counts),
         )
 
     def _check(self, posterior: Posterior) -> float:
