@@ -39,6 +39,7 @@ class Drawn(NamedTuple):
     test_states: np.ndarray
     truth_score: float
     truth_error: float
+    labelled_error: float | None = None
 
 
 Draw = Callable[[np.random.Generator, np.ndarray], np.ndarray]
@@ -129,7 +130,37 @@ def simulate(kind: str, n_states: int, seed: int, n_train: int = 2000) -> tuple[
     lengths = rng.integers(10, 61, n_train + 400)
     states = chain(start, rows, lengths, rng)
     data = sj.Sequences.from_lengths(draw(rng, states), lengths)
-    return family, with_truth(data, states, n_train, start, rows, density)
+    drawn = with_truth(data, states, n_train, start, rows, density)
+    if kind == "categorical":
+        drawn = drawn._replace(labelled_error=labelled_error(data, states, n_train, n_states))
+    return family, drawn
+
+
+def labelled_error(
+    data: sj.Sequences, states: np.ndarray, n_train: int, n_states: int, prior: float = 0.1
+) -> float:
+    """Decode held-out symbols with parameters counted in the others, whose states are given."""
+    end = int(data.offsets[n_train])
+    symbols, labels = np.asarray(data.values), states[:end]
+    firsts = np.asarray(data.offsets[:n_train])
+    later = np.setdiff1d(np.arange(end), firsts)
+    emissions = np.full((symbols.max() + 1, n_states), prior)
+    np.add.at(emissions, (symbols[:end], labels), 1.0)
+    rows = np.full((n_states, n_states), prior)
+    np.add.at(rows, (labels[later - 1], labels[later]), 1.0)
+    start = prior + np.bincount(labels[firsts], minlength=n_states)
+    test = data[n_train:]
+    _, path = cpu.viterbi(
+        Potentials(
+            start / start.sum(),
+            rows / rows.sum(axis=1, keepdims=True),
+            emissions / emissions.sum(axis=0),
+        ),
+        np.asarray(test.values, dtype=np.int32),
+        test.offsets,
+        n_threads=1,
+    )
+    return float(np.mean(path != states[end:]))
 
 
 def with_truth(
@@ -165,10 +196,12 @@ def measure(
     match = sj.match_states(model, drawn.test_states, drawn.test)
     mass = model.statistics_.start + model.statistics_.transitions.sum(axis=0)
     made = [move for entry in model.history_ for move in entry["moves"]]
+    labelled = drawn.labelled_error
     return {
         "states": int((mass / mass.sum() > 0.005).sum()),
         "error": round(1.0 - match.agreement, 6),
         "truth_error": round(drawn.truth_error, 6),
+        **({} if labelled is None else {"labelled_error": round(labelled, 6)}),
         "score": round(model.score(drawn.test, per_step=True), 5),
         "truth_score": round(drawn.truth_score, 5),
         "seconds": round(seconds, 2),

@@ -835,7 +835,7 @@ class Moves:
         total_steps = float(state_masses(posterior.counts).sum())
         grows = self.grows and state.quiet < 2
         later = min(self.most_states, 2 * n_states)
-        ahead = 0.5 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
+        ahead = 0.4 * MOVE_SHARE * passes_to_come * work(total_steps, later) if grows else 0.0
         spends = spends if state.quiet == 0 and total_steps >= _ENOUGH_STEPS else 1.0
         budget = spends * state.budget + ahead
         # Where one kind of moves was refused, another is what is left to try.
