@@ -350,6 +350,7 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
 
 EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "gaussian 8": states_found("gaussian", 8, 30),
+    "gaussian 8, few passes": states_found("gaussian", 8, 30, 10),
     "gaussian 8 from 2": states_found("gaussian", 8, 30, init_states=2),
     "categorical 3": states_found("categorical", 3, 6, 2 * PASSES),
     "categorical 8": states_found("categorical", 8, 16, 2 * PASSES),
