@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -84,7 +83,7 @@ class DeviceBatch:
     def __len__(self) -> int:
         return self.n_sequences
 
-    @cached_property
+    @functools.cached_property
     def log_base(self) -> float:
         """Σ log h(x), which the host finds once."""
         return sum_log_base(self.family, self.host())
@@ -455,9 +454,11 @@ class DeviceBatches:
             elif n_more:
                 self._make_ahead(source, n_pass + 1, n_more - 1, slice(0, at_a_time), size)
 
-    def _make_ahead(self, source: MemorySource, n_pass: int, *where: Any) -> None:
-        window = self._gathered(source, n_pass, *where)
-        self._ahead = ((n_pass, where[1].start), window)
+    def _make_ahead(
+        self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
+    ) -> None:
+        window = self._gathered(source, n_pass, n_more, part, size)
+        self._ahead = ((n_pass, part.start), window)
 
     def _gathered(
         self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from sojourn.inference.local import (
 )
 from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
-from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, work
+from sojourn.inference.posterior import MOVE_SHARE, MoveState, Posterior, fetched, sent, work
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
@@ -256,11 +256,9 @@ def _refitted(transitions: Transitions, counts: Rows) -> Transitions:
     """Fit the prior to counts, on the host: small arrays take a device longer to launch things."""
     if not is_tensor(counts.start):
         return transitions.refitted(counts)
-    like: Any = counts.start
-    xp = namespace(like)
-    on_host = transitions.converted(lambda part: np.array(to_host(part)))
-    fitted = on_host.refitted(Rows(*(to_host(part) for part in counts)))
-    return fitted.converted(lambda part: xp.placed(np.asarray(part, dtype=np.float64), like=like))
+    device = cast(Any, counts.start).device
+    fitted = transitions.converted(fetched).refitted(Rows(*map(fetched, counts)))
+    return fitted.converted(lambda part: sent(part, device))
 
 
 # ---- a phase ------------------------------------------------------------------------------------

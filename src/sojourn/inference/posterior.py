@@ -162,21 +162,14 @@ class Posterior:
             return self
         from sojourn.families.device import DeviceTable
 
-        def convert(array: Any) -> Any:
-            return to_device(np.asarray(array, dtype=np.float64), device)
-
-        return self._converted(convert, cast(Any, DeviceTable.of(self.emissions, device)))
+        emissions = cast(Any, DeviceTable.of(self.emissions, device))
+        return self._converted(lambda part: sent(part, device), emissions)
 
     def to_host(self) -> Posterior:
         """Undo `to_device`."""
         if isinstance(self.emissions, DecayedTable):
             return self
-
-        def convert(tensor: Any) -> Any:
-            array = to_host(tensor)
-            return float(array) if array.ndim == 0 else array.copy()
-
-        return self._converted(convert, self.emissions.to_host())
+        return self._converted(fetched, self.emissions.to_host())
 
     def _converted(self, convert: Callable[[Any], Any], emissions: DecayedTable) -> Posterior:
         return replace(
@@ -190,6 +183,17 @@ class Posterior:
         """Return a copy of the expected counts as the public value."""
         start, transitions = (part.copy() for part in self.counts)
         return Statistics(start, transitions, self.emissions.dense())
+
+
+def sent(part: Any, device: Any) -> Any:
+    """Return a number or an array as a tensor on a device."""
+    return to_device(np.asarray(part, dtype=np.float64), device)
+
+
+def fetched(part: Any) -> Any:
+    """Undo `sent`, with a copy."""
+    array = to_host(part)
+    return float(array) if array.ndim == 0 else array.copy()
 
 
 def initial_counts(

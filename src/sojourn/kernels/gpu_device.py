@@ -29,36 +29,29 @@ def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def half_sum(x, INTERPRET: tl.constexpr):
-    """Sum over half a warp, for each of its threads."""
+def sum_over(x, FIRST: tl.constexpr, LAST: tl.constexpr, INTERPRET: tl.constexpr):
+    """Sum over the threads of a warp whose numbers differ in the bits from FIRST to LAST."""
     if INTERPRET:
-        sums = tl.sum(tl.reshape(x, (2, 16)), axis=1)
-        return tl.reshape(tl.broadcast_to(sums[:, None], (2, 16)), (32,))
-    for i in tl.static_range(4):
-        x += tl.inline_asm_elementwise(
-            "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;",
-            "=f,f,r",
-            [x, 8 >> i],
-            dtype=tl.float32,
-            is_pure=True,
-            pack=1,
-        )
+        parts = tl.reshape(x, (16 // LAST, 2 * LAST // FIRST, FIRST))
+        sums = tl.sum(parts, axis=1)[:, None, :]
+        return tl.reshape(tl.broadcast_to(sums, parts.shape), (32,))
+    for i in tl.static_range(5):
+        if FIRST <= (16 >> i) and (16 >> i) <= LAST:
+            x += tl.inline_asm_elementwise(
+                "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;",
+                "=f,f,r",
+                [x, 16 >> i],
+                dtype=tl.float32,
+                is_pure=True,
+                pack=1,
+            )
     return x
 
 
 @triton.jit
-def load_folded(table, missing, symbol, state, inside, n_rows, stride):
-    """Load a row of the emission table, or the one that stands for a missing observation."""
-    row = tl.where(symbol < n_rows, table + symbol.to(tl.int64) * stride, missing + symbol * 0)
-    return tl.load(row + state, mask=inside, other=0.0)
-
-
-@triton.jit
-def load_row(table, symbol, state, inside, n_rows, stride):
-    """Load a row of the emission table; nothing of a missing observation."""
-    # A mask is made of vectors: not every version of the interpreter mixes them with scalars.
-    mask = inside & (state * 0 + symbol < n_rows)
-    return tl.load(table + symbol.to(tl.int64) * stride + state, mask=mask, other=0.0)
+def row_of(table, missing, symbol, n_rows, stride):
+    """Point at a row of the emission table, or at the one for a missing observation."""
+    return tl.where(symbol < n_rows, table + symbol.to(tl.int64) * stride, missing + symbol * 0)
 
 
 @triton.jit(
@@ -136,8 +129,12 @@ def warp_chains(
     coming_phi = ()
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
-        own = load_folded(table, missing, symbol, state, state < K, n_rows, stride)
-        next_own = load_folded(table, missing, coming, state, state < K, n_rows, stride)
+        own = tl.load(
+            row_of(table, missing, symbol, n_rows, stride) + state, mask=state < K, other=0.0
+        )
+        next_own = tl.load(
+            row_of(table, missing, coming, n_rows, stride) + state, mask=state < K, other=0.0
+        )
         phi, coming_phi = phi + (own,), coming_phi + (next_own,)
     later_row = tl.where(coming_row == last, last, coming_row + step)
     later = tl.load(index + later_row)
@@ -148,7 +145,9 @@ def warp_chains(
         later_phi = ()
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            own = load_folded(table, missing, later, state, state < K, n_rows, stride)
+            own = tl.load(
+                row_of(table, missing, later, n_rows, stride) + state, mask=state < K, other=0.0
+            )
             later_phi = later_phi + (own,)
         next_row = tl.where(later_row == last, last, later_row + step)
         next_symbol = tl.load(index + next_row)
@@ -167,7 +166,7 @@ def warp_chains(
             tl.store(first + row, (row == begin).to(tl.int8), mask=active & is_ahead)
         if SCALED:
             total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
-        norm = half_sum(norm, INTERPRET)
+        norm = sum_over(norm, 1, 8, INTERPRET)
         v = ()
         for g in tl.static_range(GROUPS):
             v = v + (tl.zeros((32,), tl.float32),)
@@ -249,7 +248,7 @@ def block_chains(
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
     symbol = tl.load(index + row)
-    phi = load_folded(table, missing, symbol, state, inside, n_rows, stride)
+    phi = tl.load(row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0)
     total = tl.zeros((), tl.float64)
     for t in range(begin, end):
         x = (phi + offset) * v
@@ -264,7 +263,9 @@ def block_chains(
             total += tl.load(log_scale + symbol, mask=symbol < n_rows, other=0.0)
         row = tl.minimum(tl.maximum(row + step, begin), end - 1)
         symbol = tl.load(index + row)
-        phi = load_folded(table, missing, symbol, state, inside, n_rows, stride)
+        phi = tl.load(
+            row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0
+        )
         tl.debug_barrier()
         v = tl.zeros_like(x)
         norm = tl.zeros((), x.dtype)

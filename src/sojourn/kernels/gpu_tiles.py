@@ -14,25 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def sum_over(x, FIRST: tl.constexpr, LAST: tl.constexpr, INTERPRET: tl.constexpr):
-    """Sum over the threads of a warp whose numbers differ in the bits from FIRST to LAST."""
-    if INTERPRET:
-        parts = tl.reshape(x, (16 // LAST, 2 * LAST // FIRST, FIRST))
-        sums = tl.sum(parts, axis=1)[:, None, :]
-        return tl.reshape(tl.broadcast_to(sums, parts.shape), (32,))
-    for i in tl.static_range(5):
-        if FIRST <= 2**i and 2**i <= LAST:
-            x += tl.inline_asm_elementwise(
-                "shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;",
-                "=f,f,r",
-                [x, 2**i],
-                dtype=tl.float32,
-                is_pure=True,
-                pack=1,
-            )
-    return x
+from sojourn.kernels.gpu_device import row_of, sum_over
 
 
 @triton.jit
@@ -199,7 +181,7 @@ def load_potentials(
     table, missing, symbol, n_rows, stride, quarter, W: tl.constexpr, INTERPRET: tl.constexpr
 ):
     """Load this thread's part of a symbol's row: states 16 j + 4 c + (0, 1, 2, 3)."""
-    row = tl.where(symbol < n_rows, table + symbol.to(tl.int64) * stride, missing + symbol * 0)
+    row = row_of(table, missing, symbol, n_rows, stride)
     values = ()
     for j in tl.static_range(W // 16):
         state = 16 * j + 4 * quarter

@@ -125,7 +125,7 @@ def run_chains(
     # The interpreter runs one program after another: none can wait for one that comes later.
     longest = int(offsets.diff().max()) if interpreted else 0
     for span in [(t, t + 1) for t in range(longest)] or [(0, 2**31 - 1)]:
-        gpu_wide_device.tile_chains[(n_groups * parts,)](
+        gpu_wide_device.shared_chains[(n_groups * parts,)](
             matrices,
             start.to(dtype),
             rows,

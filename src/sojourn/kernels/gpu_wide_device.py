@@ -54,7 +54,7 @@ def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
     do_not_specialize=["n_sequences", "n_rows", "n_steps", "width", "t_begin", "t_end"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first", "counters"],
 )
-def tile_chains(
+def shared_chains(
     matrices,
     start,
     table,
