@@ -300,17 +300,20 @@ def learned(data: Sequences) -> dict[str, float]:
     return found
 
 
-def moves(n_sentences: int) -> dict[str, Any]:
+def moves(n_few: int, n_many: int) -> dict[str, Any]:
     """Find the number of states on the device and on the CPU, and say what it costs."""
     truth = draw_truth(20, 2000, 0)
-    data, held_out = draw(truth, n_sentences, 1), draw(truth, 5000, 1000)
-    found: dict[str, Any] = {"sentences": len(data), "true_states": 20, "n_states": 40}
+    few, many, held_out = draw(truth, n_few, 1), draw(truth, n_many, 1), draw(truth, 5000, 1000)
+    found: dict[str, Any] = {"true_states": 20, "n_states": 40}
     emission = sj.Categorical(n_symbols=2000, concentration=0.1)
     options = {"batch_size": 1000, "n_passes": 20, "random_state": 0}
-    for name, device in (("cuda", "cuda"), ("again", "cuda"), ("cpu", "cpu")):
+    runs = {"cuda": few, "again": few, "many": many, "cpu": few}
+    for name, data in runs.items():
+        device = "cpu" if name == "cpu" else "cuda"
         model = sj.HDPHMM(40, emission, device=device, **options)
         entries = model.fit(data, validation=held_out).history_
         found[name] = {
+            "sentences": len(data),
             "states": model.n_states_,
             "held_out": entries[-1]["score"],
             "seconds": entries[-1]["seconds"],
@@ -341,7 +344,7 @@ def main() -> None:
         "long_sequences": long_sequences,
         "alternatives_million_steps": lambda: alternatives(small),
         "precision": lambda: precision_effect(small[:100_000], held_out),
-        "moves": lambda: moves(200_000),
+        "moves": lambda: moves(200_000, 2_000_000),
         "learned_million_steps": lambda: learned(small),
     }
     measured: dict[str, Any] = {"device": torch.cuda.get_device_name(), "symbols": SYMBOLS}

@@ -161,14 +161,20 @@ def peers(found: dict[str, Any]) -> str:
 def moved(found: dict[str, Any]) -> str:
     """Say what it costs to find the number of states."""
     moves = found["moves"]
-    gpu, cpu = moves["cuda"], moves["cpu"]
+    first, gpu, many, cpu = (moves[name] for name in ("cuda", "again", "many", "cpu"))
+
+    def spent(run: dict[str, Any]) -> str:
+        share = run["move_seconds"] / run["seconds"]
+        return f"{run['move_seconds']:.2f} of {run['seconds']:.1f} s ({share:.0%})"
+
     return (
-        f"{moves['sentences']:,} sentences drawn from {moves['true_states']} states, at most "
+        f"{gpu['sentences']:,} sentences drawn from {moves['true_states']} states, at most "
         f"{moves['n_states']}, 20 passes of SCVI-HDP: {gpu['states']} states on the GPU, held-out "
         f"log likelihood {gpu['held_out']:.5f}, and {cpu['states']} with {cpu['held_out']:.5f} on "
-        f"{found['machine']['cores']} cores. {gpu['move_seconds']:.0f} of {gpu['seconds']:.0f} s "
-        "went into moves on the GPU, with kernels compiled for every number of states that is a "
-        f"multiple of 8; {cpu['move_seconds']:.1f} of {cpu['seconds']:.0f} s on the cores."
+        f"{found['machine']['cores']} cores. {spent(gpu)} went into moves on the GPU, {spent(cpu)} "
+        f"on the cores; of {many['sentences']:,} sentences {spent(many)}, with {many['states']} "
+        f"states found. The first time, kernels are compiled for the numbers of states that come "
+        f"up: {spent(first)}."
     )
 
 

@@ -189,9 +189,9 @@ def measure(
     family: Any, drawn: Drawn, truncation: int, seed: int, n_passes: int, **options: Any
 ) -> dict[str, Any]:
     """Fit with moves, and compare with the truth."""
-    settings = SETTINGS | {"n_passes": n_passes, "random_state": seed}
+    settings = SETTINGS | {"n_passes": n_passes, "random_state": seed} | options
     began = time.perf_counter()
-    model = sj.HDPHMM(truncation, family, **settings, **options).fit(drawn.train)
+    model = sj.HDPHMM(truncation, family, **settings).fit(drawn.train)
     seconds = time.perf_counter() - began
     match = sj.match_states(model, drawn.test_states, drawn.test)
     mass = model.statistics_.start + model.statistics_.transitions.sum(axis=0)
@@ -213,11 +213,11 @@ def measure(
 
 @cache
 def score_without_moves(
-    kind: str, true_states: int, n_states: int, n_passes: int, seed: int
+    kind: str, true_states: int, n_states: int, n_passes: int, batch_size: int, seed: int
 ) -> float:
     """Fit from the same start, and keep all states."""
     family, drawn = simulate(kind, true_states, seed)
-    settings = SETTINGS | {"n_passes": n_passes, "random_state": seed}
+    settings = {"batch_size": batch_size, "n_passes": n_passes, "random_state": seed}
     model = sj.HDPHMM(n_states, family, **settings, moves=None, init="segments").fit(drawn.train)
     return round(model.score(drawn.test, per_step=True), 5)
 
@@ -240,6 +240,7 @@ def summary(
         "share_of_time_in_moves": round(
             sum(run["move_seconds"] for run in runs) / sum(run["seconds"] for run in runs), 3
         ),
+        "largest_share": round(max(run["move_seconds"] / run["seconds"] for run in runs), 3),
         "each": runs,
     }
 
@@ -254,13 +255,14 @@ def states_found(
         for seed in range(seeds):
             family, drawn = simulate(kind, true_states, seed)
             if seed == 0:  # compile what is not compiled yet
-                sj.HDPHMM(truncation, family, **SETTINGS, **options).fit(drawn.train[:500])
+                sj.HDPHMM(truncation, family, **(SETTINGS | options)).fit(drawn.train[:500])
             found = measure(family, drawn, truncation, seed, n_passes, **options)
-            same = (kind, true_states, truncation, n_passes, seed)
-            found["without_moves"] = score_without_moves(*same)
+            size = options.get("batch_size", SETTINGS["batch_size"])
+            same = (n_passes, size, seed)
+            found["without_moves"] = score_without_moves(kind, true_states, truncation, *same)
             if "init_states" in options:
-                small = (kind, true_states, options["init_states"], n_passes, seed)
-                found["small_without_moves"] = score_without_moves(*small)
+                few = options["init_states"]
+                found["small_without_moves"] = score_without_moves(kind, true_states, few, *same)
             runs.append(found)
             print(kind, true_states, options, seed, runs[-1], flush=True)
         return summary(true_states, truncation, n_passes, runs)
@@ -342,6 +344,11 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
                 "states": model.n_states_,
                 "score": round(model.score(test, per_step=True), 4),
                 "v_measure": round(float(v_measure_score(tags, model.predict(test).values)), 4),
+                "share_of_time_in_moves": round(
+                    sum(passed["move_seconds"] for passed in model.history_)
+                    / model.history_[-1]["seconds"],
+                    3,
+                ),
             }
             table.setdefault(name, []).append(entry)
             print("corpus", name, seed, entry, flush=True)
@@ -351,6 +358,7 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
 EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "gaussian 8": states_found("gaussian", 8, 30),
     "gaussian 8, few passes": states_found("gaussian", 8, 30, 10),
+    "gaussian 8, defaults": states_found("gaussian", 8, 30, 10, batch_size=1000),
     "gaussian 8 from 2": states_found("gaussian", 8, 30, init_states=2),
     "categorical 3": states_found("categorical", 3, 6, 2 * PASSES),
     "categorical 8": states_found("categorical", 8, 16, 2 * PASSES),

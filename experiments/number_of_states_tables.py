@@ -22,7 +22,7 @@ def drawn_table(found: dict[str, Any]) -> list[str]:
     lines = [
         "| data | at most | passes | states found | within one | error / truth's "
         "| at most 1.3 times | score | without moves | largest loss | truth's "
-        "| longest fit, s | time in moves |",
+        "| longest fit, s | time in moves (most) |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in found.items():
@@ -40,19 +40,23 @@ def drawn_table(found: dict[str, Any]) -> list[str]:
             f"| {errors} | {row['decoded_within_1.3']} of {row['runs']} | {mean['score']:.4f} "
             f"| {kept} | {max(0.0, row['worst_loss']):.4f} "
             f"| {mean['truth_score']:.4f} | {row['longest_seconds']:.1f} "
-            f"| {row['share_of_time_in_moves']:.0%} |"
+            f"| {row['share_of_time_in_moves']:.0%} ({row['largest_share']:.0%}) |"
         )
     return lines
 
 
 def corpus_table(found: dict[str, Any]) -> list[str]:
     """Say what moves do on text."""
-    lines = ["| | states | nats a word, held out | V-measure |", "|---|---|---|---|"]
+    lines = [
+        "| | states | nats a word, held out | V-measure | time in moves |",
+        "|---|---|---|---|---|",
+    ]
     for name, runs in found.get("corpus", {}).items():
         states, scores, measures = (
             _listed([run[key] for run in runs]) for key in ("states", "score", "v_measure")
         )
-        lines.append(f"| {name} | {states} | {scores} | {measures} |")
+        shares = _listed([f"{run['share_of_time_in_moves']:.0%}" for run in runs])
+        lines.append(f"| {name} | {states} | {scores} | {measures} | {shares} |")
     return lines
 
 

@@ -111,7 +111,7 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     assert there.n_states_ == here.n_states_ == len(there.transmat_)
     assert (np.diff(there.state_shares_) <= 0).all()
     assert_same(here, there)
-    assert there._posterior.moves == pytest.approx(here._posterior.moves)
+    assert there._posterior.moves == pytest.approx(here._posterior.moves, rel=1e-3)
     bounds = ([entry["bound"] for entry in fitted.history_] for fitted in (there, here))
     np.testing.assert_allclose(*bounds, rtol=1e-5)
 
@@ -138,7 +138,7 @@ def test_a_small_start_grows_on_a_device():
 def test_a_minibatch_alone_is_judged_on_a_device():
     here, there = (model(device=where) for where in ("cpu", "cuda"))
     for learner in (here, there):
-        for _ in range(9):
+        for _ in range(23):
             learner.partial_fit(DATA, total_sequences=len(DATA))
     assert any(move["accepted"] for move in moves_of(here))
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
@@ -181,7 +181,7 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
 @pytest.mark.parametrize(
     "options",
     [
-        {"stickiness": "learned", "n_passes": 20},
+        {"stickiness": "learned", "n_passes": 30},
         {"moves": None, "stickiness": 2.0, "normalize_rows": False, "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "stickiness": "learned", "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "tuned": True, "n_passes": 3},

@@ -49,7 +49,10 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     prior = xp.placed(family.prior(), like=statistics)
     natural = prior + xp.astype(statistics, "float64")
     emissions = family.log_normalizer(natural).sum()
-    emissions -= family.log_normalizer(prior + 0.0 * natural).sum()
+    # Of a prior that all states have, one row is enough.
+    rows = natural if prior.ndim > 1 and len(prior) > 1 else natural[:1]
+    nothing = family.log_normalizer(prior + 0.0 * rows).sum()
+    emissions -= nothing * (len(natural) / len(rows))
     # The batch stands for as many steps as the posterior has: blended, that is not N/M exactly, and
     # terms of unequal mass would not cancel.
     start, transitions = posterior.counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ from sojourn.transitions import Rows
 CHUNK_STEPS = 2**16
 """Steps that are in memory as responsibilities at a time; a larger batch goes in several chunks."""
 
-SHARED_STEPS = 2**13
+SHARED_STEPS = 2**11
 """About how many steps of a chunk tell the entropies that pairs of states share."""
 
 
@@ -97,6 +97,15 @@ class Engine:
         from sojourn.inference.device import chunks_on_device
 
         return chunks_on_device(family, data, n_states, self.device)
+
+    def for_states(self, n_states: int) -> Engine:
+        """Return the engine for models of at most so many states, of which many are tried.
+
+        On a device they share what is compiled for that number.
+        """
+        if self.device is None:
+            return self
+        return replace(self, kernel=self.kernel.at_least(n_states))
 
     def check(self) -> None:
         """Wait for a device, and refuse to go on if a sequence had no possible path there."""

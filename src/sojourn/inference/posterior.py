@@ -11,15 +11,10 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
+from sojourn.inference.work import MOVE_SHARE, training_work
 from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
-
-MOVE_SHARE = 0.2
-"""Work that may go into moves, for each unit that goes into training."""
-
-_UPDATE_WORK, _ABSENCE_WORK = 2.0, 3.0  # of training, to a local step of a sample
-_OTHER_WORK = 32  # states that would cost as much as what does not depend on their number
 
 
 class MoveState(NamedTuple):
@@ -28,41 +23,35 @@ class MoveState(NamedTuple):
     Attributes
     ----------
     budget : float
-        Work that may yet go into moves; see `work`.
+        Work that may yet go into moves.
     sequences : int
         Sequences seen since the last phase.
     n_phases : int
         Phases so far.
     quiet : int
         Phases in a row that changed nothing.
+    grown : bool
+        Whether a start with few states has grown as far as it does at first.
+    lost : float
+        Nats a step that moves have cost so far in the likelihood of fresh sequences; not positive.
+    variance : float
+        Of that, from the sequences' differences.
     """
 
     budget: float = 0.0
     sequences: int = 0
     n_phases: int = 0
     quiet: int = 0
+    grown: bool = False
+    lost: float = 0.0
+    variance: float = 0.0
 
-    def earned(
-        self, n_steps: int, n_sequences: int, n_states: int, *, absences: bool = False
-    ) -> MoveState:
-        """Take in a minibatch: a share of its work may go into moves.
-
-        Training is dearer a step than a local step on a sample: it blends small minibatches, and
-        where data are few it takes the sums of log(1 − q).
-        """
-        steps = n_steps * (_ABSENCE_WORK if absences else _UPDATE_WORK)
+    def earned(self, n_steps: int, n_sequences: int, n_states: int) -> MoveState:
+        """Take in a minibatch: a share of its work may go into moves."""
         return self._replace(
-            budget=self.budget + MOVE_SHARE * work(steps, n_states),
+            budget=self.budget + MOVE_SHARE * training_work(n_steps, n_states),
             sequences=self.sequences + n_sequences,
         )
-
-
-def work(n_steps: float, n_states: int) -> float:
-    """Work of a local step: forward-backward grows with K², emissions with K, all else is there.
-
-    Counted, not timed, so that the same seed gives the same moves on any machine.
-    """
-    return float(n_steps) * (n_states + _OTHER_WORK) ** 2
 
 
 @dataclass

@@ -56,6 +56,9 @@ def maybe_any(condition: Any) -> bool:
     return is_tensor(condition) or bool(condition.any())
 
 
+_PINNED = 2**16  # bytes below which a copy takes less time than to pin memory for it
+
+
 def to_device(encoded: Any, device: Any) -> Any:
     """Return what a family's `encode` made, with tensors on a device in place of NumPy arrays.
 
@@ -68,7 +71,7 @@ def to_device(encoded: Any, device: Any) -> Any:
         # PyTorch takes no strides below zero, and warns of an array that may not be written to.
         own = np.require(encoded, requirements=["C", "W"])
         tensor = torch.from_numpy(own)
-        if torch.device(device).type == "cuda":
+        if torch.device(device).type == "cuda" and own.nbytes >= _PINNED:
             tensor = tensor.pin_memory()  # else the host would wait for the copy
         return tensor.to(device, non_blocking=True)
     if isinstance(encoded, dict):

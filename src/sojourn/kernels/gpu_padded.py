@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,20 +18,27 @@ class PaddedKernel:
     """The functions of `gpu`, with numbers of states rounded up to a multiple of `PAD`.
 
     A kernel is compiled for each number of states, which takes seconds.  With states added that
-    nothing leads to, a model that goes from 30 states to 8 needs five of them, not twenty-three.
+    nothing leads to, a model that goes from 30 states to 8 needs two of them, not twenty-three.
 
     Attributes
     ----------
     exact : int
         The number of states that training begins with, which is not rounded.
+    least : int
+        Models of fewer states are rounded up to this number.
     """
 
     exact: int
+    least: int = 0
 
     note = staticmethod(gpu.note)
     state_masses = staticmethod(gpu.state_masses)
     is_narrow = staticmethod(gpu.is_narrow)
     row_potentials = staticmethod(gpu.row_potentials)
+
+    def at_least(self, n_states: int) -> PaddedKernel:
+        """Return the functions with smaller models rounded up to this number of states."""
+        return replace(self, least=n_states)
 
     def forward_backward(
         self, potentials: Potentials, index: Tensor, offsets: Tensor, **options: Any
@@ -65,14 +72,14 @@ class PaddedKernel:
         return gpu.viterbi(self._padded(potentials), index, offsets, n_threads=n_threads)
 
     def _padded(self, potentials: Potentials) -> Potentials:
-        return potentials if len(potentials.start) == self.exact else _padded(potentials)
+        n_states = max(len(potentials.start), self.least)
+        return _padded(potentials, n_states if n_states == self.exact else padded_states(n_states))
 
 
-def _padded(potentials: Potentials) -> Potentials:
+def _padded(potentials: Potentials, width: int) -> Potentials:
     """Add states of potential zero, which no state leads to or comes from."""
     start, matrix, table, log_scale = potentials
     n_states = len(start)
-    width = padded_states(n_states)
     extra = width - n_states
     if extra == 0:
         return potentials

@@ -55,3 +55,21 @@ def merge_gains(
     gains += of_row(less[first], masses[first] + masses[second])
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
+
+
+def choice_entropies(counts: Rows, first: Integers, second: Integers) -> Floats:
+    """Most that the entropy of which of two states a path is in can be, eq (22), for many pairs.
+
+    Of each state that leads to either of the two, and of the start, it is the entropy of which of
+    them it leads to on average; paths choose with less doubt, not with more.
+    """
+    start, rows = counts
+    xp = namespace(rows)
+    first, second = xp.placed(first, like=rows), xp.placed(second, like=rows)
+
+    def entropy(a: Floats, b: Floats) -> Floats:
+        return xp.xlogy(a + b, a + b) - xp.xlogy(a, a) - xp.xlogy(b, b)
+
+    return entropy(start[first], start[second]) + entropy(rows[:, first], rows[:, second]).sum(
+        axis=0
+    )

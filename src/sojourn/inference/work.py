@@ -1,0 +1,40 @@
+"""What training and moves cost: counted, not timed, so that a seed gives the same moves always."""
+
+from __future__ import annotations
+
+MOVE_SHARE = 0.25
+"""Work that may go into moves, for each unit that goes into training: a fifth of all."""
+
+LAST_STEP = 1
+"""Local steps that it takes about as long as to evaluate the bound after the last of them."""
+
+_CALL_STEPS = 2**11  # steps that take as long as what a local step does once, whatever their number
+_LAUNCH_STEPS = 2**21  # the same on a device, where nothing is recorded to be replayed
+_TABLE_STEPS = 2  # steps that take as long as to evaluate one emission statistic of all states
+_CHAIN_STEPS = 10  # the same, to find out which states to merge
+_OTHER_WORK = 32  # states that would cost as much as what does not depend on their number
+
+
+def step_work(n_states: int) -> float:
+    """Work for a step of the data: forward-backward has K², emissions have K, all else is there."""
+    return float(n_states + _OTHER_WORK) ** 2
+
+
+def training_work(n_steps: float, n_states: int) -> float:
+    """Work of a minibatch of so many steps."""
+    return (n_steps + _CALL_STEPS) * step_work(n_states)
+
+
+def other_steps(n_statistics: int, total_steps: float = 0.0, *, on_device: bool = False) -> float:
+    """Steps of a sample that would take as long as what a local step on it does beside them.
+
+    A device spends most of it in launching things; small data are moved all the same, as they are
+    without a device.
+    """
+    launches = _LAUNCH_STEPS if on_device and total_steps >= _LAUNCH_STEPS else 0
+    return _CALL_STEPS + _TABLE_STEPS * n_statistics + launches
+
+
+def chain_work(n_states: int, n_statistics: int) -> float:
+    """Work to find out which states to merge."""
+    return _CHAIN_STEPS * n_statistics * step_work(n_states)
