@@ -147,9 +147,9 @@ class Moves:
             cost = restart_work(n_states)
         else:
             cost = _PROPOSALS[early] * step_work(n_states)
-        # A model that grows is soon another one: a small sample is good enough for it.  A few long
-        # sequences may not have all states.
-        copies = 2.0 * MOST_COPIES if grows else MOST_COPIES
+        # A model that grows is soon another one: a small sample is good enough for it, until it
+        # does not help.  A few long sequences may not have all states.
+        copies = 2.0 * MOST_COPIES if grows and state.quiet == 0 else MOST_COPIES
         share = max(1.0 / copies, min(1.0, _FEWEST_SEQUENCES / total_sequences))
         least = min(_MOST_STEPS, share * total_steps)
         on_device = self.engine.device is not None
@@ -182,12 +182,14 @@ class Moves:
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
+        finished = not phase.unfinished
+        grown = state.grown or (grows and not phase.changed and state.quiet > 0)
         posterior.moves = MoveState(
             budget=phase.budget - ahead,
             sequences=0,
             n_phases=state.n_phases + 1,
-            quiet=0 if phase.changed or grows else state.quiet + (not phase.unfinished),
-            grown=state.grown or (grows and not phase.changed),
+            quiet=0 if phase.changed or grown > state.grown else state.quiet + finished,
+            grown=grown,
             lost=phase.lost,
             variance=phase.variance,
         )

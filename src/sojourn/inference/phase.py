@@ -269,14 +269,16 @@ class Phase:
     def run(self) -> None:
         """Make proposals of the stage's kind as long as the budget lasts.
 
-        A model that began small splits as long as that gains something.
+        A model that began small splits as long as that gains something.  After merges training is
+        to settle before anything else is tried: states may yet become different.
         """
         if self.grows:
             while self._split():
                 pass
         elif self.stage == 0:
             self._merge()
-            self._delete()
+            if not self.changed:
+                self._delete()
         elif self.stage == 1:
             self._split()
         elif not self._restart():
@@ -456,7 +458,7 @@ class Phase:
             if not self._merge_along(chain):
                 # States that take turns need time to become one.
                 hopeless = self.unfinished or self.moves[-1].fresh < -10.0 * HARM
-                if hopeless or not self._merge_slowly(chain[0]):
+                if hopeless or self.changed or not self._merge_slowly(chain[0]):
                     return
 
     def _merge_along(self, chain: list[Merge]) -> bool:
@@ -557,7 +559,7 @@ class Phase:
         """Split states, large ones more likely, and merge again what does not differ.
 
         What a merge is sure to gain, or nearly, says which of the states then differ.  The number
-        of states need not grow: other states may be better ones.
+        of states need not grow, but for a model that grows: other states may be better ones.
         """
         n_states = self.n_states
         plan = SplitPlan.of(self.family)
@@ -579,6 +581,8 @@ class Phase:
         whole = self.present.posterior.to_host()
         parts = self._placed(split_posterior(whole, self.family, self._runs(), groups, self.rng))
         proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
+        if self.grows and proposed.posterior.n_states <= n_states:
+            return False
         return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
 
     def _placed(self, posterior: Posterior) -> Posterior:
