@@ -161,7 +161,7 @@ def peers(found: dict[str, Any]) -> str:
 def moved(found: dict[str, Any]) -> str:
     """Say what it costs to find the number of states."""
     moves = found["moves"]
-    first, gpu, many, cpu = (moves[name] for name in ("cuda", "again", "many", "cpu"))
+    first, gpu, many, cpu = (moves[name] for name in ("cuda", "again", "many_again", "cpu"))
 
     def spent(run: dict[str, Any]) -> str:
         share = run["move_seconds"] / run["seconds"]

@@ -138,7 +138,7 @@ def test_a_small_start_grows_on_a_device():
 def test_a_minibatch_alone_is_judged_on_a_device():
     here, there = (model(device=where) for where in ("cpu", "cuda"))
     for learner in (here, there):
-        for _ in range(23):
+        for _ in range(30):
             learner.partial_fit(DATA, total_sequences=len(DATA))
     assert any(move["accepted"] for move in moves_of(here))
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]

@@ -118,10 +118,13 @@ class MergedStates:
             transitions = transitions.converted(fetched)
         return cls(posterior.learned(family), counts, transitions, emissions, shared + shared.T)
 
-    def best(self) -> Pair | None:
-        """Return the pair with the largest gain."""
-        first, second = np.unravel_index(int(np.argmax(self.gains)), self.gains.shape)
-        return (int(first), int(second)) if self.gains[first, second] > -np.inf else None
+    def best(self, *, open_only: bool = False) -> Pair | None:
+        """Return the pair with the largest gain, of all or of those that may gain something."""
+        gains = self.gains
+        if open_only:
+            gains = np.where(gains + self.doubts >= 0.0, gains, -np.inf)
+        first, second = np.unravel_index(int(np.argmax(gains)), gains.shape)
+        return (int(first), int(second)) if gains[first, second] > -np.inf else None
 
     def keep(self, states: Iterable[int]) -> None:
         """Merge these states with no other."""
@@ -171,7 +174,12 @@ class MergedStates:
 
 
 def merge_chain(
-    family: Family, posterior: Posterior, shared: Floats, kept: Iterable[int] = ()
+    family: Family,
+    posterior: Posterior,
+    shared: Floats,
+    kept: Iterable[int] = (),
+    *,
+    open_only: bool = False,
 ) -> Iterator[Merge]:
     """Merge pairs of states, always that with the largest sure gain, as long as there is one.
 
@@ -181,12 +189,16 @@ def merge_chain(
         Entropies that pairs share, as `Fit` has them.
     kept : iterable of int
         States that stay as they are.
+    open_only : bool
+        Only pairs that may gain something, without the doubt; the best where there is none.
     """
     states = MergedStates.of(family, posterior, shared)
     states.keep(kept)
     groups = np.eye(posterior.n_states)
     while len(groups) > 1:
-        pair = states.best()
+        pair = states.best(open_only=open_only)
+        if pair is None and len(groups) == posterior.n_states:
+            pair = states.best()
         if pair is None:
             return
         gain, doubt = float(states.gains[pair]), float(states.doubts[pair])

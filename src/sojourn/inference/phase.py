@@ -209,6 +209,11 @@ class Trial(NamedTuple):
     verdict: Verdict
     number: int
 
+    def is_better_than(self, other: Trial | None) -> bool:
+        """Whether it does no harm and gains more, or something if there is no other."""
+        highest = 0.0 if other is None else other.verdict.gain
+        return self.verdict.harmless and self.verdict.gain > highest
+
 
 @dataclass
 class Phase:
@@ -447,12 +452,9 @@ class Phase:
         while self.n_states > 1:
             shared = self.present.shared
             assert shared is not None
-            chain: list[Merge] = []
             self.budget -= chain_work(self.n_states, self.family.n_statistics)
-            for merge in merge_chain(self.family, self.present.posterior, shared, self.missed):
-                if chain and merge.gain + merge.doubt < 0.0:
-                    break
-                chain.append(merge)
+            present, kept = self.present.posterior, self.missed
+            chain = list(merge_chain(self.family, present, shared, kept, open_only=True))
             if not chain:
                 return
             if not self._merge_along(chain):
@@ -469,12 +471,17 @@ class Phase:
         fewest, most, size = 0, len(chain) + 1, len(chain)
         best: Trial | None = None
         while most - fewest > 1 and (trial := self._try_merges(chain[size - 1])):
-            highest = 0.0 if best is None else best.verdict.gain
-            if trial.verdict.harmless and trial.verdict.gain > highest:
+            if trial.is_better_than(best):
                 fewest, best = size, trial
             else:
                 most = size
             size = (fewest + most) // 2
+        # All of them may be one too many.
+        while best is not None and 1 < fewest == len(chain):
+            fewer = self._try_merges(chain[fewest - 2])
+            if fewer is None or not fewer.is_better_than(best):
+                break
+            chain, fewest, best = chain[:-1], fewest - 1, fewer
         if best is None:
             return False
         self._accept(best.fit, best.verdict, chain[fewest - 1].groups)

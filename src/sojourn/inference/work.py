@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOVE_SHARE = 0.22
+MOVE_SHARE = 0.23
 """Work that may go into moves, for each unit that goes into training: a fifth of all."""
 
 LAST_STEP = 1
