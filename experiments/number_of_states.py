@@ -364,7 +364,7 @@ EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "categorical 8": states_found("categorical", 8, 16, 2 * PASSES),
     "categorical 8 from 2": states_found("categorical", 8, 16, 2 * PASSES, init_states=2),
     "categorical 20": states_found("categorical", 20, 40),
-    "categorical 40": states_found("categorical", 40, 80, 60),
+    "categorical 40": states_found("categorical", 40, 80),
     "poisson 8": states_found("poisson", 8, 30, 60),
     "bernoulli 8": states_found("bernoulli", 8, 30, 60),
     "dwell 5": sticky(5),

@@ -34,7 +34,10 @@ _STATE_STEPS = 2**9  # steps a state that are enough, where the data have them m
 _ALONE_STEPS = 2**13  # steps of a minibatch that `partial_fit` may judge on
 _PROPOSALS = (6, 10)  # local steps on the sample that a phase must be able to pay: late, early
 _FIRST_PHASE = (0.15, 0.35)  # shares of the passes before the first phase: of many, of few
+_FIRST_SLOW = (0.4, 0.4)  # the same for states of symbols, which part slowly
+_SLOW_STEPS = 2**10  # steps a state; on fewer, many states soon fit what is chance
 _FEWEST_PASSES, _FIRST_PASSES = 3, 4  # before it; that many are enough, where there are few
+_KEPT_LOSS = 0.9  # share of what moves have cost that is left after a pass
 _EARLY = 0.65  # share of the passes up to which a phase is early
 
 
@@ -65,7 +68,9 @@ class Moves:
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
     ) -> list[dict[str, Any]]:
         """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
-        if not self.in_pass(n_pass, n_passes):
+        total_steps = float(state_masses(posterior.counts).sum())
+        slow = family.statistics_are_counts and total_steps > _SLOW_STEPS * self.most_states
+        if not self.in_pass(n_pass, n_passes, slow=slow):
             return []
         assert self.source is not None
         # The next pass's first minibatches are as good a sample as any, and repeatable.
@@ -79,13 +84,15 @@ class Moves:
             early=n_pass + 1 < _EARLY * n_passes,
         )
 
-    def in_pass(self, n_pass: int, n_passes: int) -> bool:
+    def in_pass(self, n_pass: int, n_passes: int, *, slow: bool = False) -> bool:
         """Whether states may change at the end of pass `n_pass`, counted from 0.
 
-        At first they have yet to become different, and at last the model is to settle.  A start
-        with fewer states than there may be grows from the first pass on.
+        At first they have yet to become different, and at last the model is to settle.  States of
+        symbols part slowly.  A start with fewer states than there may be grows from the first pass
+        on.
         """
-        early, late = (int(np.ceil(share * n_passes)) for share in _FIRST_PHASE)
+        many, few = _FIRST_SLOW if slow else _FIRST_PHASE
+        early, late = (int(np.ceil(share * n_passes)) for share in (many, few))
         first = 1 if self.grows else max(_FEWEST_PASSES, early, min(late, _FIRST_PASSES))
         return first <= n_pass + 1 <= n_passes - max(1, n_passes // 10)
 
@@ -164,6 +171,8 @@ class Moves:
         n_steps = min(_MOST_STEPS, enough, max(least, budget / cost - other))
         engine = self.engine.for_states(self.most_states if grows or stage == 1 else n_states)
         sample = Sample.draw(batches, family, n_steps, total_sequences, engine, self.most_states)
+        # Training makes good some of what moves have cost.
+        kept = _KEPT_LOSS ** (state.sequences / total_sequences)
         phase = Phase(
             posterior,
             family,
@@ -175,8 +184,8 @@ class Moves:
             other,
             grows,
             stage,
-            state.lost,
-            state.variance,
+            kept * state.lost,
+            kept**2 * state.variance,
         )
         phase.run()
         self.engine.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MOVE_SHARE = 0.23
-"""Work that may go into moves, for each unit that goes into training: a fifth of all."""
+"""Work that may go into moves, for each unit that goes into training: below a fifth of all."""
 
 LAST_STEP = 1
 """Local steps that it takes about as long as to evaluate the bound after the last of them."""
