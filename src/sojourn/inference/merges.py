@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.inference.posterior import Posterior, fetched
+from sojourn.inference.posterior import Posterior, fetched, regrouped_counts
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
@@ -135,9 +135,7 @@ class MergedStates:
         """Make one state of two; return the weights that do."""
         one, other = pair
         weights = merge_weights(len(self.emissions), [pair])
-        start, rows = self.counts
-        own = namespace(start).placed(weights, like=start)
-        self.counts = Rows(own @ start, own @ rows @ own.T)
+        self.counts = regrouped_counts(self.counts, weights)
         self.transitions = self.transitions.regrouped(weights)
         stay = np.delete(np.arange(len(self.emissions)), other)
         both = self.emissions[one] + self.emissions[other]

@@ -68,7 +68,7 @@ class Moves:
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
     ) -> list[dict[str, Any]]:
         """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
-        total_steps = float(state_masses(posterior.counts).sum())
+        total_steps = _total_steps(posterior)
         slow = family.statistics_are_counts and total_steps > _SLOW_STEPS * self.most_states
         if not self.in_pass(n_pass, n_passes, slow=slow):
             return []
@@ -98,7 +98,7 @@ class Moves:
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
         """Whether a minibatch that comes alone is large enough to judge on."""
-        return n_steps >= min(_ALONE_STEPS, float(state_masses(posterior.counts).sum()) / 8)
+        return n_steps >= min(_ALONE_STEPS, _total_steps(posterior) / 8)
 
     def phase(
         self,
@@ -119,7 +119,6 @@ class Moves:
         passes_to_come : float
             Passes that training will yet take.  What they are sure to earn is spent ahead, until
             a phase changes nothing; and where a model grows more, what more states will earn.
-
         early : bool
             Whether there is time to wait until the budget lasts for more merges: states that have
             become more different need fewer proposals.
@@ -133,7 +132,7 @@ class Moves:
         # What changes nothing is tried less and less often.
         if state.sequences < total_sequences * (1 + state.quiet // 3):
             return []
-        total_steps = float(state_masses(posterior.counts).sum())
+        total_steps = _total_steps(posterior)
         grows = self.grows and not state.grown
         ahead = 0.0
         if grows:
@@ -191,14 +190,14 @@ class Moves:
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
-        finished = not phase.unfinished
-        grown = state.grown or (grows and not phase.changed and state.quiet > 0)
+        has_grown = grows and not phase.changed and state.quiet > 0
+        is_quiet = not phase.changed and not has_grown
         posterior.moves = MoveState(
             budget=phase.budget - ahead,
             sequences=0,
             n_phases=state.n_phases + 1,
-            quiet=0 if phase.changed or grown > state.grown else state.quiet + finished,
-            grown=grown,
+            quiet=state.quiet + (not phase.unfinished) if is_quiet else 0,
+            grown=state.grown or has_grown,
             lost=phase.lost,
             variance=phase.variance,
         )
@@ -215,6 +214,11 @@ class Moves:
         else:
             found = before.regrouped(phase.groups)
         return replace(found, transitions=found.transitions.refitted(found.counts))
+
+
+def _total_steps(posterior: Posterior) -> float:
+    """Steps of all the data, as far as the posterior knows."""
+    return float(state_masses(posterior.counts).sum())
 
 
 def by_size(posterior: Posterior) -> Posterior:

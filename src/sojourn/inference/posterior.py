@@ -112,10 +112,8 @@ class Posterior:
             rows of the identity, a deletion leaves one out, a permutation reorders them, and a
             split has the same state in two rows.
         """
-        start, transitions = self.counts
-        own = namespace(start).placed(weights, like=start)
         return Posterior(
-            Rows(own @ start, own @ transitions @ own.T),
+            regrouped_counts(self.counts, weights),
             self.emissions.regrouped(weights),
             self.transitions.regrouped(weights),
             self.n_updates,
@@ -172,6 +170,13 @@ class Posterior:
         """Return a copy of the expected counts as the public value."""
         start, transitions = (part.copy() for part in self.counts)
         return Statistics(start, transitions, self.emissions.dense())
+
+
+def regrouped_counts(counts: Rows, weights: Floats) -> Rows:
+    """Return E[C_0] and E[C] of other states, each a weighted sum of these, eq (21)."""
+    start, transitions = counts
+    own = namespace(start).placed(weights, like=start)
+    return Rows(own @ start, own @ transitions @ own.T)
 
 
 def sent(part: Any, device: Any) -> Any:
