@@ -20,10 +20,10 @@ def _listed(values: list[Any]) -> str:
 def drawn_table(found: dict[str, Any]) -> list[str]:
     """Say how many states were found in data drawn from known ones."""
     lines = [
-        "| data | at most | passes | states found | within one | error / truth's "
+        "| data | at most | states found | within one | error / truth's "
         "| at most 1.3 times | score | without moves | largest loss | truth's "
         "| longest fit, s | time in moves (most) |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in found.items():
         if "each" not in row:
@@ -35,7 +35,7 @@ def drawn_table(found: dict[str, Any]) -> list[str]:
         if "small_without_moves" in mean:
             kept += f" ({mean['small_without_moves']:.2f})"
         lines.append(
-            f"| {name} | {row['truncation']} | {row['passes']} "
+            f"| {name} | {row['truncation']} "
             f"| {_listed([run['states'] for run in runs])} | {row['within_one']} of {row['runs']} "
             f"| {errors} | {row['decoded_within_1.3']} of {row['runs']} | {mean['score']:.4f} "
             f"| {kept} | {max(0.0, row['worst_loss']):.4f} "

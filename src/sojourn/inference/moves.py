@@ -22,7 +22,7 @@ from sojourn.inference.phase import (
     restart_work,
     split_work,
 )
-from sojourn.inference.posterior import MoveState, Posterior
+from sojourn.inference.posterior import Posterior
 from sojourn.inference.splits import SplitPlan
 from sojourn.inference.work import MOVE_SHARE, other_steps, step_work, training_work
 from sojourn.sources.base import Minibatches
@@ -70,7 +70,8 @@ class Moves:
         """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
         total_steps = _total_steps(posterior)
         slow = family.statistics_are_counts and total_steps > _SLOW_STEPS * self.most_states
-        if not self.in_pass(n_pass, n_passes, slow=slow):
+        parted = self.grows or posterior.moves.parted
+        if not self.in_pass(n_pass, n_passes, slow=slow, parted=parted):
             return []
         assert self.source is not None
         # The next pass's first minibatches are as good a sample as any, and repeatable.
@@ -84,16 +85,17 @@ class Moves:
             early=n_pass + 1 < _EARLY * n_passes,
         )
 
-    def in_pass(self, n_pass: int, n_passes: int, *, slow: bool = False) -> bool:
+    @staticmethod
+    def in_pass(n_pass: int, n_passes: int, *, slow: bool = False, parted: bool = False) -> bool:
         """Whether states may change at the end of pass `n_pass`, counted from 0.
 
         At first they have yet to become different, and at last the model is to settle.  States of
-        symbols part slowly.  A start with fewer states than there may be grows from the first pass
-        on.
+        symbols part slowly.  After a warm-up, or with few states that are to grow, there is nothing
+        to wait for.
         """
         many, few = _FIRST_SLOW if slow else _FIRST_PHASE
         early, late = (int(np.ceil(share * n_passes)) for share in (many, few))
-        first = 1 if self.grows else max(_FEWEST_PASSES, early, min(late, _FIRST_PASSES))
+        first = 1 if parted else max(_FEWEST_PASSES, early, min(late, _FIRST_PASSES))
         return first <= n_pass + 1 <= n_passes - max(1, n_passes // 10)
 
     def takes(self, n_steps: int, posterior: Posterior) -> bool:
@@ -155,7 +157,7 @@ class Moves:
             cost = _PROPOSALS[early] * step_work(n_states)
         # A model that grows is soon another one: a small sample is good enough for it, until it
         # does not help.  A few long sequences may not have all states.
-        copies = 2.0 * MOST_COPIES if grows and state.quiet == 0 else MOST_COPIES
+        copies = 2.0 * MOST_COPIES if grows else MOST_COPIES
         share = max(1.0 / copies, min(1.0, _FEWEST_SEQUENCES / total_sequences))
         least = min(_MOST_STEPS, share * total_steps)
         on_device = self.engine.device is not None
@@ -190,9 +192,9 @@ class Moves:
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
-        has_grown = grows and not phase.changed and state.quiet > 0
+        has_grown = grows and not phase.changed
         is_quiet = not phase.changed and not has_grown
-        posterior.moves = MoveState(
+        posterior.moves = state._replace(
             budget=phase.budget - ahead,
             sequences=0,
             n_phases=state.n_phases + 1,

@@ -401,10 +401,12 @@ class Phase:
         proposed: Fit,
         n_times: int,
         weights: Floats | None,
+        *,
+        wanted: bool = True,
     ) -> bool:
         """Accept a proposal, or not; record it."""
         verdict = self.compare(proposed, n_times)
-        accepted = verdict.gain > 0.0 and verdict.harmless
+        accepted = wanted and verdict.gain > 0.0 and verdict.harmless
         if accepted:
             self._accept(proposed, verdict, weights)
         self.moves.append(Move(kind, states, verdict.gain, verdict.fresh, accepted, self.n_states))
@@ -588,9 +590,9 @@ class Phase:
         whole = self.present.posterior.to_host()
         parts = self._placed(split_posterior(whole, self.family, self._runs(), groups, self.rng))
         proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
-        if self.grows and proposed.posterior.n_states <= n_states:
-            return False
-        return self.judge("split", [[group[0]] for group in groups], proposed, n_times, None)
+        wanted = not self.grows or proposed.posterior.n_states > n_states
+        states = [[group[0]] for group in groups]
+        return self.judge("split", states, proposed, n_times, None, wanted=wanted)
 
     def _placed(self, posterior: Posterior) -> Posterior:
         """Put a posterior where the sample is."""

@@ -30,6 +30,8 @@ class MoveState(NamedTuple):
         Phases so far.
     quiet : int
         Phases in a row that changed nothing.
+    parted : bool
+        Whether states have come to differ before the first pass.
     grown : bool
         Whether a start with few states has grown as far as it does at first.
     lost : float
@@ -42,6 +44,7 @@ class MoveState(NamedTuple):
     sequences: int = 0
     n_phases: int = 0
     quiet: int = 0
+    parted: bool = False
     grown: bool = False
     lost: float = 0.0
     variance: float = 0.0

@@ -92,6 +92,18 @@ class Position(NamedTuple):
             passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
         )
 
+    @classmethod
+    def warmed_up(cls, history: Sequence[Progress]) -> Position:
+        """Stand at the beginning, after a warm-up: the first pass will tell of its proposals."""
+        entry = Progress(0.0, 0, 0, 0, history[-1].seconds, None, states=history[-1].states)
+        return cls(seconds=entry.seconds, history=(_told(entry, history),))
+
+    def ended_pass(self, entry: Progress) -> Position:
+        """Take in the end of a pass."""
+        before = [earlier for earlier in self.history if earlier.passes == 0.0]
+        history = (*self.history[len(before) :], _told(entry, [*before, entry]))
+        return self._replace(n_pass=self.n_pass + 1, n_batches=0, history=history)
+
     def after(self, info: StepInfo, seconds: float) -> Position:
         """Take in a step that took some seconds."""
         return self._replace(
@@ -101,6 +113,14 @@ class Position(NamedTuple):
             updates=self.updates + 1,
             seconds=self.seconds + seconds,
         )
+
+
+def _told(entry: Progress, history: Sequence[Progress]) -> Progress:
+    """Have one entry tell of the proposals of several."""
+    return entry._replace(
+        moves=[move for part in history for move in part.moves],
+        move_seconds=sum(part.move_seconds for part in history),
+    )
 
 
 class Checkpoint(Protocol):
@@ -229,8 +249,8 @@ def train(
         entry = at.progress(n_pass + 1.0, posterior.n_states, score)._replace(
             bound=value, moves=made, move_seconds=move_seconds
         )
-        at = at._replace(n_pass=n_pass + 1, n_batches=0, history=(*at.history, entry))
-        tell(entry)
+        at = at.ended_pass(entry)
+        tell(at.history[-1])
         if checkpoint is not None:
             checkpoint(at, now=n_pass + 1 == n_passes)
     return list(at.history)

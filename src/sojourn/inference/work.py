@@ -9,6 +9,7 @@ LAST_STEP = 1
 """Local steps that it takes about as long as to evaluate the bound after the last of them."""
 
 _CALL_STEPS = 2**11  # steps that take as long as what a local step does once, whatever their number
+_CALL_WORK = 4e6  # work that would take as long, where there are few states
 _LAUNCH_STEPS = 2**21  # the same on a device, where nothing is recorded to be replayed
 _TABLE_STEPS = 2  # steps that take as long as to evaluate one emission statistic of all states
 _CHAIN_STEPS = 10  # the same, to find out which states to merge
@@ -22,7 +23,8 @@ def step_work(n_states: int) -> float:
 
 def training_work(n_steps: float, n_states: int) -> float:
     """Work of a minibatch of so many steps."""
-    return (n_steps + _CALL_STEPS) * step_work(n_states)
+    a_step = step_work(n_states)
+    return n_steps * a_step + max(_CALL_STEPS * a_step, _CALL_WORK)
 
 
 def other_steps(n_statistics: int, total_steps: float = 0.0, *, on_device: bool = False) -> float:

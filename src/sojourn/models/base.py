@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -39,6 +40,7 @@ from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.schedule import LinearDecay
+from sojourn.inference.warmup import WarmUp, in_pieces
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
@@ -49,9 +51,9 @@ from sojourn.models.data import Data, check_out, is_source
 from sojourn.progress import LiveProgress
 from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
-from sojourn.sources import Minibatches, RememberingSource
+from sojourn.sources import MemorySource, Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink, whole_folder
-from sojourn.transitions import Gamma, Transitions
+from sojourn.transitions import Gamma, Rows, Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
@@ -191,10 +193,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             return self._fit_by_sampling(family, self._in_memory(data), held_out, seed, callback)
         identity = {} if checkpoints is None else self._identity(family, data, seed)
         if found is None:
-            position = Position()
-            posterior = self._initial_posterior(
-                family, sample, data.n_sequences, data.n_steps, seed
-            )
+            posterior, position = self._start(family, sample, data, seed)
         else:
             position = checked_position(*found, identity)
             posterior = found[0]._posterior
@@ -206,7 +205,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if data.sequences is None:
             # Files are read by whoever needs them, here and not in a cluster.
             sampled_from = data.minibatches(family, self._batch_size, seed)
-        moves = self._moves(seed, sampled_from, on_host=cluster is not None)
+        moves = self._moves(family, posterior, seed, sampled_from, on_host=cluster is not None)
         with memory_advice(self.device):
             try:
                 history = self._train(
@@ -442,7 +441,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             else:
                 self._begin(family, moved.to_host(), total_sequences)
             self.total_sequences_ = total_sequences
-            moves = self._moves(moved.moves.n_phases)
+            moves = self._moves(family, moved, moved.moves.n_phases)
             if moves is not None and moves.takes(data.n_steps, moved):
                 made = moves.phase(moved, family, [data], total_sequences)
                 self._posterior = moved.to_host()
@@ -466,6 +465,59 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.provenance_ = {}
         self._posterior = posterior
         self.__dict__.pop("samples_", None)
+
+    def _start(
+        self, family: Family, sample: Sequences, data: Data, seed: int
+    ) -> tuple[Posterior, Position]:
+        """Draw a posterior, and let its states part where the passes to come have few updates."""
+        n_sequences, n_steps = data.n_sequences, data.n_steps
+        posterior = self._initial_posterior(family, sample, n_sequences, n_steps, seed)
+        moves = self._moves(family, posterior, seed, on_host=True)
+        is_once = data.source is not None and not data.source.is_repeatable
+        if moves is None or self.init != "auto" or is_once:
+            return posterior, Position()
+        pieces = None if data.sequences is None else in_pieces(data.sequences)
+        n_pieces = n_sequences if pieces is None else len(pieces)
+        plan = WarmUp.plan(
+            family,
+            self.n_states,
+            n_pieces,
+            n_steps,
+            -(-n_sequences // (self.batch_size or n_sequences)),
+            grows=moves.grows,
+        )
+        if plan is None:
+            return posterior, Position()
+        size, n_passes = plan.batch_size, plan.n_passes
+        source: Minibatches
+        if pieces is None:
+            source = data.minibatches(family, size, seed)
+        else:
+            source = MemorySource(pieces, size, seed)
+        title = f"{type(self).__name__} warm-up"
+        with LiveProgress(n_passes, title) if self.verbose else nullcontext() as live:
+            history = train(
+                posterior,
+                family,
+                self._method.objective,
+                LinearDecay.plan(self.n_states, n_passes, size, n_pieces, n_steps),
+                source,
+                moves.engine,
+                n_passes=n_passes,
+                moves=replace(moves, source=source),
+                callback=live,
+            )
+        start, transitions = posterior.counts
+        counts = Rows(start * (n_sequences / n_pieces), transitions)
+        prior = self._make_transitions().regrouped(np.eye(posterior.n_states, self.n_states))
+        begun = replace(
+            posterior,
+            counts=counts,
+            transitions=prior.refitted(counts),
+            n_updates=0,
+            moves=posterior.moves._replace(parted=True),
+        )
+        return begun, Position.warmed_up(history)
 
     def _initial_posterior(
         self,
@@ -905,13 +957,19 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         return self.moves == "auto" and self.inference == "scvi"
 
     def _moves(
-        self, seed: int, source: Minibatches | None = None, *, on_host: bool = False
+        self,
+        family: Family,
+        posterior: Posterior,
+        seed: int,
+        source: Minibatches | None = None,
+        *,
+        on_host: bool = False,
     ) -> Moves | None:
         """Return how the states may change: not at all where priors tell them apart.
 
         `on_host` judges them on this machine's cores: only the workers may have a GPU.
         """
-        if not (self._may_move and _is_symmetric(self.emission_, self._posterior.transitions)):
+        if not (self._may_move and _is_symmetric(family, posterior.transitions)):
             return None
         grows = self.init_states is not None and self.init_states < self.n_states
         on_cpu = on_host and self.device == "cuda"

@@ -88,11 +88,12 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     Examples
     --------
     >>> import sojourn as sj
-    >>> X = [0, 1, 0, 1, 0, 1, 2, 2, 2]
-    >>> model = sj.HDPHMM(n_states=4, emission=sj.Categorical(n_symbols=3), batch_size=1,
-    ...                   random_state=0).fit(X, lengths=[6, 3])
+    >>> X = [0, 1, 0, 1, 0, 1, 2, 2, 2] * 100
+    >>> model = sj.HDPHMM(n_states=6, emission=sj.Categorical(n_symbols=3), random_state=0)
+    >>> model.fit(X, lengths=[6, 3] * 100).n_states_
+    3
     >>> model.hdp_.weights.shape
-    (4,)
+    (3,)
     """
 
     _samplers = frozenset(SAMPLERS)

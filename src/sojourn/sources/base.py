@@ -120,6 +120,11 @@ class Source(ABC):
         return str(self.paths[0]) if self.paths else type(self).__name__
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether it can be read more than once."""
+        return True
+
+    @property
     def n_sequences(self) -> int:
         """Sequences in all."""
         return self.summary.n_sequences

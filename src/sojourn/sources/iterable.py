@@ -43,6 +43,11 @@ class IterableSource(Source):
         """One: there is no other order than its own."""
         return 1
 
+    @property
+    def is_repeatable(self) -> bool:
+        """It is not: what was given is gone."""
+        return False
+
     @cached_property
     def summary(self) -> Summary:
         """Sizes; the number of steps is estimated from the first sequences."""
