@@ -213,9 +213,9 @@ def measure(
 
 
 def without_moves(
-    n_states: int, family: Any, train: sj.Sequences, seed: int, **options: Any
+    n_states: int, family: Any, train: sj.Sequences, seed: int, *, warm: bool = True, **options: Any
 ) -> sj.HDPHMM:
-    """Fit from the same start, with the same warm-up, and keep all states."""
+    """Fit from the same start, with the same warm-up if there was one, and keep all states."""
     model = sj.HDPHMM(n_states, family, random_state=seed, moves=None, init="segments", **options)
     plan = WarmUp.plan(
         family.resolve(train, n_states),
@@ -225,10 +225,10 @@ def without_moves(
         -(-len(train) // model.batch_size),
         grows=False,
     )
-    if plan is not None:
+    if warm and plan is not None:
         small = {"batch_size": plan.batch_size, "n_passes": plan.n_passes, "tuned": "steps"}
-        warm = clone(model).set_params(**small).fit(train)
-        model.set_params(init=warm.statistics_)
+        begun = clone(model).set_params(**small).fit(train)
+        model.set_params(init=begun.statistics_)
     return model.fit(train)
 
 
@@ -381,9 +381,11 @@ EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "poisson 8": states_found("poisson", 8, 30),
     "bernoulli 8": states_found("bernoulli", 8, 30),
     "gaussian 8, 20,000 sequences": states_found("gaussian", 8, 30, 20_000),
-    "gaussian 8, 80 passes by 100": states_found("gaussian", 8, 30, batch_size=100, n_passes=80),
-    "categorical 8, 160 passes by 100": states_found(
-        "categorical", 8, 16, batch_size=100, n_passes=160
+    "gaussian 8, 80 passes by 100, no warm-up": states_found(
+        "gaussian", 8, 30, init="segments", batch_size=100, n_passes=80
+    ),
+    "categorical 8, 160 passes by 100, no warm-up": states_found(
+        "categorical", 8, 16, init="segments", batch_size=100, n_passes=160
     ),
     "dwell 5": sticky(5),
     "dwell 50": sticky(50),

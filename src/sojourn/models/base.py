@@ -515,7 +515,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts=counts,
             transitions=prior.refitted(counts),
             n_updates=0,
-            moves=posterior.moves._replace(parted=True),
+            moves=posterior.moves._replace(parted=True, quiet=0),
         )
         return begun, Position.warmed_up(history)
 
