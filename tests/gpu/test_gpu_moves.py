@@ -60,7 +60,9 @@ REALS = [4.0 * (s % 3)[:, None] + NOISE.normal(size=(len(s), 1)) for s in sequen
 
 
 def model(kind=sj.HDPHMM, emission=None, **options):
+    """Begin on the device: a warm-up would be the host's."""
     settings = {"batch_size": 30, "n_passes": 40, "random_state": 0, "n_states": 6}
+    settings["init"] = "segments"
     emission = sj.Categorical(6) if emission is None else emission
     return kind(emission=emission, **(settings | options))
 
@@ -114,6 +116,16 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     assert there._posterior.moves == pytest.approx(here._posterior.moves, rel=1e-3)
     bounds = ([entry["bound"] for entry in fitted.history_] for fitted in (there, here))
     np.testing.assert_allclose(*bounds, rtol=1e-5)
+
+
+def test_a_device_goes_on_after_a_warm_up_on_the_host():
+    here, there = (
+        model(device=where, init="auto", n_passes=3).fit(DATA) for where in ("cpu", "cuda")
+    )
+    assert there._posterior.moves.parted
+    assert moves_of(there)[0] == moves_of(here)[0]
+    assert there.n_states_ == here.n_states_
+    assert_same(here, there)
 
 
 def test_files_are_enough_for_moves_on_a_device(tmp_path):

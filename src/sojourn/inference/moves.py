@@ -155,9 +155,9 @@ class Moves:
             cost = restart_work(n_states)
         else:
             cost = _PROPOSALS[early] * step_work(n_states)
-        # A model that grows is soon another one: a small sample is good enough for it, until it
-        # does not help.  A few long sequences may not have all states.
-        copies = 2.0 * MOST_COPIES if grows else MOST_COPIES
+        # A split is tried again with other parts, so that many on half the sample do more than few.
+        # A few long sequences may not have all states.
+        copies = 2.0 * MOST_COPIES if grows or stage == 1 else MOST_COPIES
         share = max(1.0 / copies, min(1.0, _FEWEST_SEQUENCES / total_sequences))
         least = min(_MOST_STEPS, share * total_steps)
         on_device = self.engine.device is not None

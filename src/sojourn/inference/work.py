@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MOVE_SHARE = 0.23
+MOVE_SHARE = 0.21
 """Work that may go into moves, for each unit that goes into training: below a fifth of all."""
 
 LAST_STEP = 1

@@ -86,7 +86,9 @@ class HMM(BaseHMM):
     init : {"auto", "exponential", "segments"} or Statistics
         Random initial statistics with the mass of the data, or given ones.  "exponential" is the
         paper's; "segments" gives each state the symbols of a short piece of the data, and is what
-        "auto" takes where states may move.  Families other than `Categorical` begin alike.
+        "auto" takes where states may move.  Families other than `Categorical` begin alike.  With
+        "auto", states that may move first part in smaller minibatches, in passes before those
+        asked for, where a pass has fewer than 100 minibatches.
     n_init : int
         Restarts from different initial statistics, of which `fit` keeps the best by held-out
         score, or by training score without validation data.
