@@ -547,6 +547,17 @@ def test_a_search_that_the_budget_ends_is_not_finished(merged, gaussian):
     assert not phase.moves
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_start_that_grows_wants_more_states_and_every_split_is_recorded(merged, gaussian, grows):
+    phase = phase_of(merged, gaussian, 1e18, most_states=8, grows=grows)
+    better = phase.present._replace(bound=phase.present.bound + 1e6)
+    phase._pruned = lambda proposed, n_times: (better, n_times)
+    assert phase._split() == (not grows)
+    (move,) = phase.moves
+    assert (move.kind, move.accepted, move.n_states) == ("split", not grows, 5)
+    assert move.gain > 0.0
+
+
 def test_a_restart_forgets_which_state_follows_which(merged, gaussian):
     phase = phase_of(merged, gaussian, 1e18)
     seen = []

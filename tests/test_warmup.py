@@ -100,7 +100,7 @@ def test_the_defaults_find_the_states_of_a_few_hundred_sequences(symbols, found)
 
 def test_passes_and_updates_are_those_asked_for_and_the_first_tells_of_the_warm_up(found):
     assert [entry["passes"] for entry in found.history_] == list(range(1, 11))
-    assert found.history_[-1]["updates"] == 10
+    assert found.history_[-1]["updates"] == found.n_updates_ == 10
     first = found.history_[0]
     assert any(move["accepted"] for move in first["moves"])
     assert 0.0 < first["move_seconds"] < first["seconds"]
