@@ -25,6 +25,7 @@ def train(folder, checkpoints=None, n_passes=30, beat=None):
         n_passes=n_passes,
         hdp_batch_size=300,
         n_jobs=2,
+        init="exponential",  # there is nothing to go on from in a warm-up
         random_state=3,
     )
 

@@ -28,7 +28,8 @@ def corpus(tmp_path):
 
 
 def model(kind=sj.HDPHMM, **options):
-    options = {"n_passes": 3, "random_state": 0, **options}
+    """Begin without a warm-up, of which there is nothing to go on from."""
+    options = {"n_passes": 3, "random_state": 0, "init": "exponential", **options}
     return kind(4, sj.Categorical(), batch_size=50, **options)
 
 

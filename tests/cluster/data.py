@@ -46,6 +46,7 @@ def model(**options):
             "batch_size": 400,
             "n_passes": 2,
             "hdp_batch_size": 600,
+            "init": "exponential",  # a warm-up is not the workers'
             "dtype": "float64",
             "n_jobs": 1,
             "random_state": 1,
