@@ -314,7 +314,7 @@ def test_a_disk_that_is_really_full(small_disk, corpus):
 
 
 def test_a_full_disk_while_results_are_written(small_disk, corpus):
-    fitted = model(moves=None).set_params(n_states=30).fit(corpus)
+    fitted = model().set_params(n_states=30).fit(corpus)
     out = small_disk / "p.parquet"
     with pytest.raises(OSError, match=r"No space left.*p\.parquet"):
         fitted.predict_proba(corpus, out=out)
@@ -325,18 +325,16 @@ def test_a_read_error_in_the_middle(tmp_path, corpus, monkeypatch):
     import pyarrow.parquet as pq
 
     folder = tmp_path / "c"
-    read, calls, good = pq.ParquetFile.read_row_group, [], np.inf
+    read, calls = pq.ParquetFile.read_row_group, []
 
     def failing(self, *args, **options):
         calls.append(args)
-        if len(calls) > good:
+        if len(calls) > 3:
             raise OSError(errno.EIO, "Input/output error")
         return read(self, *args, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(pq.ParquetFile, "read_row_group", failing)
-        model().fit(corpus)
-        good, calls = len(calls) - 1, []
         with pytest.raises(sj.DataFileError, match=r"data\.parquet, row group 0: .*Input/output"):
             model().fit(corpus, checkpoint=folder, checkpoint_every=1)
     check_goes_on(folder, corpus)

@@ -12,6 +12,7 @@ from sojourn.inference.trainer import Position
 from sojourn.inference.warmup import ENOUGH_BATCHES, WarmUp, in_pieces
 from sojourn.progress import LiveProgress
 from tests.cluster.data import write_parquet
+from tests.proposals import moves_of
 
 
 @pytest.fixture(scope="module")
@@ -23,10 +24,6 @@ def symbols():
 def found(symbols):
     family, drawn = symbols
     return sj.HDPHMM(8, family, random_state=0).fit(drawn.train)
-
-
-def moves_of(model):
-    return [move for entry in model.history_ for move in entry["moves"]]
 
 
 def plan(family, n_sequences=2000, n_states=30, n_steps=70_000, n_batches=2, *, grows=False):

@@ -25,6 +25,7 @@ from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
 from tests.gpu.quick import use_quick_recursions, use_recordings  # noqa: E402
+from tests.proposals import moves_of  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -65,10 +66,6 @@ def model(kind=sj.HDPHMM, emission=None, **options):
     settings["init"] = "segments"
     emission = sj.Categorical(6) if emission is None else emission
     return kind(emission=emission, **(settings | options))
-
-
-def moves_of(fitted):
-    return [move for entry in fitted.history_ for move in entry["moves"]]
 
 
 def assert_same(here, there, tolerance=1e-4):

@@ -192,14 +192,12 @@ class Moves:
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
-        has_grown = grows and not phase.changed
-        is_quiet = not phase.changed and not has_grown
         posterior.moves = state._replace(
             budget=phase.budget - ahead,
             sequences=0,
             n_phases=state.n_phases + 1,
-            quiet=state.quiet + (not phase.unfinished) if is_quiet else 0,
-            grown=state.grown or has_grown,
+            quiet=0 if phase.changed or grows else state.quiet + (not phase.unfinished),
+            grown=state.grown or (grows and not phase.changed),
             lost=phase.lost,
             variance=phase.variance,
         )
