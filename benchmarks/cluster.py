@@ -26,9 +26,9 @@ from scipy.optimize import nnls
 
 import sojourn as sj
 from benchmarks.results import machine, write_result
-from sojourn.cluster import work
-from sojourn.cluster.batches import GROUP_BYTES, PART_STEPS
-from sojourn.cluster.client import FAN_IN, Cluster
+from sojourn.backends.dask import work
+from sojourn.backends.dask.batches import GROUP_BYTES, PART_STEPS
+from sojourn.backends.dask.client import FAN_IN, Cluster
 from sojourn.kernels.interface import padded_states
 from sojourn.sources.generate import generate
 

@@ -24,9 +24,9 @@ from sklearn.metrics import v_measure_score
 import sojourn as sj
 from benchmarks.results import write_result
 from experiments.corpus import read_corpus
-from sojourn.inference.warmup import WarmUp
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import Potentials
+from sojourn.moves.warmup import WarmUp
 
 RESULT = Path(__file__).parent / "results" / "number_of_states.json"
 FIRST_SEED = 300

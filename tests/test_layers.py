@@ -15,7 +15,7 @@ ROOT = Path(sojourn.__file__).parent
 
 # What each layer may import of the others, from the ground up.  A layer not named here fails.
 ALLOWED = {
-    "advice": set(),
+    "warnings": set(),
     "kernels": set(),
     "sequences": set(),
     "vocabulary": {"sequences"},
@@ -23,7 +23,8 @@ ALLOWED = {
     "transitions": {"kernels", "sequences"},
     "sources": {"kernels", "sequences", "vocabulary"},
     "inference": {"kernels", "sequences", "families", "transitions", "sources"},
-    "cluster": {
+    "moves": {"kernels", "sequences", "families", "transitions", "sources", "inference"},
+    "backends": {
         "kernels",
         "sequences",
         "families",
@@ -41,6 +42,7 @@ ALLOWED = {
         "families",
         "transitions",
         "inference",
+        "moves",
         "sampling",
     },
 }
@@ -58,6 +60,7 @@ ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late
 # Imports inside functions that the order would forbid, or that would cost too much at import.
 LATE = {
     "sequences": {"kernels"},
+    "inference": {"backends"},
     # A fitted model offers what is made of it.
     "models": {"interop", "model_selection", "report"},
     "model_selection": {"plot"},

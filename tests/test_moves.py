@@ -13,14 +13,14 @@ from experiments.number_of_states import recording, segments, simulate
 from experiments.number_of_states_tables import PAGE, updated
 from sojourn import kernels
 from sojourn.inference import Engine
-from sojourn.inference.merges import MergedStates, merge_chain, merge_weights
-from sojourn.inference.moves import Moves
-from sojourn.inference.phase import HARM, Move, Phase, Sample, split_work
-from sojourn.inference.posterior import MoveState, Posterior
-from sojourn.inference.splits import SplitPlan, split_posterior
-from sojourn.inference.work import MOVE_SHARE, other_steps, step_work, training_work
+from sojourn.inference.posterior import Posterior
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.models import base
+from sojourn.moves.budget import MOVE_SHARE, MoveState, other_steps, step_work, training_work
+from sojourn.moves.merges import MergedStates, merge_chain, merge_weights
+from sojourn.moves.moves import Moves
+from sojourn.moves.phase import HARM, Move, Phase, Sample, split_work
+from sojourn.moves.splits import SplitPlan, split_posterior
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.base import log_row_evidence
 from tests.cluster.data import write_parquet
@@ -113,7 +113,7 @@ def test_a_stopped_training_makes_the_same_moves_after_it_goes_on(gaussian, tmp_
         sj.HDPHMM(8, family, **options).fit(drawn.train, callback=stop, **again)
     resumed = sj.HDPHMM(8, family, **options).fit(drawn.train, resume=True, **again)
     assert moves_of(resumed) == moves_of(whole)
-    assert resumed._posterior.moves == whole._posterior.moves
+    assert resumed._move_state == whole._move_state
     np.testing.assert_array_equal(resumed.transmat_, whole.transmat_)
 
 
@@ -124,7 +124,7 @@ def test_a_model_with_fewer_states_than_its_bound_is_saved_and_learns_on(
     merged.save(tmp_path / "m.sojourn")
     same, copy = (sj.load(tmp_path / "m.sojourn") for _ in range(2))
     assert (same.n_states_, same.n_states) == (merged.n_states_, 12)
-    assert same._posterior.moves == merged._posterior.moves
+    assert same._move_state == merged._move_state
     assert same.history_ == merged.history_
     for model in (same, copy):
         model.partial_fit(drawn.train[:50])
@@ -183,7 +183,7 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
-    assert model._posterior.moves.budget >= 0.0
+    assert model._move_state.budget >= 0.0
     assert moves_of(model)
 
 
@@ -407,12 +407,12 @@ def test_few_sequences_do_not_tell_what_is_chance(merged, gaussian):
 
 
 def test_what_moves_cost_goes_on_counting_a_tenth_less_with_every_pass(merged, gaussian):
-    posterior = replace(merged._posterior, moves=MoveState(1e18, 1000, lost=-0.5))
+    posterior, state = replace(merged._posterior), MoveState(1e18, 1000, lost=-0.5)
     family = merged.emission_
     data = family.validate(gaussian[1].train)
-    Moves(5, 0, merged._engine()).phase(posterior, family, [data], 500)
-    assert posterior.moves.lost == pytest.approx(-0.5 * 0.9**2)
-    assert (posterior.moves.variance, posterior.moves.n_phases) == (0.0, 1)
+    Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
+    assert state.lost == pytest.approx(-0.5 * 0.9**2)
+    assert (state.variance, state.n_phases) == (0.0, 1)
 
 
 def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
@@ -420,9 +420,9 @@ def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
     data = family.validate(gaussian[1].train)
 
     def tried(quiet, sequences):
-        posterior = replace(merged._posterior, moves=MoveState(1e18, sequences, quiet=quiet))
-        Moves(5, 0, merged._engine()).phase(posterior, family, [data], 500)
-        return posterior.moves.n_phases == 1
+        posterior, state = replace(merged._posterior), MoveState(1e18, sequences, quiet=quiet)
+        Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
+        return state.n_phases == 1
 
     assert not tried(0, 499)
     assert tried(0, 500)
@@ -456,7 +456,9 @@ def test_what_a_device_launches_counts_where_data_are_many():
 
 
 def test_training_earns_a_share_of_its_work_for_moves():
-    state = MoveState().earned(1000, 30, 5).earned(500, 20, 5)
+    state = MoveState()
+    state.earn(1000, 30, 5)
+    state.earn(500, 20, 5)
     assert state.sequences == 50
     expected = MOVE_SHARE * (training_work(1000, 5) + training_work(500, 5))
     assert state.budget == pytest.approx(expected)
@@ -510,7 +512,7 @@ def test_a_chain_goes_on_as_if_it_had_begun_with_the_merged_states(merged, gauss
 def test_states_are_merged_where_the_bound_is_highest(merged, gaussian):
     """Each of five states is split in two parts; the chain finds them, and stops there."""
     parts = np.repeat(np.eye(5), 2, axis=0) * 0.5
-    doubled = replace(merged._posterior.regrouped(parts), moves=MoveState())
+    doubled = merged._posterior.regrouped(parts)
     phase = phase_of(merged, gaussian, 1e18, start=doubled, most_states=10)
     phase._merge()
     assert phase.n_states == 5
@@ -594,10 +596,9 @@ def test_nothing_takes_the_place_of_states_that_the_sample_does_not_have(
 
 
 def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
-    posterior = merged._posterior
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
     weights[[0, 1], [0, 1]] = 0.7
-    between = replace(merged._posterior.regrouped(weights), moves=posterior.moves)
+    between = merged._posterior.regrouped(weights)
     sample = phase_of(merged, gaussian, 1e18, most_states=6).sample
     rng = np.random.default_rng(0)
     engine = merged._engine()

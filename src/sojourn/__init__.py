@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sojourn import plot as plot
-    from sojourn.advice import FitWarning
-    from sojourn.cluster import ClusterError
+    from sojourn.backends.dask import ClusterError
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
     from sojourn.vocabulary import Vocabulary
+    from sojourn.warnings import FitWarning
 
 __version__ = "0.1.0"
 
@@ -63,9 +63,9 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
-    "ClusterError": "sojourn.cluster",
+    "ClusterError": "sojourn.backends.dask",
     "DataFileError": "sojourn.sources",
-    "FitWarning": "sojourn.advice",
+    "FitWarning": "sojourn.warnings",
     "HDPHMM": "sojourn.models",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",

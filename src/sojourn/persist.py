@@ -7,6 +7,7 @@ import json
 import os
 import re
 import tempfile
+from dataclasses import asdict
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -20,8 +21,9 @@ from safetensors import SafetensorError
 from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
-from sojourn.inference.posterior import MoveState, Posterior
+from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import Statistics
+from sojourn.moves.budget import MoveState
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
 
@@ -77,7 +79,7 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
-        "moves": posterior.moves._asdict(),
+        "moves": asdict(model._move_state),
         "total_sequences": model.total_sequences_,
         "history": model.history_,
         "provenance": model.provenance_,
@@ -162,9 +164,9 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
-        MoveState(**description["moves"]),
     )
     model._begin(family, posterior, description["total_sequences"])
+    model._move_state = MoveState(**description["moves"])
     model.history_ = description["history"]
     model.provenance_ = description.get("provenance", {})
     if "samples.states" in arrays:

@@ -3,7 +3,7 @@
 import numpy as np
 
 import sojourn as sj
-from sojourn.cluster import batches
+from sojourn.backends.dask import batches
 from sojourn.sources import shuffle, write
 from sojourn.sources.write import ParquetSink
 

@@ -8,7 +8,7 @@ import pickle
 
 import cloudpickle
 
-from sojourn.cluster.client import Cluster
+from sojourn.backends.dask.client import Cluster
 
 
 class Value:

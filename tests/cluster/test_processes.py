@@ -13,8 +13,8 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 import sojourn as sj
+from sojourn.backends.dask import ClusterError
 from sojourn.cli import app
-from sojourn.cluster import ClusterError
 from tests.cluster.data import assert_identical, assert_same, draw, make_small, model, write_parquet
 from tests.cluster.processes import Processes
 

@@ -10,9 +10,9 @@ from sklearn.base import clone
 
 import sojourn as sj
 from benchmarks.cluster import DOCS, RESULT, STATES, fill, fit_cost_model, step_seconds
-from sojourn.cluster import batches, work
-from sojourn.cluster.batches import Groups
-from sojourn.cluster.client import FAN_IN, Cluster
+from sojourn.backends.dask import batches, work
+from sojourn.backends.dask.batches import Groups
+from sojourn.backends.dask.client import FAN_IN, Cluster
 from sojourn.families import DecayedTable, RowSums
 from sojourn.inference.statistics import BatchSums
 from sojourn.models import base

@@ -18,9 +18,9 @@ from sojourn.transitions.merging import merge_gains
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
+from sojourn.backends.cuda import find_device  # noqa: E402
 from sojourn.families.device import DeviceTable  # noqa: E402
 from sojourn.inference import device  # noqa: E402
-from sojourn.inference.device import find_device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
@@ -110,7 +110,7 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     assert there.n_states_ == here.n_states_ == len(there.transmat_)
     assert (np.diff(there.state_shares_) <= 0).all()
     assert_same(here, there)
-    assert there._posterior.moves == pytest.approx(here._posterior.moves, rel=1e-3)
+    assert vars(there._move_state) == pytest.approx(vars(here._move_state), rel=1e-3)
     bounds = ([entry["bound"] for entry in fitted.history_] for fitted in (there, here))
     np.testing.assert_allclose(*bounds, rtol=1e-5)
 
@@ -119,7 +119,7 @@ def test_a_device_goes_on_after_a_warm_up_on_the_host():
     here, there = (
         model(device=where, init="auto", n_passes=3).fit(DATA) for where in ("cpu", "cuda")
     )
-    assert there._posterior.moves.parted
+    assert there._move_state.parted
     assert moves_of(there)[0] == moves_of(here)[0]
     assert there.n_states_ == here.n_states_
     assert_same(here, there)

@@ -9,9 +9,9 @@ from scipy.special import gammaln
 import sojourn as sj
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.inference import COLLAPSED, Engine, Posterior, Statistics
-from sojourn.inference.merges import Merge, MergedStates, merge_chain, merge_weights
-from sojourn.inference.phase import Phase, Sample
 from sojourn.kernels import cpu, reference
+from sojourn.moves.merges import Merge, MergedStates, merge_chain, merge_weights
+from sojourn.moves.phase import Phase, Sample
 from sojourn.sequences import Sequences
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.merging import merge_gains

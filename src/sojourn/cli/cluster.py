@@ -35,7 +35,7 @@ def connected(address: str | None, n_workers: int | None) -> Iterator[Any]:
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ImportError("clusters need Dask: pip install 'sojourn[cluster]'") from error
-    from sojourn.cluster import ClusterError
+    from sojourn.backends.dask import ClusterError
 
     try:
         if n_workers is None:

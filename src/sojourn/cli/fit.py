@@ -428,7 +428,7 @@ def _fit_noting_warnings(model: BaseHMM, train: Any, **options: Any) -> list[str
     """Fit, and return the warnings of it; others go their own way."""
     import warnings
 
-    from sojourn.advice import FitWarning
+    from sojourn.warnings import FitWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FitWarning)

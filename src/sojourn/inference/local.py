@@ -94,7 +94,7 @@ class Engine:
         """Cut validated data into chunks of a model of so many states, where they are needed."""
         if self.device is None:
             return prepare(family, data)
-        from sojourn.inference.device import chunks_on_device
+        from sojourn.backends.cuda import chunks_on_device
 
         return chunks_on_device(family, data, n_states, self.device)
 
@@ -110,7 +110,7 @@ class Engine:
     def check(self) -> None:
         """Wait for a device, and refuse to go on if a sequence had no possible path there."""
         if self.device is not None:
-            from sojourn.inference.device import check_failures
+            from sojourn.backends.cuda import check_failures
 
             check_failures(self.failures)
 

@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
-from sojourn.inference.work import MOVE_SHARE, training_work
 from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
-
-
-class MoveState(NamedTuple):
-    """What the moves carry from one phase to the next.
-
-    Attributes
-    ----------
-    budget : float
-        Work that may yet go into moves.
-    sequences : int
-        Sequences seen since the last phase.
-    n_phases : int
-        Phases so far.
-    quiet : int
-        Phases in a row that changed nothing.
-    parted : bool
-        Whether states have come to differ before the first pass.
-    grown : bool
-        Whether a start with few states has grown as far as it does at first.
-    lost : float
-        Nats a step that moves have cost so far in the likelihood of fresh sequences; not positive.
-    variance : float
-        Of that, from the sequences' differences.
-    """
-
-    budget: float = 0.0
-    sequences: int = 0
-    n_phases: int = 0
-    quiet: int = 0
-    parted: bool = False
-    grown: bool = False
-    lost: float = 0.0
-    variance: float = 0.0
-
-    def earned(self, n_steps: int, n_sequences: int, n_states: int) -> MoveState:
-        """Take in a minibatch: a share of its work may go into moves."""
-        return self._replace(
-            budget=self.budget + MOVE_SHARE * training_work(n_steps, n_states),
-            sequences=self.sequences + n_sequences,
-        )
 
 
 @dataclass
@@ -73,15 +32,12 @@ class Posterior:
         The prior on transitions with its own posterior.
     n_updates : int
         Minibatch updates so far.
-    moves : MoveState
-        What the moves carry from one phase to the next.
     """
 
     counts: Rows
     emissions: DecayedTable
     transitions: Transitions
     n_updates: int = 0
-    moves: MoveState = field(default_factory=MoveState)
 
     @classmethod
     def from_statistics(
@@ -120,7 +76,6 @@ class Posterior:
             self.emissions.regrouped(weights),
             self.transitions.regrouped(weights),
             self.n_updates,
-            self.moves,
         )
 
     def become(self, other: Posterior) -> None:

@@ -143,7 +143,6 @@ def _observe(posterior: Posterior, sums: BatchSums, total_sequences: int, engine
         update=None if engine.recorder is None else engine.recorder.update,
     )
     posterior.n_updates += 1
-    posterior.moves = posterior.moves.earned(sums.n_steps, sums.n_sequences, posterior.n_states)
 
 
 def _replayed(

@@ -13,7 +13,6 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.bound import Bound
 from sojourn.inference.local import Engine, Place
-from sojourn.inference.moves import Moves
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes
@@ -123,6 +122,18 @@ def _told(entry: Progress, history: Sequence[Progress]) -> Progress:
     )
 
 
+class Moves(Protocol):
+    """What may change the number of states; see `sojourn.moves`."""
+
+    def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+        """Take in a minibatch that a model of so many states was trained on."""
+
+    def after_pass(
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+    ) -> list[dict[str, Any]]:
+        """Change the states after pass `n_pass`, counted from 0, or not; list what was tried."""
+
+
 class Checkpoint(Protocol):
     """What keeps training safe; see `train`."""
 
@@ -178,7 +189,7 @@ def train(
 
     on_device = None
     if isinstance(engine, Engine) and engine.device is not None:
-        from sojourn.inference.device import DeviceBatches, recording
+        from sojourn.backends.cuda import DeviceBatches, recording
 
         on_device = DeviceBatches(family, source, posterior.n_states, engine)
         engine = recording(engine, posterior, schedule, source.n_sequences)
@@ -216,6 +227,8 @@ def train(
                 memory=memory,
             )
             value = info.bound if at.n_batches == 0 else value
+            if moves is not None:
+                moves.observe(info.n_steps, info.n_sequences, posterior.n_states)
             now = time.perf_counter()
             at = at.after(info, now - before)
             before = now

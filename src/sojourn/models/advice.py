@@ -6,7 +6,6 @@ import math
 import warnings
 from typing import TYPE_CHECKING
 
-from sojourn.advice import FitWarning
 from sojourn.families import (
     AutoregressiveGaussian,
     DiagonalGaussian,
@@ -18,6 +17,7 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.inference import Schedule
+from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM

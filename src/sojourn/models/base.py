@@ -18,8 +18,8 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import __version__, kernels, persist
-from sojourn.advice import FitWarning
-from sojourn.cluster import Cluster, ClusterEngine, ClusterSource, RemoteFiles, Setup
+from sojourn.backends.accelerator import gpu_engine, memory_advice
+from sojourn.backends.dask import Cluster, ClusterEngine, ClusterSource, RemoteFiles, Setup
 from sojourn.families import Categorical, Family, Product
 from sojourn.inference import (
     METHODS,
@@ -36,24 +36,25 @@ from sojourn.inference import (
     train,
 )
 from sojourn.inference.local import CHUNK_STEPS, Place
-from sojourn.inference.moves import Moves, by_size
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.schedule import LinearDecay
-from sojourn.inference.warmup import WarmUp, in_pieces
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.accelerator import gpu_engine, memory_advice
 from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
+from sojourn.moves.budget import MoveState
+from sojourn.moves.moves import Moves, by_size
+from sojourn.moves.warmup import WarmUp, in_pieces
 from sojourn.progress import LiveProgress
 from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources import MemorySource, Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink, whole_folder
 from sojourn.transitions import Gamma, Rows, Transitions
+from sojourn.warnings import FitWarning
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
@@ -97,6 +98,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     provenance_: dict[str, Any]
     samples_: Samples
     _posterior: Posterior
+    _move_state: MoveState
 
     _samplers: ClassVar[frozenset[str]] = frozenset()
     """Samplers that the model offers beside the variational methods."""
@@ -193,11 +195,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             return self._fit_by_sampling(family, self._in_memory(data), held_out, seed, callback)
         identity = {} if checkpoints is None else self._identity(family, data, seed)
         if found is None:
-            posterior, position = self._start(family, sample, data, seed)
+            posterior, position, state = self._start(family, sample, data, seed)
         else:
             position = checked_position(*found, identity)
-            posterior = found[0]._posterior
+            posterior, state = found[0]._posterior, found[0]._move_state
         self._begin(family, posterior, data.n_sequences)
+        self._move_state = state
         if checkpoints is not None:
             checkpoints.begin(self, identity)
         minibatches = self._minibatches(data, family, seed, cluster)
@@ -205,7 +208,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if data.sequences is None:
             # Files are read by whoever needs them, here and not in a cluster.
             sampled_from = data.minibatches(family, self._batch_size, seed)
-        moves = self._moves(family, posterior, seed, sampled_from, on_host=cluster is not None)
+        moves = self._moves(
+            family, posterior, seed, sampled_from, state, on_host=cluster is not None
+        )
         with memory_advice(self.device):
             try:
                 history = self._train(
@@ -325,6 +330,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         assert best is not None
         history = best.history_
         self._begin(best.emission_, best._posterior, best.total_sequences_)
+        self._move_state = best._move_state
         self.history_ = history
         if "samples_" in vars(best):
             self.samples_ = best.samples_
@@ -441,7 +447,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             else:
                 self._begin(family, moved.to_host(), total_sequences)
             self.total_sequences_ = total_sequences
-            moves = self._moves(family, moved, moved.moves.n_phases)
+            state = self._move_state
+            moves = self._moves(family, moved, state.n_phases, state=state)
+            if moves is not None:
+                moves.observe(data.n_steps, len(data), moved.n_states)
             if moves is not None and moves.takes(data.n_steps, moved):
                 made = moves.phase(moved, family, [data], total_sequences)
                 self._posterior = moved.to_host()
@@ -464,18 +473,19 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         self.history_ = []
         self.provenance_ = {}
         self._posterior = posterior
+        self._move_state = MoveState()
         self.__dict__.pop("samples_", None)
 
     def _start(
         self, family: Family, sample: Sequences, data: Data, seed: int
-    ) -> tuple[Posterior, Position]:
+    ) -> tuple[Posterior, Position, MoveState]:
         """Draw a posterior, and let its states part where the passes to come have few updates."""
         n_sequences, n_steps = data.n_sequences, data.n_steps
         posterior = self._initial_posterior(family, sample, n_sequences, n_steps, seed)
         moves = self._moves(family, posterior, seed, on_host=True)
         is_once = data.source is not None and not data.source.is_repeatable
         if moves is None or self.init != "auto" or is_once:
-            return posterior, Position()
+            return posterior, Position(), MoveState()
         pieces = None if data.sequences is None else in_pieces(data.sequences)
         n_pieces = n_sequences if pieces is None else len(pieces)
         plan = WarmUp.plan(
@@ -487,7 +497,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             grows=moves.grows,
         )
         if plan is None:
-            return posterior, Position()
+            return posterior, Position(), MoveState()
         size, n_passes = plan.batch_size, plan.n_passes
         source: Minibatches
         if pieces is None:
@@ -515,9 +525,9 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             counts=counts,
             transitions=prior.refitted(counts),
             n_updates=0,
-            moves=posterior.moves._replace(parted=True, quiet=0),
         )
-        return begun, Position.warmed_up(history)
+        state = replace(moves.state, parted=True, quiet=0)
+        return begun, Position.warmed_up(history), state
 
     def _initial_posterior(
         self,
@@ -962,6 +972,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         posterior: Posterior,
         seed: int,
         source: Minibatches | None = None,
+        state: MoveState | None = None,
         *,
         on_host: bool = False,
     ) -> Moves | None:
@@ -974,7 +985,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         grows = self.init_states is not None and self.init_states < self.n_states
         on_cpu = on_host and self.device == "cuda"
         engine = self._engine("cpu" if on_cpu else self.device)
-        return Moves(int(self.n_states), seed, engine, source, grows)
+        return Moves(int(self.n_states), seed, engine, source, grows, state or MoveState())
 
     @property
     def _inferences(self) -> frozenset[str]:

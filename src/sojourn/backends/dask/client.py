@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from sojourn import __version__
-from sojourn.cluster import work
+from sojourn.backends.dask import work
 
 T = TypeVar("T")
 

@@ -181,7 +181,7 @@ def _local_step(
     """Run the local step with the worker's own engine: what a device needs or gives passes here."""
     engine = setup.make_engine()
     if engine.device is not None:
-        from sojourn.inference.device import statistics_of_chunks
+        from sojourn.backends.cuda import statistics_of_chunks
 
         return statistics_of_chunks(engine, posterior, setup.family, objective, chunks, **wanted)
     return engine.expected_statistics(posterior, setup.family, objective, chunks, **wanted)

@@ -6,7 +6,7 @@ stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.local import Engine
 from sojourn.inference.occupancy import state_masses
-from sojourn.inference.phase import (
+from sojourn.inference.posterior import Posterior
+from sojourn.moves.budget import MOVE_SHARE, MoveState, other_steps, step_work, training_work
+from sojourn.moves.phase import (
     MOST_COPIES,
     Batches,
     Phase,
@@ -22,9 +24,7 @@ from sojourn.inference.phase import (
     restart_work,
     split_work,
 )
-from sojourn.inference.posterior import Posterior
-from sojourn.inference.splits import SplitPlan
-from sojourn.inference.work import MOVE_SHARE, other_steps, step_work, training_work
+from sojourn.moves.splits import SplitPlan
 from sojourn.sources.base import Minibatches
 from sojourn.transitions import Rows
 
@@ -41,7 +41,7 @@ _KEPT_LOSS = 0.9  # share of what moves have cost that is left after a pass
 _EARLY = 0.65  # share of the passes up to which a phase is early
 
 
-@dataclass(frozen=True)
+@dataclass
 class Moves:
     """Whether and how the number of states may change.
 
@@ -56,6 +56,8 @@ class Moves:
         The data that training sees, to take samples from.
     grows : bool
         Whether training began with fewer states than that.
+    state : MoveState
+        What moves carry from one phase to the next; changed in place.
     """
 
     most_states: int
@@ -63,6 +65,11 @@ class Moves:
     engine: Engine
     source: Minibatches | None = None
     grows: bool = False
+    state: MoveState = field(default_factory=MoveState)
+
+    def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+        """Take in a minibatch: a share of its work may go into moves."""
+        self.state.earn(n_steps, n_sequences, n_states)
 
     def after_pass(
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
@@ -70,7 +77,7 @@ class Moves:
         """Make proposals after pass `n_pass`, counted from 0, if it is time; see `phase`."""
         total_steps = _total_steps(posterior)
         slow = family.statistics_are_counts and total_steps > _SLOW_STEPS * self.most_states
-        parted = self.grows or posterior.moves.parted
+        parted = self.grows or self.state.parted
         if not self.in_pass(n_pass, n_passes, slow=slow, parted=parted):
             return []
         assert self.source is not None
@@ -130,7 +137,7 @@ class Moves:
         list of dict
             Every proposal, as `Move`.
         """
-        state, n_states = posterior.moves, posterior.n_states
+        state, n_states = self.state, posterior.n_states
         # What changes nothing is tried less and less often.
         if state.sequences < total_sequences * (1 + state.quiet // 3):
             return []
@@ -192,7 +199,7 @@ class Moves:
         self.engine.check()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
-        posterior.moves = state._replace(
+        self.state.__dict__.update(
             budget=phase.budget - ahead,
             sequences=0,
             n_phases=state.n_phases + 1,

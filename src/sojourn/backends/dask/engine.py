@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from sojourn.cluster import work
-from sojourn.cluster.batches import RemoteBatch
-from sojourn.cluster.client import Cluster
-from sojourn.cluster.files import RemoteFiles
+from sojourn.backends.dask import work
+from sojourn.backends.dask.batches import RemoteBatch
+from sojourn.backends.dask.client import Cluster
+from sojourn.backends.dask.files import RemoteFiles
 from sojourn.families import Family
 from sojourn.inference import Objective, Posterior
 from sojourn.inference.statistics import BatchSums

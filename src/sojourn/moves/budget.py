@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 MOVE_SHARE = 0.21
 """Work that may go into moves, for each unit that goes into training: below a fifth of all."""
 
@@ -40,3 +42,42 @@ def other_steps(n_statistics: int, total_steps: float = 0.0, *, on_device: bool 
 def chain_work(n_states: int, n_statistics: int) -> float:
     """Work to find out which states to merge."""
     return _CHAIN_STEPS * n_statistics * step_work(n_states)
+
+
+@dataclass
+class MoveState:
+    """What the moves carry from one phase to the next.
+
+    Attributes
+    ----------
+    budget : float
+        Work that may yet go into moves.
+    sequences : int
+        Sequences seen since the last phase.
+    n_phases : int
+        Phases so far.
+    quiet : int
+        Phases in a row that changed nothing.
+    parted : bool
+        Whether states have come to differ before the first pass.
+    grown : bool
+        Whether a start with few states has grown as far as it does at first.
+    lost : float
+        Nats a step that moves have cost so far in the likelihood of fresh sequences; not positive.
+    variance : float
+        Of that, from the sequences' differences.
+    """
+
+    budget: float = 0.0
+    sequences: int = 0
+    n_phases: int = 0
+    quiet: int = 0
+    parted: bool = False
+    grown: bool = False
+    lost: float = 0.0
+    variance: float = 0.0
+
+    def earn(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+        """Take in a minibatch: a share of its work may go into moves."""
+        self.budget += MOVE_SHARE * training_work(n_steps, n_states)
+        self.sequences += n_sequences

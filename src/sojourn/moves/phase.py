@@ -23,15 +23,15 @@ from sojourn.inference.local import (
     expected_statistics,
     transition_potentials,
 )
-from sojourn.inference.merges import Merge, merge_chain
 from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
 from sojourn.inference.posterior import Posterior, fetched, sent
-from sojourn.inference.splits import SplitPlan, runs_of, split_posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.inference.work import LAST_STEP, chain_work, step_work
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats
+from sojourn.moves.budget import LAST_STEP, chain_work, step_work
+from sojourn.moves.merges import Merge, merge_chain
+from sojourn.moves.splits import SplitPlan, runs_of, split_posterior
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
 from sojourn.transitions import Rows, Transitions

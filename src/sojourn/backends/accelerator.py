@@ -16,7 +16,7 @@ def gpu_engine(n_threads: int, dtype: str, *, moves_from: int | None = None) -> 
     try:
         import torch
 
-        from sojourn.inference.device import find_device
+        from sojourn.backends.cuda import find_device
         from sojourn.kernels import gpu
         from sojourn.kernels.gpu_padded import PaddedKernel
     except ImportError as error:

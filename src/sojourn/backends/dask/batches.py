@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.cluster import work
-from sojourn.cluster.files import RemoteFiles
-from sojourn.cluster.work import Sizes
+from sojourn.backends.dask import work
+from sojourn.backends.dask.files import RemoteFiles
+from sojourn.backends.dask.work import Sizes
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 from sojourn.sources.shuffle import pass_rng, shuffled

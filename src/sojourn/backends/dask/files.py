@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sojourn.cluster import work
-from sojourn.cluster.client import Cluster
-from sojourn.cluster.work import Blocks, RemoteFile, Setup, Sizes
+from sojourn.backends.dask import work
+from sojourn.backends.dask.client import Cluster
+from sojourn.backends.dask.work import Blocks, RemoteFile, Setup, Sizes
 from sojourn.sources import Source
 
 BLOCKS_A_TASK = 16

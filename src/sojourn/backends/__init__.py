@@ -1,0 +1,1 @@
+"""Where numbers are computed: the processor cores, a GPU, or a Dask cluster."""

@@ -1,0 +1,1 @@
+"""Moves: merge, split, delete and restart states, judged by the bound."""
