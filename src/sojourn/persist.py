@@ -53,7 +53,7 @@ def save(
 
     A checkpoint is a model file with a further entry: where `training` stands, as JSON values.
     """
-    posterior = model._posterior.to_host()
+    posterior = model._posterior.fetched()
     family_values, family_arrays = model.emission_.config()
     prior_values, prior_arrays = posterior.transitions.state()
     values, arrays = _split_parameters(model)

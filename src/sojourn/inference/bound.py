@@ -13,33 +13,41 @@ from sojourn.kernels.arrays import namespace
 Compute = Callable[[Posterior, Family, BatchSums, float], float]
 
 
+def _no_divergence(posterior: Posterior, family: Family) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True)
 class Bound:
     """How a bound is found from a batch that stands for `copies` = N/M copies of itself.
 
+    Its value is ``compute`` after the step less ``divergence`` before it.
+
     Attributes
     ----------
     compute : callable
-        ``compute(posterior, family, sums, copies)``.
-    after_step : bool
-        Whether the posterior in it is the one that the batch has been blended into.  Otherwise it
-        is the one that the batch's potentials came from.
+        ``compute(posterior, family, sums, copies)``, with the posterior that the batch has been
+        blended into.
+    divergence : callable
+        ``divergence(posterior, family)``, with the posterior that the batch's potentials come from.
+    needs_entropy : bool
+        Whether the sums must have the entropy of q(z).
     """
 
     compute: Compute
-    after_step: bool
+    divergence: Callable[[Posterior, Family], float] = _no_divergence
+    needs_entropy: bool = False
 
 
 def _log_likelihood(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
     return copies * sums.log_normalizer
 
 
-def _mean_field(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
+def _divergence(posterior: Posterior, family: Family) -> float:
     family = posterior.learned(family)
     natural = family.prior() + posterior.emissions.dense().astype("float64")
     divergence = posterior.transitions.divergence(posterior.counts)
-    divergence += float(family.divergence(natural).sum())
-    return copies * sums.log_normalizer - divergence
+    return divergence + float(family.divergence(natural).sum())
 
 
 def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: float) -> float:
@@ -61,17 +69,17 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     return float(local + emissions) + posterior.transitions.collapsed_bound(posterior.counts)
 
 
-LOG_LIKELIHOOD = Bound(_log_likelihood, after_step=False)
+LOG_LIKELIHOOD = Bound(_log_likelihood)
 """log p(x) under the parameters before the step: what EM reports."""
 
-MEAN_FIELD_BOUND = Bound(_mean_field, after_step=False)
+MEAN_FIELD_BOUND = Bound(_log_likelihood, _divergence)
 """Σ log Z − KL(q(θ) || p(θ)) − KL(q(φ) || p(φ)), eq (12).
 
 q(z) is the best for the q(θ) and q(φ) that its potentials came from, and then its part of the
 bound is log Z.
 """
 
-COLLAPSED_BOUND = Bound(_collapsed, after_step=True)
+COLLAPSED_BOUND = Bound(_collapsed, needs_entropy=True)
 """E[log p(x, z)] + H(q(z)), the parameters integrated out, eq (13).
 
 log Γ is taken at the expected counts, the approximation that the updates make too: it is an

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
-from sojourn.kernels.arrays import namespace, to_device, to_host
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.transitions import Rows, Transitions
 
@@ -101,22 +101,14 @@ class Posterior:
         if old is not None and counts:
             self.emissions.clip(old.emissions.rows)
 
-    def to_device(self, device: Any) -> Posterior:
-        """Return the same on a device, or itself where it is there."""
-        if not isinstance(self.emissions, DecayedTable):
-            return self
-        from sojourn.families.device import DeviceTable
-
-        emissions = cast(Any, DeviceTable.of(self.emissions, device))
-        return self._converted(lambda part: sent(part, device), emissions)
-
-    def to_host(self) -> Posterior:
-        """Undo `to_device`."""
+    def fetched(self) -> Posterior:
+        """Return the same with arrays in memory, or itself where they are there."""
         if isinstance(self.emissions, DecayedTable):
             return self
-        return self._converted(fetched, self.emissions.to_host())
+        return self.converted(fetched, self.emissions.to_host())
 
-    def _converted(self, convert: Callable[[Any], Any], emissions: DecayedTable) -> Posterior:
+    def converted(self, convert: Callable[[Any], Any], emissions: DecayedTable) -> Posterior:
+        """Return the same with other emissions, and every other array converted."""
         return replace(
             self,
             counts=Rows(*(convert(part) for part in self.counts)),
@@ -137,13 +129,8 @@ def regrouped_counts(counts: Rows, weights: Floats) -> Rows:
     return Rows(own @ start, own @ transitions @ own.T)
 
 
-def sent(part: Any, device: Any) -> Any:
-    """Return a number or an array as a tensor on a device."""
-    return to_device(np.asarray(part, dtype=np.float64), device)
-
-
 def fetched(part: Any) -> Any:
-    """Undo `sent`, with a copy."""
+    """Return a number or a copy of an array in memory."""
     array = to_host(part)
     return float(array) if array.ndim == 0 else array.copy()
 

@@ -3,83 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families import Family
-from sojourn.inference.local import Chunk, Engine, chunk_potentials
+from sojourn.inference.backend import Chunk, LocalBackend
+from sojourn.inference.local import chunk_potentials
 from sojourn.inference.posterior import Posterior
-from sojourn.kernels import reference
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 
 
 def log_likelihoods(
-    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+    posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> Floats:
     """Log predictive likelihood of each sequence, shape (N,)."""
-    parts = [
-        to_host(
-            engine.kernel.log_normalizers(
-                factors, index, chunk.sequences.offsets, n_threads=engine.n_threads
-            )
-        )
-        for chunk, factors, index in _chunks(posterior, family, data, engine)
-    ]
-    found = np.concatenate(parts)
-    lost = np.flatnonzero(~np.isfinite(found))
-    if engine.device is not None and len(lost):
-        # What underflows there is done in logarithms here.
-        on_host = replace(engine, kernel=reference, device=None)
-        found[lost] = log_likelihoods(posterior.to_host(), family, data.take(lost), on_host)
+    chunks = _chunks(posterior, family, data, backend)
+    found = np.concatenate([backend.log_normalizers(*part) for part in chunks])
+    underflowed = np.flatnonzero(~np.isfinite(found))
+    if backend.exact is not None and len(underflowed):
+        own = data.take(underflowed)
+        found[underflowed] = log_likelihoods(posterior.fetched(), family, own, backend.exact)
     return found
 
 
 def state_probabilities(
-    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+    posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> Floats:
     """Posterior state probabilities of each step, shape (T, K)."""
-    dtype = engine.dtype or posterior.emissions.dtype
+    dtype = backend.dtype or posterior.emissions.dtype
     out = np.empty((data.n_steps, posterior.emissions.n_states), dtype)
     at = 0
-    for (sequences, _), factors, index in _chunks(posterior, family, data, engine):
-        smoothed = engine.kernel.forward_backward(
-            factors, index, sequences.offsets, n_threads=engine.n_threads
-        )
-        out[at : at + sequences.n_steps] = to_host(smoothed.responsibilities)
-        at += sequences.n_steps
-    if engine.device is not None:
-        _fill_lost(out, posterior, family, data, engine)
+    for chunk, factors, index in _chunks(posterior, family, data, backend):
+        smoothed = backend.forward_backward(chunk, factors, index)
+        out[at : at + chunk.sequences.n_steps] = to_host(smoothed.responsibilities)
+        at += chunk.sequences.n_steps
+    if backend.exact is not None:
+        _fill_underflowed(out, posterior, family, data, backend.exact)
     return out
 
 
-def _fill_lost(
-    out: Floats, posterior: Posterior, family: Family, data: Sequences, engine: Engine
+def _fill_underflowed(
+    out: Floats, posterior: Posterior, family: Family, data: Sequences, exact: LocalBackend
 ) -> None:
-    """Compute probabilities that underflowed on the device in logarithms on the host."""
-    lost = np.flatnonzero(out[data.offsets[:-1]].sum(axis=1) < 0.5)
-    if len(lost):
-        on_host = replace(engine, kernel=reference, device=None)
-        chosen = data.take(lost)
-        found = state_probabilities(posterior.to_host(), family, chosen, on_host)
-        for n, begin, end in zip(lost, chosen.offsets[:-1], chosen.offsets[1:], strict=True):
+    """Compute the probabilities of sequences that underflowed again."""
+    underflowed = np.flatnonzero(out[data.offsets[:-1]].sum(axis=1) < 0.5)
+    if len(underflowed):
+        chosen = data.take(underflowed)
+        found = state_probabilities(posterior.fetched(), family, chosen, exact)
+        for n, begin, end in zip(underflowed, chosen.offsets[:-1], chosen.offsets[1:], strict=True):
             out[data.offsets[n] : data.offsets[n + 1]] = found[begin:end]
 
 
 def best_paths(
-    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+    posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Most probable path: log joint probability of each sequence, and the states of each step."""
-    parts = [
-        engine.kernel.viterbi(factors, index, chunk.sequences.offsets, n_threads=engine.n_threads)
-        for chunk, factors, index in _chunks(posterior, family, data, engine)
-    ]
+    chunks = _chunks(posterior, family, data, backend)
+    parts = [backend.viterbi(*part) for part in chunks]
     return (
-        np.concatenate([to_host(scores) for scores, _ in parts]),
-        np.concatenate([to_host(path) for _, path in parts]),
+        np.concatenate([scores for scores, _ in parts]),
+        np.concatenate([path for _, path in parts]),
     )
 
 
@@ -110,10 +96,9 @@ def draw(
 
 
 def _chunks(
-    posterior: Posterior, family: Family, data: Sequences, engine: Engine
+    posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
-    if engine.device is not None:
-        posterior = posterior.to_device(engine.device)
-    chunks = engine.chunks(family, data, posterior.emissions.n_states)
+    posterior = backend.place(posterior)
+    chunks = backend.chunks(family, data, posterior.emissions.n_states)
     means = posterior.transitions.means(posterior.counts)
-    return chunk_potentials(posterior, family, chunks, means, engine, collapsed=True)
+    return chunk_potentials(posterior, family, chunks, means, backend, collapsed=True)

@@ -124,8 +124,8 @@ class BatchSums:
             self.shared = self.shared + other.shared
         return self
 
-    def to_host(self) -> BatchSums:
-        """Return the same without tensors."""
+    def fetched(self) -> BatchSums:
+        """Return the same with arrays in memory."""
         absences = self.absences
         return replace(
             self,

@@ -17,16 +17,17 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
-from sojourn import __version__, kernels, persist
-from sojourn.backends.accelerator import gpu_engine, memory_advice
-from sojourn.backends.dask import Cluster, ClusterEngine, ClusterSource, RemoteFiles, Setup
+from sojourn import __version__, persist
+from sojourn.backends.choose import DEVICES, make_backend
+from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend, RemoteFiles, Setup
 from sojourn.families import Categorical, Family, Product
 from sojourn.inference import (
     METHODS,
-    Engine,
+    LocalBackend,
     Method,
     Position,
     Posterior,
+    Problem,
     Progress,
     Schedule,
     Statistics,
@@ -35,7 +36,8 @@ from sojourn.inference import (
     step,
     train,
 )
-from sojourn.inference.local import CHUNK_STEPS, Place
+from sojourn.inference.backend import Backend
+from sojourn.inference.local import CHUNK_STEPS
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.schedule import LinearDecay
@@ -57,8 +59,6 @@ from sojourn.transitions import Gamma, Rows, Transitions
 from sojourn.warnings import FitWarning
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
-KERNELS = {"cpu": kernels.cpu, "reference": kernels.reference}
-DEVICES = ("cpu", "cuda", "reference")
 TUNINGS = ("steps", "concentration", "base")
 _INITIAL_DRAW = 2**32  # a stream of random numbers that no pass uses
 
@@ -211,7 +211,12 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         moves = self._moves(
             family, posterior, seed, sampled_from, state, on_host=cluster is not None
         )
-        with memory_advice(self.device):
+        backend: Backend
+        if cluster is not None:
+            backend = DaskBackend(cluster, resolve_jobs(self.n_jobs))
+        else:
+            backend = self._engine()
+        with backend.running():
             try:
                 history = self._train(
                     minibatches,
@@ -223,9 +228,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                     validation_every,
                     callback,
                     cluster,
+                    backend,
                 )
             finally:
-                self._posterior = self._posterior.to_host()
+                self._posterior = self._posterior.fetched()
         self.history_ = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
         if moves is not None:
             # After the last checkpoint: further passes go on from states in their old order.
@@ -244,6 +250,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         validation_every: int | None,
         callback: Callable[[Progress], None] | None,
         cluster: Cluster | None,
+        backend: Backend,
     ) -> list[Progress]:
         """Run the training loop from a position on, with everything that looks on."""
 
@@ -252,13 +259,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             remote = None if held_out.source is None else cluster
             return self._score(held_out, per_step=True, cluster=remote)
 
-        engine: Place
-        if cluster is not None:
-            engine = ClusterEngine(cluster, resolve_jobs(self.n_jobs))
-        else:
-            engine = self._engine()
-            if engine.device is not None:
-                self._posterior = self._posterior.to_device(engine.device)
+        self._posterior = backend.place(self._posterior)
         title = f"{type(self).__name__} {self.inference}"
         with (
             LiveProgress(self.n_passes, title) if self.verbose else nullcontext() as live,
@@ -271,12 +272,15 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                     reporter(progress)
 
             return train(
+                Problem(
+                    self.emission_,
+                    self._method.objective,
+                    self._step_sizes(minibatches.n_sequences, n_steps, self.batch_size),
+                    minibatches.n_sequences,
+                ),
                 self._posterior,
-                self.emission_,
-                self._method.objective,
-                self._step_sizes(minibatches.n_sequences, n_steps, self.batch_size),
                 minibatches,
-                engine,
+                backend,
                 n_passes=self.n_passes,
                 moves=moves,
                 bound=self._method.bound if self._tracks_bound else None,
@@ -430,22 +434,16 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 family, data, total_sequences, total_steps, self._seed()
             )
         engine = self._engine()
-        with memory_advice(self.device):
-            moved = posterior if engine.device is None else posterior.to_device(engine.device)
-            step(
-                moved,
-                family,
-                self._method.objective,
-                self._step_sizes(total_sequences, total_steps, len(data)),
-                engine.chunks(family, data, moved.n_states),
-                total_sequences,
-                engine,
-            )
-            engine.check()
+        schedule = self._step_sizes(total_sequences, total_steps, len(data))
+        problem = Problem(family, self._method.objective, schedule, total_sequences)
+        with engine.running():
+            moved = engine.place(posterior)
+            step(problem, moved, engine.chunks(family, data, moved.n_states), engine)
+            engine.finish_pass()
             if fitted:
-                self._posterior = moved.to_host()
+                self._posterior = moved.fetched()
             else:
-                self._begin(family, moved.to_host(), total_sequences)
+                self._begin(family, moved.fetched(), total_sequences)
             self.total_sequences_ = total_sequences
             state = self._move_state
             moves = self._moves(family, moved, state.n_phases, state=state)
@@ -453,7 +451,7 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 moves.observe(data.n_steps, len(data), moved.n_states)
             if moves is not None and moves.takes(data.n_steps, moved):
                 made = moves.phase(moved, family, [data], total_sequences)
-                self._posterior = moved.to_host()
+                self._posterior = moved.fetched()
                 self._record(made)
         return self
 
@@ -506,11 +504,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
             source = MemorySource(pieces, size, seed)
         title = f"{type(self).__name__} warm-up"
         with LiveProgress(n_passes, title) if self.verbose else nullcontext() as live:
+            schedule = LinearDecay.plan(self.n_states, n_passes, size, n_pieces, n_steps)
             history = train(
+                Problem(family, self._method.objective, schedule, n_pieces),
                 posterior,
-                family,
-                self._method.objective,
-                LinearDecay.plan(self.n_states, n_passes, size, n_pieces, n_steps),
                 source,
                 moves.engine,
                 n_passes=n_passes,
@@ -1063,14 +1060,10 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
 
-    def _engine(self, device: str | None = None) -> Engine:
-        self._check_device()
-        device, n_threads = device or self.device, resolve_jobs(self.n_jobs)
-        if device == "cuda":
-            begins = self.n_states if self.init_states is None else self.init_states
-            moves_from = int(begins) if self._may_move else None
-            return gpu_engine(n_threads, self.dtype, moves_from=moves_from)
-        return Engine(KERNELS[device], n_threads, self.dtype)
+    def _engine(self, device: str | None = None) -> LocalBackend:
+        begins = self.n_states if self.init_states is None else self.init_states
+        moves_from = int(begins) if self._may_move else None
+        return make_backend(device or self.device, self.n_jobs, self.dtype, moves_from=moves_from)
 
     def _schedule(self) -> Schedule:
         return self._method.schedule(float(self.forgetting_rate), float(self.delay))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sojourn.families import Categorical, Family
-from sojourn.inference import Engine, Posterior, Progress, Statistics, predict
+from sojourn.inference import LocalBackend, Posterior, Progress, Statistics, predict
 from sojourn.kernels.interface import Floats
 from sojourn.sampling import Chains, Draw, Sampler, Samples, SamplingProgress, SymbolData
 from sojourn.sampling import run_chains as run
@@ -81,7 +81,7 @@ def posterior_of(samples: Samples, draw: Draw, prior: Transitions | None, dtype:
 
 
 def log_likelihoods(
-    posteriors: Iterator[Posterior], family: Family, data: Sequences, engine: Engine
+    posteriors: Iterator[Posterior], family: Family, data: Sequences, engine: LocalBackend
 ) -> Floats:
     """Return the log of the mean likelihood of each sequence over draws, shape (N,)."""
     each = [predict.log_likelihoods(posterior, family, data, engine) for posterior in posteriors]
@@ -93,7 +93,7 @@ def state_probabilities(
     posteriors: Iterator[Posterior],
     family: Family,
     data: Sequences,
-    engine: Engine,
+    engine: LocalBackend,
 ) -> Floats:
     """Return the mean over draws of the state probabilities, under the best draw's labels."""
     best = samples.best

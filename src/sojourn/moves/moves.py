@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.inference.local import Engine
+from sojourn.inference.backend import LocalBackend
 from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
 from sojourn.moves.budget import MOVE_SHARE, MoveState, other_steps, step_work, training_work
@@ -50,7 +50,7 @@ class Moves:
     most_states : int
         Upper bound on the number of states.
     seed : int
-    engine : Engine
+    engine : LocalBackend
         Proposals are judged in this process, wherever training runs.
     source : Minibatches, optional
         The data that training sees, to take samples from.
@@ -62,7 +62,7 @@ class Moves:
 
     most_states: int
     seed: int
-    engine: Engine
+    engine: LocalBackend
     source: Minibatches | None = None
     grows: bool = False
     state: MoveState = field(default_factory=MoveState)
@@ -167,8 +167,8 @@ class Moves:
         copies = 2.0 * MOST_COPIES if grows or stage == 1 else MOST_COPIES
         share = max(1.0 / copies, min(1.0, _FEWEST_SEQUENCES / total_sequences))
         least = min(_MOST_STEPS, share * total_steps)
-        on_device = self.engine.device is not None
-        other = other_steps(family.n_statistics, total_steps, on_device=on_device)
+        slow = self.engine.slow_launches
+        other = other_steps(family.n_statistics, total_steps, on_device=slow)
         needed = cost * (least + other)
         if grows and budget < needed:
             # To stay small for want of a budget would be worse than to exceed it.
@@ -177,7 +177,7 @@ class Moves:
             return []
         enough = least if grows else max(least, _STATE_STEPS * n_states)
         n_steps = min(_MOST_STEPS, enough, max(least, budget / cost - other))
-        engine = self.engine.for_states(self.most_states if grows or stage == 1 else n_states)
+        engine = self.engine.sized_for(self.most_states if grows or stage == 1 else n_states)
         sample = Sample.draw(batches, family, n_steps, total_sequences, engine, self.most_states)
         # Training makes good some of what moves have cost.
         kept = _KEPT_LOSS ** (state.sequences / total_sequences)
@@ -196,7 +196,7 @@ class Moves:
             kept**2 * state.variance,
         )
         phase.run()
-        self.engine.check()
+        self.engine.finish_pass()
         if phase.changed:
             posterior.become(self._outcome(posterior, phase, total_sequences))
         self.state.__dict__.update(

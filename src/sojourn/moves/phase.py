@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from sojourn.families import Family
+from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.bound import COLLAPSED_BOUND
-from sojourn.inference.local import (
-    Chunk,
-    Engine,
-    chunk_potentials,
-    expected_statistics,
-    transition_potentials,
-)
+from sojourn.inference.local import chunk_potentials, expected_statistics
 from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.occupancy import USED_SHARE, state_masses, state_shares
-from sojourn.inference.posterior import Posterior, fetched, sent
+from sojourn.inference.posterior import Posterior, fetched
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats
@@ -123,7 +118,7 @@ class Sample:
         family: Family,
         n_steps: float,
         total_sequences: int,
-        engine: Engine,
+        engine: LocalBackend,
         most_states: int,
     ) -> Sample:
         """Take sequences from minibatches until there are about so many steps.
@@ -249,7 +244,7 @@ class Phase:
     start: Posterior
     family: Family
     sample: Sample
-    engine: Engine
+    engine: LocalBackend
     rng: np.random.Generator
     budget: float
     most_states: int
@@ -364,12 +359,7 @@ class Phase:
         chunks = chunk_potentials(
             posterior, self.family, self.sample.check, potentials, self.engine, collapsed=True
         )
-        parts = [
-            self.engine.kernel.log_normalizers(
-                factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
-            )
-            for chunk, factors, index in chunks
-        ]
+        parts = [self.engine.log_normalizers(*part) for part in chunks]
         return np.concatenate([to_host(part).astype(np.float64) for part in parts])
 
     def cost(self, n_states: int, n_times: int) -> float:
@@ -555,7 +545,7 @@ class Phase:
         n_steps = _MORE_STEPS + _PRUNINGS
         if self.missed or not self.affords(self.n_states, n_steps, n_steps):
             return False
-        before = self.present.posterior.to_host()
+        before = self.present.posterior.fetched()
         start, transitions = before.counts
         shares = state_shares(before.counts)
         counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
@@ -587,7 +577,7 @@ class Phase:
         for n in range(room):
             groups[n % n_split].append(n_states + n)
         # New parts are drawn from data in memory, whatever else runs on a device.
-        whole = self.present.posterior.to_host()
+        whole = self.present.posterior.fetched()
         parts = self._placed(split_posterior(whole, self.family, self._runs(), groups, self.rng))
         proposed, n_times = self._pruned(self.fit(parts, n_steps, shared=True), n_steps)
         wanted = not self.grows or proposed.posterior.n_states > n_states
@@ -596,8 +586,7 @@ class Phase:
 
     def _placed(self, posterior: Posterior) -> Posterior:
         """Put a posterior where the sample is."""
-        device = self.engine.device
-        return posterior if device is None else posterior.to_device(device)
+        return self.engine.place(posterior)
 
     def _pruned(self, proposed: Fit, n_times: int) -> tuple[Fit, int]:
         """Merge states of a proposal that do not differ, or hardly; count its local steps."""
@@ -619,17 +608,15 @@ class Phase:
         """Return a function that gives the steps of a state, each unbroken run a sequence."""
         posterior = self.present.posterior
         chunk = max(self.sample.fitted, key=lambda c: c.sequences.n_steps)
-        potentials = transition_potentials(posterior, COLLAPSED, self.engine)
+        potentials = self.engine.transition_potentials(posterior, COLLAPSED)
         _, factors, index = next(
             chunk_potentials(
                 posterior, self.family, [chunk], potentials, self.engine, collapsed=True
             )
         )
-        smoothed = self.engine.kernel.forward_backward(
-            factors, index, chunk.sequences.offsets, n_threads=self.engine.n_threads
-        )
+        smoothed = self.engine.forward_backward(chunk, factors, index)
         path = to_host(smoothed.responsibilities.argmax(1))
-        sequences = chunk.sequences if self.engine.device is None else chunk.sequences.host()
+        sequences = self.engine.host_sequences(chunk)
         return lambda state: runs_of(sequences, path, state)
 
 
@@ -637,9 +624,9 @@ def _refitted(transitions: Transitions, counts: Rows) -> Transitions:
     """Fit the prior to counts, on the host: small arrays take a device longer to launch things."""
     if not is_tensor(counts.start):
         return transitions.refitted(counts)
-    device = cast(Any, counts.start).device
+    xp, like = namespace(counts.start), counts.start
     fitted = transitions.converted(fetched).refitted(Rows(*map(fetched, counts)))
-    return fitted.converted(lambda part: sent(part, device))
+    return fitted.converted(lambda part: xp.placed(np.asarray(part, dtype=np.float64), like=like))
 
 
 # ---- what it costs ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -78,6 +78,9 @@ Reader = Callable[[int], Iterator[Block]]
 
 class Minibatches(ABC):
     """What the training loop takes: minibatches, in an order that follows from the pass alone."""
+
+    may_read_ahead: ClassVar[bool] = True
+    """Whether the next minibatch may be asked for before the last one is done with."""
 
     @property
     @abstractmethod

@@ -32,6 +32,8 @@ class RememberingSource(MemorySource, Generic[T]):
     [50]
     """
 
+    may_read_ahead = False  # what is remembered belongs to the current sequence
+
     def __init__(self, data: Sequences, seed: int) -> None:
         super().__init__(data, 1, seed)
         self._values: list[T | None] = [None] * len(data)

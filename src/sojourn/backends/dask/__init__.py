@@ -1,9 +1,9 @@
 """The same fit on a Dask cluster: the local step runs on workers that open their own data."""
 
+from sojourn.backends.dask.backend import DaskBackend
 from sojourn.backends.dask.batches import ClusterSource
 from sojourn.backends.dask.client import Cluster, ClusterError
-from sojourn.backends.dask.engine import ClusterEngine
 from sojourn.backends.dask.files import RemoteFiles
 from sojourn.backends.dask.work import Setup
 
-__all__ = ["Cluster", "ClusterEngine", "ClusterError", "ClusterSource", "RemoteFiles", "Setup"]
+__all__ = ["Cluster", "ClusterError", "ClusterSource", "DaskBackend", "RemoteFiles", "Setup"]

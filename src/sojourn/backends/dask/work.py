@@ -7,7 +7,7 @@ inputs may be shared with other tasks: nothing is changed in place.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from sojourn import __version__
 from sojourn.families import Family
-from sojourn.inference import Engine, Objective, Posterior
-from sojourn.inference.local import CHUNK_STEPS, Chunk, prepare
+from sojourn.inference import Chunk, LocalBackend, Objective, Posterior
+from sojourn.inference.local import CHUNK_STEPS, prepare
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -71,13 +71,13 @@ class Setup(NamedTuple):
     version : str
         The package's version on the client.
     family : Family
-    make_engine : callable
-        Makes the worker's engine: with the model's device, on the worker.
+    make_backend : callable
+        Makes the worker's own backend, with the model's device, on the worker.
     """
 
     version: str
     family: Family
-    make_engine: Callable[[], Engine]
+    make_backend: Callable[[], LocalBackend]
 
     def check(self) -> None:
         """Refuse to work for a client that has another version of the package."""
@@ -156,7 +156,7 @@ def part_statistics(
     part: Part, setup: Setup, posterior: Posterior, objective: Objective, **wanted: bool
 ) -> BatchSums:
     """Run the local step on a part of a minibatch."""
-    return _local_step(setup, posterior, objective, part, wanted)
+    return setup.make_backend().host_statistics(posterior, setup.family, objective, part, **wanted)
 
 
 def block_statistics(
@@ -168,23 +168,9 @@ def block_statistics(
     if first is None:
         return None
     chunks = prepare(setup.family, chain([first], pieces))
-    return _local_step(setup, posterior, objective, chunks, wanted)
-
-
-def _local_step(
-    setup: Setup,
-    posterior: Posterior,
-    objective: Objective,
-    chunks: Iterable[Chunk],
-    wanted: dict[str, bool],
-) -> BatchSums:
-    """Run the local step with the worker's own engine: what a device needs or gives passes here."""
-    engine = setup.make_engine()
-    if engine.device is not None:
-        from sojourn.backends.cuda import statistics_of_chunks
-
-        return statistics_of_chunks(engine, posterior, setup.family, objective, chunks, **wanted)
-    return engine.expected_statistics(posterior, setup.family, objective, chunks, **wanted)
+    return setup.make_backend().host_statistics(
+        posterior, setup.family, objective, chunks, **wanted
+    )
 
 
 def add(sums: Sequence[BatchSums | None]) -> BatchSums | None:

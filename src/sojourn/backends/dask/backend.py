@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
+from sojourn.backends.base import HostBackend
 from sojourn.backends.dask import work
 from sojourn.backends.dask.batches import RemoteBatch
 from sojourn.backends.dask.client import Cluster
 from sojourn.backends.dask.files import RemoteFiles
 from sojourn.families import Family
-from sojourn.inference import Objective, Posterior
+from sojourn.inference import Objective, Posterior, Problem
 from sojourn.inference.statistics import BatchSums
+from sojourn.sources import Minibatches
 
 
 @dataclass(frozen=True)
-class ClusterEngine:
+class DaskBackend(HostBackend):
     """Where the local step runs: on the workers of a cluster.
 
     A minibatch goes in parts that follow from the minibatch alone, and the sums of the parts are
@@ -31,14 +34,20 @@ class ClusterEngine:
 
     cluster: Cluster
     n_threads: int
-    device: ClassVar[None] = None  # the posterior is here; workers have devices of their own
-    recorder: ClassVar[None] = None
 
-    def prepare(self, family: Family, batch: Any) -> Any:
-        """Return the minibatch as it is: the workers are at it already."""
-        return batch
+    def batches(
+        self,
+        problem: Problem,
+        source: Minibatches,
+        n_states: int,
+        n_pass: int,
+        start: int,
+        n_more: int,
+    ) -> Iterator[Any]:
+        """Yield the minibatches of a pass as they are: the workers are at them already."""
+        return source.batches(n_pass, start)
 
-    def expected_statistics(
+    def statistics(
         self,
         posterior: Posterior,
         family: Family,

@@ -1,0 +1,82 @@
+"""What backends share whose posterior is made of arrays in memory."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
+
+from sojourn.families import Family
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.problem import Problem
+from sojourn.inference.statistics import BatchSums
+from sojourn.transitions import Rows
+
+
+class HostBackend(ABC):
+    """A backend that keeps the posterior in memory, wherever the local step runs."""
+
+    n_threads: int
+
+    @abstractmethod
+    def statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Any,
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Compute the expected counts of a prepared minibatch."""
+
+    def place(self, posterior: Posterior) -> Posterior:
+        """Return the posterior itself: it is where it is needed."""
+        return posterior
+
+    def step(
+        self,
+        problem: Problem,
+        posterior: Posterior,
+        batch: Any,
+        *,
+        rates: tuple[float, float] | None = None,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Run the local step and blend its sums into the expected counts, eq (3)."""
+        sums = self.statistics(
+            posterior,
+            problem.family,
+            problem.objective,
+            batch,
+            absences=absences,
+            entropy=entropy,
+        )
+        keep, weight = rates or problem.rates(posterior.n_updates + 1, sums.n_sequences)
+        posterior.counts = Rows(
+            keep * posterior.counts.start + weight * sums.start,
+            keep * posterior.counts.transitions + weight * sums.transitions,
+        )
+        posterior.emissions.blend(
+            sums.emissions, keep=keep, weight=weight, n_threads=self.n_threads
+        )
+        return sums
+
+    def updated(self, transitions: Any, total_sequences: int) -> Any:
+        """Return a prior on transitions after the update that its large batch is ready for."""
+        return transitions.updated(total_sequences)
+
+    def finish_pass(self) -> None:
+        """Return at once: a step is over when it returns, and has raised its own errors."""
+        return
+
+    def resized(self) -> Self:
+        """Return the backend itself: it keeps nothing that depends on the number of states."""
+        return self
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing."""
+        return nullcontext()

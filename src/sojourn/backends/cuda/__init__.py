@@ -1,0 +1,1 @@
+"""A GPU by PyTorch and Triton, which are loaded only where one is asked for."""

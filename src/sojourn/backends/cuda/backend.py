@@ -1,0 +1,304 @@
+"""A GPU: data, minibatches and steps that stay there.
+
+The host only says what comes next.  It looks at a number of the device twice: at the sizes of a
+window of many minibatches, and at the end of a pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from sojourn.backends.cpu import CpuBackend
+from sojourn.backends.cuda.feed import Feed
+from sojourn.backends.cuda.graphs import Recorder
+from sojourn.backends.cuda.windows import chunks_on_device
+from sojourn.families import Family
+from sojourn.families.device import DeviceTable
+from sojourn.families.table import DecayedTable
+from sojourn.inference.backend import Chunk
+from sojourn.inference.local import expected_statistics
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.problem import Problem
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels import gpu, reference
+from sojourn.kernels.arrays import to_device, to_host
+from sojourn.kernels.gpu_padded import PaddedKernel
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches
+from sojourn.transitions import Rows
+
+Tensor = Any
+
+
+def find_device() -> Any:
+    """Return the device to compute on, or say why there is none."""
+    if gpu.INTERPRETED:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"device='cuda', but PyTorch {torch.__version__} finds no CUDA device here: use "
+            "device='cpu', or install a build of PyTorch for the GPU of this machine"
+        )
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+class CudaBackend:
+    """The local step and the blend on a GPU.
+
+    In training, data that fit are copied there once, minibatches are planned in windows, and steps
+    are recorded as CUDA graphs: `Feed` and `Recorder`.
+
+    Parameters
+    ----------
+    n_threads : int
+        Threads of this process, for what the host does.
+    dtype : str
+        Precision of the potentials.
+    moves_from : int, optional
+        Number of states that training begins with, of a model in which it may change.
+    """
+
+    slow_launches = True
+
+    def __init__(self, n_threads: int, dtype: str, *, moves_from: int | None = None) -> None:
+        self.n_threads = n_threads
+        self.dtype = dtype
+        self.device = find_device()
+        self.kernel: Any = gpu if moves_from is None else PaddedKernel(moves_from)
+        # Sequences without a possible path: counted there, looked at when the host waits anyway.
+        self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._feed: Feed | None = None
+        self._recorder: Recorder | None = None
+
+    # ---- training -------------------------------------------------------------------------
+
+    def place(self, posterior: Posterior) -> Posterior:
+        """Return the same on the device, or itself where it is there."""
+        if not isinstance(posterior.emissions, DecayedTable):
+            return posterior
+        table = cast(Any, DeviceTable.of(posterior.emissions, self.device))
+        return posterior.converted(
+            lambda part: to_device(np.asarray(part, dtype=np.float64), self.device), table
+        )
+
+    def batches(
+        self,
+        problem: Problem,
+        source: Minibatches,
+        n_states: int,
+        n_pass: int,
+        start: int,
+        n_more: int,
+    ) -> Iterator[Iterable[Chunk]]:
+        """Yield the minibatches of a pass on the device."""
+        if self._feed is None or self._feed.source is not source:
+            self._feed = Feed(problem.family, source, self.device)
+        if self._recorder is None and self.device.type == "cuda":  # the interpreter has no graphs
+            is_able = self.kernel.is_narrow(n_states, self.dtype)
+            self._recorder = Recorder(problem, is_able=is_able)
+        return self._feed.batches(n_states, n_pass, start, n_more)
+
+    def statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Iterable[Chunk],
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+        shared: bool = False,
+    ) -> BatchSums:
+        """Compute the expected counts of chunks on the device; the sums stay there."""
+        return expected_statistics(
+            posterior,
+            family,
+            objective,
+            batch,
+            self,
+            absences=absences,
+            entropy=entropy,
+            shared=shared,
+        )
+
+    def step(
+        self,
+        problem: Problem,
+        posterior: Posterior,
+        batch: Any,
+        *,
+        rates: tuple[float, float] | None = None,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Run the local step and blend its sums into the expected counts; replay it if recorded."""
+
+        def advance(
+            posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[int], Any]
+        ) -> BatchSums:
+            sums = self.statistics(
+                posterior,
+                problem.family,
+                problem.objective,
+                chunks,
+                absences=absences,
+                entropy=entropy,
+            )
+            self._blend(posterior, sums, *rates(sums.n_sequences))
+            return sums
+
+        recorder = self._recorder
+        if recorder is not None and rates is None and not entropy and recorder.takes(batch):
+            return recorder.replay(advance, posterior, batch)
+        n_update = posterior.n_updates + 1
+        return advance(posterior, batch, lambda n: rates or problem.rates(n_update, n))
+
+    def _blend(self, posterior: Posterior, sums: BatchSums, keep: Any, weight: Any) -> None:
+        """Blend sums into the expected counts, eq (3)."""
+        rates = gpu.as_rates(keep, weight, sums.start)
+        new = gpu.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
+        posterior.counts = Rows(*new)
+        posterior.emissions.blend(sums.emissions, keep=keep, weight=weight)
+
+    def updated(self, transitions: Any, total_sequences: int) -> Any:
+        """Return a prior on transitions after its update, which is recorded in training."""
+        if self._recorder is None:
+            return transitions.updated(total_sequences)
+        return self._recorder.update(transitions, total_sequences)
+
+    def finish_pass(self) -> None:
+        """Wait for the device, and raise an error if a sequence had no possible path."""
+        n_failures = int(self._failures)
+        if n_failures:
+            self._failures.zero_()
+            raise FloatingPointError(
+                f"{n_failures} times a sequence had no possible state path in the model's "
+                "precision, and was left out: use dtype='float64', or device='cpu', which names it"
+            )
+
+    def resized(self) -> CudaBackend:
+        """Forget recorded steps: they have the sizes of their moment."""
+        self._recorder = None
+        return self
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Say what to change when the memory of the GPU is full."""
+        try:
+            yield
+        except torch.cuda.OutOfMemoryError as error:
+            free, total = torch.cuda.mem_get_info()
+            raise MemoryError(
+                f"the GPU has too little memory ({free / 2**30:.1f} of {total / 2**30:.1f} GiB "
+                "free): take a smaller batch_size, fewer states, dtype='float32', or device='cpu'"
+            ) from error
+
+    # ---- pieces of the local step -----------------------------------------------------------
+
+    def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
+        """Cut sequences into chunks that fit, and put each on the device."""
+        return chunks_on_device(family, data, n_states, self.device)
+
+    def host_sequences(self, chunk: Chunk) -> Sequences:
+        """Return the sequences of a chunk in memory."""
+        sequences: Sequences = chunk.sequences.host()
+        return sequences
+
+    def host_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        chunks: Iterable[Chunk],
+        **wanted: bool,
+    ) -> BatchSums:
+        """Run the local step for a posterior and chunks in memory, and return sums there."""
+        posterior = self.place(posterior)
+        n_states = posterior.emissions.n_states
+        placed = (
+            part for chunk in chunks for part in self.chunks(family, chunk.sequences, n_states)
+        )
+        sums = self.statistics(posterior, family, objective, placed, **wanted).fetched()
+        self.finish_pass()
+        return sums
+
+    def sized_for(self, n_states: int) -> CudaBackend:
+        """Return the backend with smaller models padded to this number of states.
+
+        They then share what is compiled for it.
+        """
+        sized = copy(self)
+        sized.kernel = self.kernel.at_least(n_states)
+        sized._feed = sized._recorder = None
+        return sized
+
+    @property
+    def exact(self) -> CpuBackend:
+        """What computes in logarithms, on the host, the sequences that underflow here."""
+        return CpuBackend(reference, self.n_threads, self.dtype)
+
+    def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
+        """Return the potentials of start and transitions; eq (1) is one kernel."""
+        if not objective.collapsed:
+            concentrations = posterior.transitions.concentrations(posterior.counts)
+            return objective.transition_potentials(concentrations)
+        prior, total = posterior.transitions.prior_counts()
+        start, matrices = self.kernel.row_potentials(*prior, total, posterior.counts, self.dtype)
+        return Rows(start, matrices[0])
+
+    def forward_backward(
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence of a chunk."""
+        sequences = chunk.sequences
+        smoothed: Smoothed = self.kernel.forward_backward(
+            potentials,
+            index,
+            sequences.offsets,
+            absences=absences,
+            n_threads=self.n_threads,
+            order=sequences.order,
+        )
+        return smoothed
+
+    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
+        """Compute log Z of every sequence of a chunk, and fetch it."""
+        return to_host(
+            self.kernel.log_normalizers(
+                potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
+            )
+        )
+
+    def viterbi(
+        self, chunk: Chunk, potentials: Potentials, index: Integers
+    ) -> tuple[Floats, Integers]:
+        """Find the best path of every sequence of a chunk, and fetch it."""
+        scores, path = self.kernel.viterbi(
+            potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
+        )
+        return to_host(scores), to_host(path)
+
+    def total(self, chunk: Chunk, log_normalizers: Tensor) -> Tensor:
+        """Return Σ log Z without sequences that have no possible path; these are counted."""
+        return self.kernel.note(log_normalizers, self._failures)
+
+    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
+        """Return E_q of the logarithm of the product of potentials along the path."""
+        return gpu.log_potential(smoothed, potentials, index)
+
+    def log_base(self, family: Family, chunk: Chunk) -> float:
+        """Return Σ log h(x) of a chunk, which the host finds once."""
+        log_base: float = chunk.sequences.log_base
+        return log_base
+
+    def state_masses(self, smoothed: Smoothed) -> Tensor:
+        """Return the expected number of steps in each state."""
+        return self.kernel.state_masses(smoothed.start, smoothed.transitions)

@@ -1,0 +1,219 @@
+"""The minibatches of a source on a GPU: gathered from data that are there, or copied ahead."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sojourn.backends.cuda.windows import (
+    Window,
+    chunks_on_device,
+    most_steps,
+    place_symbols,
+    uploaded,
+)
+from sojourn.families import Categorical, Family
+from sojourn.inference.backend import Chunk
+from sojourn.kernels import gpu
+from sojourn.kernels.arrays import to_device
+from sojourn.kernels.threads import Background
+from sojourn.sequences import Sequences
+from sojourn.sources import MemorySource, Minibatches
+
+Tensor = Any
+
+WINDOW_STEPS = 2**24
+"""Steps of minibatches that are sorted together, where the data are on the device."""
+
+STREAM_STEPS = 2**20
+"""The same where they are copied there."""
+
+_ORDERS = 3
+"""Passes whose sequences are shuffled at a time: the device may be faster than that is."""
+
+
+class _Order(NamedTuple):
+    """The order of a pass: numbers of sequences, and where each ends when they stand in a row."""
+
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+class Feed:
+    """The minibatches of a source, on the device: all data are there if they fit.
+
+    Parameters
+    ----------
+    family : Family
+    source : Minibatches
+    device : torch.device
+    """
+
+    def __init__(self, family: Family, source: Minibatches, device: Any) -> None:
+        self.source = source
+        self._family = family
+        self._device = device
+        self._values: Tensor | None = None
+        self._coming: dict[int, Background] = {}
+        self._order_of: tuple[int, _Order, Tensor] | None = None
+        self._ahead: tuple[tuple[int, int], Window] | None = None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        if isinstance(source, MemorySource) and self._fits(source.data):
+            assert isinstance(family, Categorical)
+            self._offsets = to_device(source.data.offsets, device)
+            self._values, self._is_complete = place_symbols(family, source.data.values, device)
+            self._longest = int(source.data.lengths.max())
+            self._lengths = source.data.lengths.astype(np.int32)
+            # Memory that is copied from without the host, for orders that are made side by side.
+            rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(_ORDERS))
+            is_cuda = device.type == "cuda"
+            self._rooms = [room.pin_memory() if is_cuda else room for room in rooms]
+            if self._stream is not None:
+                self._stream.wait_stream(torch.cuda.current_stream(device))
+
+    def _fits(self, data: Sequences) -> bool:
+        # Other families than these look at more than one step at a time, or at the host's arrays.
+        if not isinstance(self._family, Categorical):
+            return False
+        if self._device.type != "cuda":
+            return True
+        free, _ = torch.cuda.mem_get_info(self._device)
+        return data.values.nbytes + data.offsets.nbytes < free // 2
+
+    def batches(
+        self, n_states: int, n_pass: int, start: int, n_more: int = 0
+    ) -> Iterator[Iterable[Chunk]]:
+        """Yield the minibatches of a pass as chunks, without the first `start`.
+
+        Parameters
+        ----------
+        n_states : int
+            States of the model at present.
+        n_pass, start : int
+        n_more : int
+            Passes that come after this one.
+        """
+        if self._values is not None:
+            assert isinstance(self.source, MemorySource)
+            yield from self._resident(self.source, n_states, n_pass, start, n_more)
+            return
+        family, device = self._family, self._device
+        most = most_steps(n_states)
+        window: list[Sequences] = []
+        for batch in self.source.batches(n_pass, start):
+            if not isinstance(batch, Sequences) or batch.n_steps > most:
+                yield from self._windows(window)
+                window = []
+                pieces = [batch] if isinstance(batch, Sequences) else batch
+                yield (
+                    chunk
+                    for piece in pieces
+                    for chunk in chunks_on_device(family, piece, n_states, device)
+                )
+                continue
+            window.append(batch)
+            several = isinstance(family, Categorical)
+            if not several or sum(part.n_steps for part in window) >= STREAM_STEPS:
+                yield from self._windows(window)
+                window = []
+        yield from self._windows(window)
+
+    def _windows(self, batches: list[Sequences]) -> Iterator[Iterable[Chunk]]:
+        """Copy minibatches to the device; the last of them may be smaller."""
+        if batches:
+            yield from self._beside(lambda: uploaded(self._family, batches, self._device))
+
+    def _beside(self, make: Callable[[], Window]) -> Window:
+        """Make a window while the device is busy with the steps of the one before."""
+        if self._stream is None or not isinstance(self._family, Categorical):
+            return make()
+        main = torch.cuda.current_stream(self._device)
+        with torch.cuda.stream(self._stream):
+            window = make()
+        window.lend(main)
+        main.wait_stream(self._stream)
+        return window
+
+    def _make_order(self, source: MemorySource, n_pass: int) -> _Order:
+        """Shuffle; of the device nothing is touched: a step may be recorded at that moment."""
+        numbers = source.draw_order(n_pass)
+        self._rooms[n_pass % _ORDERS].numpy()[:] = numbers
+        ends = np.zeros(len(numbers) + 1, dtype=np.int64)
+        np.cumsum(self._lengths.take(numbers), out=ends[1:])
+        return _Order(numbers, ends)
+
+    def _order(self, source: MemorySource, n_pass: int, n_more: int) -> tuple[_Order, Tensor]:
+        """Return the order of a pass, on the host and on the device, and begin with the next."""
+        if self._order_of is None or self._order_of[0] != n_pass:
+            coming = self._coming.pop(n_pass, None)
+            made = self._make_order(source, n_pass) if coming is None else coming.result()
+            numbers = self._rooms[n_pass % _ORDERS].to(self._device, non_blocking=True, copy=True)
+            self._order_of = (n_pass, made, numbers)
+            for later in range(n_pass + 1, n_pass + min(n_more + 1, _ORDERS)):
+                if later not in self._coming:
+                    make = functools.partial(self._make_order, source, later)
+                    self._coming[later] = Background(make)
+        return self._order_of[1:]
+
+    def _resident(
+        self, source: MemorySource, n_states: int, n_pass: int, start: int, n_more: int
+    ) -> Iterator[Iterable[Chunk]]:
+        """Gather minibatches from the data on the device."""
+        data = source.data
+        size = len(data) if source.is_whole else source.batch_size
+        assert size is not None
+        steps_of_one = max(1.0, size * data.n_steps / len(data))
+        if steps_of_one > most_steps(n_states):
+            order = source.order(n_pass)
+            for begin in range(start * size, len(data), size):
+                own = data.take(order[begin : begin + size])
+                yield chunks_on_device(self._family, own, n_states, self._device)
+            return
+        at_a_time = size * max(1, int(WINDOW_STEPS / steps_of_one))
+        for begin in range(start * size, len(data), at_a_time):
+            part = slice(begin, begin + at_a_time)
+            yield from self._gathered(source, n_pass, n_more, part, size)
+            # While the device is busy, what comes next; at the end of a pass it is waited for.
+            if part.stop < len(data):
+                coming = slice(part.stop, part.stop + at_a_time)
+                self._make_ahead(source, n_pass, n_more, coming, size)
+            elif n_more:
+                self._make_ahead(source, n_pass + 1, n_more - 1, slice(0, at_a_time), size)
+
+    def _make_ahead(
+        self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
+    ) -> None:
+        window = self._gathered(source, n_pass, n_more, part, size)
+        self._ahead = ((n_pass, part.start), window)
+
+    def _gathered(
+        self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
+    ) -> Window:
+        """Return some minibatches of a pass, made ahead of time or now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == (n_pass, part.start):
+            return ahead[1]
+
+        def make() -> Window:
+            order, numbers = self._order(source, n_pass, n_more)
+            numbers, own = numbers[part], order.numbers[part]
+            ends = order.ends[part.start : part.start + len(own) + 1]
+            begins = self._offsets[numbers]
+            lengths = self._offsets[numbers + 1] - begins
+            return Window(
+                self._family,
+                gpu.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
+                lengths,
+                self._longest,
+                (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),
+                size,
+                lambda b: source.data.take(own[b * size : (b + 1) * size]),
+                self._is_complete,
+            )
+
+        return self._beside(make)

@@ -1,0 +1,308 @@
+"""Steps of training that are recorded once, as CUDA graphs, and then replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+
+from sojourn.backends.cuda.windows import DeviceBatch, Window, WindowBatch
+from sojourn.families.device import DeviceSymbols
+from sojourn.inference.backend import Chunk
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.problem import Problem
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels import gpu
+from sojourn.kernels.arrays import is_tensor, to_device
+from sojourn.sequences import Sequences
+from sojourn.transitions import Concentrations, PriorCounts, Rows
+
+Tensor = Any
+
+Advance = Callable[[Posterior, list[Chunk], Callable[[int], Any]], BatchSums]
+"""``advance(posterior, chunks, rates)``: the local step, and the blend of what it gives.
+
+``rates(n_sequences)`` gives what is kept and the weight of the minibatch.
+"""
+
+
+class Recorder:
+    """A step that is recorded once, as a CUDA graph, and then replayed.
+
+    What the step of a minibatch launches is always the same.  Where the minibatch is, its rates and
+    the prior differ: they are read from places on the device that stay the same.  A replay costs
+    the host a few microseconds, where launches one by one would cost it more than the device takes
+    to carry them out.
+
+    Parameters
+    ----------
+    problem : Problem
+    is_able : bool
+        Whether steps can be recorded: with many states the host takes part in them.
+    """
+
+    def __init__(self, problem: Problem, *, is_able: bool = True) -> None:
+        self._is_able = is_able
+        self._problem = problem
+        self._window: Window | None = None
+        self._place: _Place | None = None
+        self._recording: _Recording | None = None
+        self._update: _RecordedUpdate | None = None
+        self._next = -1
+
+    def takes(self, batch: Any) -> bool:
+        """Whether a batch is one of a window of equal ones, of symbols, and not too small."""
+        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
+            return False
+        return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
+
+    def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
+        """Do what ``advance`` would do to the posterior, and return the sums.
+
+        The sums are overwritten by the next replay.
+        """
+        if batch.window is not self._window:
+            self._load(batch.window, posterior.n_updates - batch.number)
+        assert self._place is not None
+        if batch.number != self._next:
+            self._place.number.fill_(batch.number)
+        known = None if self._update is None else self._update.prior
+        if self._recording is None or not self._recording.serves(posterior, known):
+            # It is tried out on this minibatch: the one after may not be there.
+            chunk = self._place.chunk(batch.window)
+            self._recording = _Recording(advance, posterior, chunk, self._place)
+        self._next = batch.number + 1
+        return self._recording.replay(posterior, batch)
+
+    def update(self, transitions: Any, total_sequences: int) -> Any:
+        """Do what ``transitions.updated(total_sequences)`` would do."""
+        key = (total_sequences, transitions.n_pending)
+        if transitions.n_updates == 0:
+            return transitions.updated(total_sequences)
+        if self._update is None or self._update.key != key:
+            self._update = _RecordedUpdate(transitions, total_sequences)
+        return self._update.replay(transitions)
+
+    def _load(self, window: Window, n_updates: int) -> None:
+        """Copy a window to the place that the recorded step reads, or make a larger one."""
+        own = [
+            self._problem.rates(n_updates + 1 + b, window.batch_size)
+            for b in range(window.n_batches)
+        ]
+        source = window.all(to_device(np.array(own).reshape(-1), window.begins.device))
+        if self._place is None or not self._place.holds(source, window):
+            self._place, self._recording = _Place(source, window), None
+        self._place.load(source, window.begins)
+        self._window, self._next = window, -1
+
+
+class _Place:
+    """Where a recorded step finds its minibatch: a window, and one minibatch taken out of it."""
+
+    def __init__(self, source: gpu.Minibatch, window: Window) -> None:
+        self._n_symbols = window.family.n_statistics
+        self._batch_size = n = window.batch_size
+        self._is_complete = window.is_complete
+        # A tenth more than needed: the next window may be a little larger.
+        roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
+        steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
+        one = [steps, steps, steps, pieces + 1, symbols, symbols + 1, 2, n + 1, n, 2]
+        self._window, self.batch = (
+            gpu.Minibatch.of(
+                torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
+                for tensor, size in zip(source.tensors(), sizes, strict=True)
+            )
+            for sizes in (roomy, one)
+        )
+        begins = window.begins
+        self._begins = torch.zeros(
+            (len(begins) + len(begins) // 10 + 16, begins.shape[1]),
+            dtype=begins.dtype,
+            device=begins.device,
+        )
+        self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
+
+    def holds(self, source: gpu.Minibatch, window: Window) -> bool:
+        """Whether a window and each of its minibatches fits in."""
+        steps, pieces, symbols = window.capacity()
+        return (
+            window.batch_size == self._batch_size
+            and window.is_complete == self._is_complete
+            and all(
+                len(tensor) <= len(room)
+                for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
+            )
+            and len(window.begins) <= len(self._begins)
+            and steps <= len(self.batch.index)
+            and pieces < len(self.batch.segments.pieces)
+            and symbols <= len(self.batch.segments.symbols)
+        )
+
+    def load(self, source: gpu.Minibatch, begins: Tensor) -> None:
+        """Put a window in."""
+        for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
+            room[: len(tensor)] = tensor
+        self._begins[: len(begins)] = begins
+
+    def take_out(self) -> None:
+        """Take out the next minibatch."""
+        gpu.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
+        self.number += 1
+
+    def chunk(self, window: Window) -> Chunk:
+        """Return the minibatch that is taken out, with room to spare, as a chunk."""
+        batch = self.batch
+        encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
+        sequences = DeviceBatch(
+            batch.offsets,
+            batch.order,
+            window.batch_size,
+            len(batch.index),
+            window.family,
+            _not_on_the_host,
+        )
+        return Chunk(sequences, encoded)
+
+
+def _not_on_the_host() -> Sequences:
+    raise AssertionError("a recorded step looks at the device only")
+
+
+class _Still(NamedTuple):
+    """A prior that stays where it is in memory, while the numbers in it change."""
+
+    prior: PriorCounts
+
+    def prior_counts(self) -> PriorCounts:
+        """Return the prior, as `Transitions` does."""
+        return self.prior
+
+    def concentrations(self, counts: Rows) -> Concentrations:
+        """Return the parameters of the update, as `Transitions` does."""
+        return self.prior.plus(counts)
+
+
+class _Recording:
+    """The recorded step, and the numbers that it reads and changes.
+
+    Parameters
+    ----------
+    advance : callable
+    posterior : Posterior
+        Left as it is.
+    chunk : Chunk
+        The minibatch that `place` takes out.
+    place : _Place
+    """
+
+    def __init__(self, advance: Advance, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
+        self._emissions, self._place = posterior.emissions, place
+        self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
+        self._prior = posterior.transitions.prior_counts()
+        self._n_updates = posterior.transitions.n_updates
+        still = Posterior(self._counts, posterior.emissions, cast(Any, _Still(self._prior)))
+        rates = tuple(place.batch.rates)
+
+        def run() -> BatchSums:
+            place.take_out()
+            still.counts = self._counts
+            sums = advance(still, [chunk], lambda n_sequences: rates)
+            _copy(still.counts, self._counts)
+            return sums
+
+        before = [tensor.clone() for tensor in self._changed()]
+        self._graph, self._sums = _recorded(run, lambda: _copy(before, self._changed()))
+
+    def _changed(self) -> tuple[Tensor, ...]:
+        table = self._emissions
+        return (*self._counts, table.rows, table.scale, table.totals, self._place.number)
+
+    def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
+        """Whether it is this posterior that the recorded step changes; take in its new prior.
+
+        `known` is the prior that a recorded update has found.
+        """
+        if posterior.emissions is not self._emissions:
+            return False
+        if posterior.transitions.n_updates != self._n_updates:
+            rows, total = posterior.transitions.prior_counts() if known is None else known
+            if (total is None) != (self._prior.total is None):
+                return False
+            _copy(rows, self._prior.rows)
+            for one, other in zip(_totals(total), _totals(self._prior.total), strict=True):
+                if is_tensor(one):
+                    other.copy_(one)
+            self._n_updates = posterior.transitions.n_updates
+        return True
+
+    def replay(self, posterior: Posterior, batch: WindowBatch) -> BatchSums:
+        """Run the step on the device."""
+        if posterior.counts is not self._counts:
+            _copy(posterior.counts, self._counts)
+            posterior.counts = self._counts
+        self._graph.replay()
+        return replace(self._sums, n_sequences=batch.n_sequences, n_steps=batch.n_steps)
+
+
+class _RecordedUpdate:
+    """The recorded update of what a prior on transitions keeps beside the counts.
+
+    Parameters
+    ----------
+    transitions : Transitions
+        With a large batch that is full; its ``updated(total_sequences, step_size)`` is recorded.
+    total_sequences : int
+    """
+
+    def __init__(self, transitions: Any, total_sequences: int) -> None:
+        self.key = (total_sequences, transitions.n_pending)
+        self._inputs: list[Tensor] = []
+
+        def own(tensor: Tensor) -> Tensor:
+            self._inputs.append(tensor.clone())
+            return self._inputs[-1]
+
+        still = transitions.converted(own)
+        self._step_size = torch.zeros((), dtype=torch.float64, device=self._inputs[0].device)
+
+        def run() -> tuple[Any, PriorCounts]:
+            updated = still.updated(total_sequences, self._step_size)
+            return updated, updated.prior_counts()
+
+        self._graph, (self._updated, self.prior) = _recorded(run, lambda: None)
+
+    def replay(self, transitions: Any) -> Any:
+        """Run the update on the device.  What it gives is overwritten by the next."""
+        tensors: list[Tensor] = []
+        transitions.converted(tensors.append)
+        _copy(tensors, self._inputs)
+        self._step_size.fill_(transitions.step_size)
+        self._graph.replay()
+        return replace(self._updated, n_updates=transitions.n_updates + 1)
+
+
+def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
+    """Run something once, which compiles what it launches, put things back, and record it."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()
+    torch.cuda.current_stream().wait_stream(stream)
+    restore()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run()
+    return graph, result
+
+
+def _totals(total: Any) -> Iterable[Any]:
+    """Return what normalises the start and what the rows, or what both."""
+    return total if isinstance(total, Rows) else (total,)
+
+
+def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:
+    for one, other in zip(source, target, strict=True):
+        other.copy_(one)

@@ -1,0 +1,243 @@
+"""Minibatches on a GPU: sequences, and windows of several minibatches that are sorted together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sojourn.families import Categorical, Family
+from sojourn.families.device import DeviceSymbols
+from sojourn.inference.backend import Chunk
+from sojourn.inference.local import sum_log_base
+from sojourn.kernels import gpu
+from sojourn.kernels.arrays import to_device
+from sojourn.sequences import Sequences
+from sojourn.sources.base import joined
+
+Tensor = Any
+
+CHUNK_NUMBERS = 2**28
+"""Numbers in an array of one row per step that is on the device at a time; a larger minibatch goes
+in several chunks."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBatch:
+    """Some sequences on the device: what `Sequences` is elsewhere.
+
+    Attributes
+    ----------
+    offsets : (N + 1,) int64 tensor
+    order : (N,) int64 tensor
+        The sequences, longest first.
+    n_sequences, n_steps : int
+    family : Family
+    host : callable
+        Returns the same sequences on the host.
+    """
+
+    offsets: Tensor
+    order: Tensor
+    n_sequences: int
+    n_steps: int
+    family: Family
+    host: Callable[[], Sequences]
+
+    def __len__(self) -> int:
+        return self.n_sequences
+
+    @functools.cached_property
+    def log_base(self) -> float:
+        """Σ log h(x), which the host finds once."""
+        return sum_log_base(self.family, self.host())
+
+
+@dataclass(frozen=True, eq=False)
+class WindowBatch:
+    """A minibatch of a window: a chunk, or what a recorded step goes by.
+
+    Attributes
+    ----------
+    window : Window
+    number : int
+        Its number there.
+    n_sequences, n_steps : int
+    """
+
+    window: Window
+    number: int
+    n_sequences: int
+    n_steps: int
+
+    def __iter__(self) -> Iterator[Chunk]:
+        yield self.window.chunk(self.number)
+
+
+class Window:
+    """Several minibatches on the device, ready for the kernels.
+
+    Parameters
+    ----------
+    family : Family
+    encoded : tensor, or what `Family.encode` gives with tensors
+        Of all steps in a row.
+    lengths : (N,) int64 tensor
+        Lengths of all sequences.
+    longest : int
+        At least the largest of them.
+    edges : list of int
+        Where minibatches begin, and the number of steps.
+    batch_size : int
+        Sequences a minibatch; the last may have fewer.
+    host : callable
+        Returns minibatch b on the host.
+    is_complete : bool
+        Whether no symbol is missing for certain.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        encoded: Any,
+        lengths: Tensor,
+        longest: int,
+        edges: list[int],
+        batch_size: int,
+        host: Callable[[int], Sequences],
+        is_complete: bool,
+    ) -> None:
+        n, device = len(lengths), lengths.device
+        self.family = family
+        self.batch_size = batch_size
+        self.n_batches = -(-n // batch_size)
+        self._encoded = encoded
+        self._host = host
+        self.is_complete = is_complete
+        self._edges = edges
+        begins = to_device(np.array(edges), device)
+        number = torch.arange(n, device=device)
+        batch = number // batch_size
+        self._offsets = torch.zeros(n + self.n_batches, dtype=torch.int64, device=device)
+        self._offsets[number + batch + 1] = torch.cumsum(lengths, 0) - begins[batch]
+        order = torch.argsort(batch * (longest + 1) + (longest - lengths), stable=True)
+        self._order = order - batch * batch_size
+        self._sorted = None
+        if isinstance(family, Categorical):
+            largest = int(np.diff(edges).max())
+            self._sorted = gpu.find_segments(encoded, begins, family.n_statistics, largest)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether the data are symbols, sorted."""
+        return self._sorted is not None
+
+    @property
+    def begins(self) -> Tensor:
+        """Where minibatches begin, for `gpu.load_minibatch`."""
+        assert self._sorted is not None
+        return self._sorted.begins
+
+    def lend(self, stream: Any) -> None:
+        """Keep the memory, when it is given up, until a stream is done with it."""
+        assert self._sorted is not None
+        segments, places, begins, _ = self._sorted
+        for tensor in (self._encoded, self._offsets, self._order, *segments, places, begins):
+            tensor.record_stream(stream)
+
+    def sizes(self, b: int) -> tuple[int, int]:
+        """Return the number of sequences and of steps of a minibatch."""
+        last = len(self._order) - b * self.batch_size
+        return min(self.batch_size, last), self._edges[b + 1] - self._edges[b]
+
+    def capacity(self) -> tuple[int, int, int]:
+        """Return the largest number of steps, pieces and symbols that a minibatch has."""
+        assert self._sorted is not None
+        _, _, _, *sizes = zip(*self._sorted.layout, strict=True)
+        return max(sizes[0]), max(sizes[1]), max(sizes[2])
+
+    def all(self, rates: Tensor) -> gpu.Minibatch:
+        """Return everything, one minibatch after another."""
+        assert self._sorted is not None
+        return gpu.Minibatch(
+            self._encoded,
+            self._sorted.places,
+            self._sorted.segments,
+            self._offsets,
+            self._order,
+            rates,
+        )
+
+    def __iter__(self) -> Iterator[WindowBatch]:
+        """Yield the minibatches, of which nothing is cut out before it is needed."""
+        for b in range(self.n_batches):
+            yield WindowBatch(self, b, *self.sizes(b))
+
+    def chunk(self, b: int) -> Chunk:
+        """Return one minibatch."""
+        n, n_steps = self.sizes(b)
+        begin = b * self.batch_size
+        steps = slice(self._edges[b], self._edges[b] + n_steps)
+        encoded = self._encoded
+        if self._sorted is not None:
+            encoded = DeviceSymbols(
+                encoded[steps],
+                self._sorted.places[steps],
+                self._sorted.batch(b),
+                self.is_complete,
+            )
+        elif self.n_batches > 1:
+            encoded = encoded[steps]
+        batch = DeviceBatch(
+            self._offsets[begin + b : begin + b + n + 1],
+            self._order[begin : begin + n],
+            n,
+            n_steps,
+            self.family,
+            lambda: self._host(b),
+        )
+        return Chunk(batch, encoded)
+
+
+def chunks_on_device(
+    family: Family, data: Sequences, n_states: int, device: Any
+) -> Iterator[Chunk]:
+    """Cut sequences into chunks that fit, and put each on the device."""
+    for part in data.chunks(most_steps(n_states)):
+        yield uploaded(family, [part], device).chunk(0)
+
+
+def most_steps(n_states: int) -> int:
+    """Return the steps of a chunk that fits."""
+    return max(1, CHUNK_NUMBERS // n_states)
+
+
+def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
+    """Copy minibatches of equal size, but for the last, to the device."""
+    data = joined(batches)
+    if isinstance(family, Categorical):
+        encoded, is_complete = place_symbols(family, data.values, device)
+    else:
+        encoded, is_complete = to_device(family.encode(data), device), False
+    edges = np.cumsum([0, *(batch.n_steps for batch in batches)]).tolist()
+    return Window(
+        family,
+        encoded,
+        to_device(data.lengths, device),
+        int(data.lengths.max()),
+        edges,
+        len(batches[0]),
+        batches.__getitem__,
+        is_complete,
+    )
+
+
+def place_symbols(family: Categorical, values: NDArray[Any], device: Any) -> tuple[Tensor, bool]:
+    """Copy symbols, the missing one as the number after the last; and say whether none is."""
+    moved = to_device(values, device)
+    return torch.where(moved < 0, family.n_statistics, moved).int(), bool(values.min() >= 0)

@@ -1,0 +1,180 @@
+"""Where numbers are computed: what training and prediction need of that place.
+
+`Backend` is all that the training loop knows: it may be the cores of this machine, a GPU or a
+cluster.  `LocalBackend` is one in this process, which computes each piece of the local step itself;
+moves and prediction need one.  The implementations are in `sojourn.backends`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from sojourn.families import Family
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.problem import Problem
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches
+from sojourn.transitions import Rows
+
+
+class Chunk(NamedTuple):
+    """A run of sequences that fits in memory with its responsibilities.
+
+    Attributes
+    ----------
+    sequences : Sequences, or what stands for them where the backend computes
+        It has `offsets`, `n_steps` and a length.
+    encoded : object
+        What the family's `encode` made of the values.
+    """
+
+    sequences: Any
+    encoded: Any
+
+
+class Backend(Protocol):
+    """Where numbers are computed.
+
+    A prepared minibatch is the backend's own affair: `batches` yields what `statistics` and `step`
+    take.
+    """
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of this process that a step may use."""
+
+    def place(self, posterior: Posterior) -> Posterior:
+        """Return the posterior where it is computed, or itself where it is there."""
+
+    def batches(
+        self,
+        problem: Problem,
+        source: Minibatches,
+        n_states: int,
+        n_pass: int,
+        start: int,
+        n_more: int,
+    ) -> Iterator[Any]:
+        """Yield the prepared minibatches of a pass, without the first `start`.
+
+        Parameters
+        ----------
+        n_states : int
+            States of the model that is trained.
+        n_pass, start : int
+            Pass, counted from 0, and minibatches of it to leave out.
+        n_more : int
+            Passes that come after this one, of which it may read ahead.
+        """
+
+    def statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Any,
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
+
+    def step(
+        self,
+        problem: Problem,
+        posterior: Posterior,
+        batch: Any,
+        *,
+        rates: tuple[float, float] | None = None,
+        absences: bool = False,
+        entropy: bool = False,
+    ) -> BatchSums:
+        """Run the local step and blend its sums into the expected counts, eq (3).
+
+        Everything that can fail happens before the posterior changes.
+
+        Parameters
+        ----------
+        rates : (float, float), optional
+            What is kept, and the weight of the minibatch; by default those of the schedule.
+        """
+
+    def updated(self, transitions: Any, total_sequences: int) -> Any:
+        """Return a prior on transitions after the update that its large batch is ready for."""
+
+    def finish_pass(self) -> None:
+        """Wait until everything is computed; refuse to go on if a sequence had no possible path."""
+
+    def resized(self) -> Backend:
+        """Return the backend for a model whose number of states has changed."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which errors of the place say what the user can change."""
+
+
+class LocalBackend(Backend, Protocol):
+    """A backend in this process, which computes every piece of the local step itself."""
+
+    @property
+    def dtype(self) -> str | None:
+        """Precision of the potentials; None for that of the emission table."""
+
+    def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
+        """Cut validated data into encoded chunks for a model of at most so many states."""
+
+    def host_sequences(self, chunk: Chunk) -> Sequences:
+        """Return the sequences of a chunk as arrays in memory."""
+
+    def host_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        chunks: Iterable[Chunk],
+        **wanted: bool,
+    ) -> BatchSums:
+        """Run the local step for a posterior and chunks in memory, and return sums there."""
+
+    def sized_for(self, n_states: int) -> LocalBackend:
+        """Return the backend for trying many models of at most so many states."""
+
+    @property
+    def slow_launches(self) -> bool:
+        """Whether to start a local step takes as long as many steps of the data."""
+
+    @property
+    def exact(self) -> LocalBackend | None:
+        """What computes sequences whose probability underflows here; None where none does."""
+
+    def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
+        """Return the potentials of start and transitions, eq (1)."""
+
+    def forward_backward(
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence of a chunk."""
+
+    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
+        """Compute log Z of every sequence of a chunk; an array in memory."""
+
+    def viterbi(
+        self, chunk: Chunk, potentials: Potentials, index: Integers
+    ) -> tuple[Floats, Integers]:
+        """Find the best path of every sequence of a chunk; arrays in memory."""
+
+    def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
+        """Return Σ log Z, and see to it that a sequence without a possible path is an error."""
+
+    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
+        """Return E_q of the logarithm of the product of potentials along the path."""
+
+    def log_base(self, family: Family, chunk: Chunk) -> float:
+        """Return Σ log h(x) of a chunk."""
+
+    def state_masses(self, smoothed: Smoothed) -> Any:
+        """Return the expected number of steps in each state."""

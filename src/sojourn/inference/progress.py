@@ -1,0 +1,106 @@
+"""How far training has come: what is reported, and what it takes to go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sojourn.inference.step import StepInfo
+
+
+class Progress(NamedTuple):
+    """How far training has come.
+
+    Attributes
+    ----------
+    passes : float
+        Passes over the data, with the fraction of the current one.
+    sequences, steps, updates : int
+        Sequences and time steps seen, and minibatch updates made.
+    seconds : float
+        Time spent training, without the scoring of held-out data.
+    score : float or None
+        Held-out log likelihood per step, at the end of a pass where there is held-out data.
+    bound : float or None
+        What the method makes larger, where it is tracked: estimated on the first minibatch of the
+        pass, or, where statistics are remembered, of all the data at the end of the pass.
+    states : int
+        Number of states of the model at that moment, in use or not.
+    moves : list of dict
+        Proposals to change the states, made at the end of the pass: kind, states, gain of the
+        bound in nats, change of the log likelihood per step of fresh sequences, whether it was
+        accepted, and the number of states afterwards.
+    move_seconds : float
+        Time that they took, a part of `seconds`.
+    """
+
+    passes: float
+    sequences: int
+    steps: int
+    updates: int
+    seconds: float
+    score: float | None
+    bound: float | None = None
+    states: int = 0
+    moves: Sequence[dict[str, Any]] = ()
+    move_seconds: float = 0.0
+
+
+class Position(NamedTuple):
+    """Where training stands: enough to go on from there, with the posterior.
+
+    Attributes
+    ----------
+    n_pass : int
+        Passes that are complete.
+    n_batches : int
+        Minibatches of the current pass that are done.
+    sequences, steps, updates, seconds
+        As in `Progress`.
+    history : tuple of Progress
+        What training returns in the end, so far.
+    """
+
+    n_pass: int = 0
+    n_batches: int = 0
+    sequences: int = 0
+    steps: int = 0
+    updates: int = 0
+    seconds: float = 0.0
+    history: tuple[Progress, ...] = ()
+
+    def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
+        """Return what is reported at this position."""
+        return Progress(
+            passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
+        )
+
+    @classmethod
+    def warmed_up(cls, history: Sequence[Progress]) -> Position:
+        """Return the beginning after a warm-up, whose proposals the first pass will report."""
+        entry = Progress(0.0, 0, 0, 0, history[-1].seconds, None, states=history[-1].states)
+        return cls(seconds=entry.seconds, history=(_with_moves_of(entry, history),))
+
+    def ended_pass(self, entry: Progress) -> Position:
+        """Take in the end of a pass."""
+        before = [earlier for earlier in self.history if earlier.passes == 0.0]
+        history = (*self.history[len(before) :], _with_moves_of(entry, [*before, entry]))
+        return self._replace(n_pass=self.n_pass + 1, n_batches=0, history=history)
+
+    def after(self, info: StepInfo, seconds: float) -> Position:
+        """Take in a step that took some seconds."""
+        return self._replace(
+            n_batches=self.n_batches + 1,
+            sequences=self.sequences + info.n_sequences,
+            steps=self.steps + info.n_steps,
+            updates=self.updates + 1,
+            seconds=self.seconds + seconds,
+        )
+
+
+def _with_moves_of(entry: Progress, history: Sequence[Progress]) -> Progress:
+    """Return an entry with the proposals of several."""
+    return entry._replace(
+        moves=[move for part in history for move in part.moves],
+        move_seconds=sum(part.move_seconds for part in history),
+    )
