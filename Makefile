@@ -47,7 +47,7 @@ TESTS ?=
 	touch $@
 
 test-lowest: .venv-lowest/.ready  ## test with the oldest dependencies allowed: make test-lowest TESTS=tests/test_kernels.py for fewer
-	$(LOWEST_BIN)/python -m pytest $(TESTS)
+	$(LOWEST_BIN)/python -m pytest -W default::DeprecationWarning $(TESTS)  # old libraries use what newer ones deprecate
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
