@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
+.PHONY: help setup demo test test-gpu test-newcomer test-lowest docs lint format types dist bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -37,6 +37,18 @@ test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Tri
 test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
 	$(BIN)/python -m tests.newcomer
 
+LOWEST_BIN := .venv-lowest/bin
+TESTS ?=
+
+.venv-lowest/.ready: pyproject.toml tools/lowest.py
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(PYTHON) tools/lowest.py > .venv-lowest/constraints.txt
+	$(LOWEST_BIN)/python -m pip install --quiet --disable-pip-version-check -c .venv-lowest/constraints.txt -e '.[dev]'
+	touch $@
+
+test-lowest: .venv-lowest/.ready  ## test with the oldest dependencies allowed: make test-lowest TESTS=tests/test_kernels.py for fewer
+	$(LOWEST_BIN)/python -m pytest -W default::DeprecationWarning $(TESTS)  # old libraries use what newer ones deprecate
+
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -51,6 +63,23 @@ format: $(READY)  ## apply style
 
 types: $(READY)  ## check types
 	$(BIN)/mypy
+
+DIST_BIN := .venv-dist/bin
+CLEAN_BIN := .venv-dist/clean/bin
+
+.venv-dist/.ready: Makefile
+	$(PYTHON) -m venv --clear .venv-dist
+	$(DIST_BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	touch $@
+
+dist: .venv-dist/.ready  ## build sdist and wheel into dist/, and try the wheel in a clean environment
+	rm -rf dist
+	$(DIST_BIN)/python -m build
+	$(DIST_BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv --clear .venv-dist/clean
+	$(CLEAN_BIN)/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	$(CLEAN_BIN)/python -I -c 'from sojourn import *; from importlib.metadata import version as v; import sojourn; assert sojourn.__version__ == v("sojourn")'
+	$(CLEAN_BIN)/sojourn --version
 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu

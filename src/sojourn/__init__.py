@@ -5,6 +5,7 @@ the estimators stand on scikit-learn, SciPy and numba.
 """
 
 from importlib import import_module
+from pkgutil import get_data
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
     from sojourn.vocabulary import Vocabulary
     from sojourn.warnings import FitWarning
 
-__version__ = "0.1.0"
+try:  # The build writes this file, from the git tag.
+    __version__ = (get_data("sojourn", "VERSION") or b"").decode().strip()
+except OSError:  # Source code that was never built or installed.
+    __version__ = "0.1.dev0"
 
 _FAMILIES = [
     "AutoregressiveGaussian",
