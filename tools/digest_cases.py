@@ -278,7 +278,7 @@ def _stepwise_cases() -> Iterator[tuple[str, Case]]:
             for moves in (None, "auto"):
                 yield (
                     f"partial_fit/{model}/{family}, moves {moves}",
-                    in_minibatches(model, data(family), 10, n_rounds=4, moves=moves, **often),
+                    in_minibatches(model, data(family), 20, n_rounds=20, moves=moves, **often),
                 )
         options: dict[str, dict[str, Any]] = {
             "svi": {"inference": "svi"},
@@ -395,7 +395,7 @@ def _large_cases() -> Iterator[tuple[str, Case]]:
             )
     moving = data("Categorical", n=1000, longest=40)
     yield "large/HDPHMM/moves", fitted("HDPHMM", moving, batch_size=100)
-    yield "large/HDPHMM/partial_fit, moves", in_minibatches("HDPHMM", moving, 500, n_rounds=4)
+    yield "large/HDPHMM/partial_fit, moves", in_minibatches("HDPHMM", moving, 500, n_rounds=12)
     many = data("Categorical", n=140_000, longest=4)
     for place, cluster in (("source", False), ("cluster", True)):
         yield (
