@@ -1,0 +1,1 @@
+"""Tools for working on the library, not part of it."""
