@@ -24,7 +24,8 @@ import numpy as np
 import sojourn as sj
 from benchmarks.readme import main as update_readme
 from benchmarks.results import machine, write_result
-from sojourn.inference import COLLAPSED, Engine, Posterior, Schedule
+from sojourn.backends.cpu import CpuBackend
+from sojourn.inference import COLLAPSED, Posterior, Problem, Schedule
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.inference.step import step
 from sojourn.kernels import Potentials, cpu
@@ -36,7 +37,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PEERS_VENV = ROOT / ".venv-peers"
 STATES = (8, 16, 45, 100, 256)
-ENGINE = Engine(cpu, available_cores())
+BACKEND = CpuBackend(cpu, available_cores())
 
 
 def best(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -83,7 +84,7 @@ def sentences(n_sequences: int, n_symbols: int, seed: int = 2) -> sj.Sequences:
 
 def e_step(posterior: Posterior, family: sj.Categorical, batch: sj.Sequences) -> None:
     """Compute potentials, forward-backward and statistics of a batch."""
-    expected_statistics(posterior, family, COLLAPSED, prepare(family, batch), ENGINE)
+    expected_statistics(posterior, family, COLLAPSED, prepare(family, batch), BACKEND)
 
 
 def against_sgemm(repeats: int) -> list[dict[str, float]]:
@@ -106,7 +107,7 @@ def against_sgemm(repeats: int) -> list[dict[str, float]]:
                 factors,
                 batch.values,
                 batch.offsets,
-                n_threads=ENGINE.n_threads,
+                n_threads=BACKEND.n_threads,
             ),
             "e_step": partial(e_step, posterior, family, batch),
         }
@@ -181,7 +182,7 @@ def end_to_end(repeats: int) -> dict[str, float]:
             posterior.emissions,
             collapsed=True,
             dtype=np.float32,
-            n_threads=ENGINE.n_threads,
+            n_threads=BACKEND.n_threads,
         )
         start, matrix = (part.astype(np.float32) for part in posterior.counts)
         factors = Potentials(start / start.sum(), matrix / matrix.sum(1, keepdims=True), rows.table)
@@ -189,7 +190,7 @@ def end_to_end(repeats: int) -> dict[str, float]:
 
     def bare() -> None:
         for arguments in prepared:
-            cpu.forward_backward(*arguments, n_threads=ENGINE.n_threads)
+            cpu.forward_backward(*arguments, n_threads=BACKEND.n_threads)
 
     seconds = []
     kernel = np.inf
@@ -213,10 +214,11 @@ def vocabulary_cost(repeats: int) -> dict[str, float]:
     def stepper(n_symbols: int) -> Callable[[], None]:
         posterior, family = random_posterior(45, n_symbols), sj.Categorical(n_symbols)
 
+        problem = Problem(family, COLLAPSED, schedule, len(data))
+
         def run() -> None:
             for batch in batches:
-                chunks = prepare(family, batch)
-                step(posterior, family, COLLAPSED, schedule, chunks, len(data), ENGINE)
+                step(problem, posterior, prepare(family, batch), BACKEND)
 
         return run
 

@@ -15,7 +15,7 @@ from hmmlearn.hmm import GaussianHMM
 
 import sojourn as sj
 from benchmarks.results import machine, write_result
-from sojourn.inference import step
+from sojourn.inference import Problem, step
 from sojourn.inference.local import prepare
 from sojourn.inference.method import METHODS
 from sojourn.inference.schedule import Schedule
@@ -42,16 +42,10 @@ def our_iteration(family: Any, inference: str, X: np.ndarray, lengths: list[int]
     model = sj.HMM(N_STATES, family, inference=inference, batch_size=None, random_state=0)
     model.set_params(n_passes=2).fit(X, lengths)
     data = model.emission_.validate(sj.Sequences.from_lengths(X, lengths))
-    arguments = (
-        model._posterior,
-        model.emission_,
-        METHODS[inference].objective,
-        Schedule(0.0, 1.0),
-    )
+    problem = Problem(model.emission_, METHODS[inference].objective, Schedule(0.0, 1.0), len(data))
 
     def run() -> None:
-        chunks = prepare(model.emission_, data)
-        step(*arguments, chunks, len(data), model._engine())
+        step(problem, model._posterior, prepare(model.emission_, data), model._engine())
 
     return run
 

@@ -22,7 +22,7 @@ import torch
 
 import sojourn as sj
 from benchmarks.results import write_result
-from sojourn.inference import device as on_device
+from sojourn.backends.cuda import graphs
 from sojourn.kernels import Potentials, gpu, reference
 from sojourn.kernels.threads import available_cores
 from sojourn.sequences import Sequences
@@ -132,11 +132,11 @@ def rates(data: Sequences) -> list[dict[str, Any]]:
 def alternatives(data: Sequences) -> dict[str, float]:
     """Measure what single decisions are worth, K=45 and M=1000, in million steps a second."""
     found = {}
-    takes = on_device.Recorder.takes
-    on_device.Recorder.takes = lambda self, batch: False  # type: ignore[method-assign]
+    takes = graphs.Recorder.takes
+    graphs.Recorder.takes = lambda self, batch: False  # type: ignore[method-assign]
     _, passes, _ = fit(data[:50_000], n_passes=3)
     found["launched one by one"] = data[:50_000].n_steps / steady(passes) / 1e6
-    on_device.Recorder.takes = takes  # type: ignore[method-assign]
+    graphs.Recorder.takes = takes  # type: ignore[method-assign]
     gpu.SUMS = "atomic"
     for batch_size in (1000, 10_000):
         _, passes, _ = fit(data, n_passes=6, batch_size=batch_size)

@@ -22,7 +22,8 @@ from scipy.special import gammaln
 import sojourn as sj
 from benchmarks.results import write_result
 from experiments.reference_tables import write_tables
-from sojourn.inference import METHODS, Engine, Posterior, train
+from sojourn.backends.cpu import CpuBackend
+from sojourn.inference import METHODS, Posterior, Problem, train
 from sojourn.inference.local import chunk_potentials, prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.kernels import cpu
@@ -128,7 +129,7 @@ def variational_pairs(
     name: str, data: sj.Sequences, init: sj.Statistics, prior: np.ndarray, seed: int
 ) -> np.ndarray:
     """Train, and take the pair marginals of q(z); cvb0's leave the sequence's own counts out."""
-    method, engine = METHODS[name], Engine(cpu, 1)
+    method, backend = METHODS[name], CpuBackend(cpu, 1)
     family = sj.Categorical(N_SYMBOLS, prior)
     data = family.validate(data)
     n_states = len(init.start)
@@ -138,7 +139,8 @@ def variational_pairs(
     if method.remembers:
         source = RememberingSource(data, seed)
     schedule = method.schedule(0.9, 1.0)
-    train(posterior, family, method.objective, schedule, source, engine, n_passes=PASSES)
+    problem = Problem(family, method.objective, schedule, len(data))
+    train(problem, posterior, source, backend, n_passes=PASSES)
     remembered = source.remembered if method.remembers else [None] * len(data)
     tables = []
     for n, own in enumerate(remembered):
@@ -149,7 +151,7 @@ def variational_pairs(
         chunks = prepare(family, data[n : n + 1])
         collapsed = method.objective.collapsed
         for _, factors, index in chunk_potentials(
-            posterior, family, chunks, potentials, engine, collapsed=collapsed
+            posterior, family, chunks, potentials, backend, collapsed=collapsed
         ):
             rows = factors.emissions[index][:, :n_states]
             tables.append(chain_pairs(factors.start, factors.transitions, rows))

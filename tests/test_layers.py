@@ -60,7 +60,6 @@ ALLOWED["package"] = set()  # sojourn/__init__.py loads its names late
 # Imports inside functions that the order would forbid, or that would cost too much at import.
 LATE = {
     "sequences": {"kernels"},
-    "inference": {"backends"},
     # A fitted model offers what is made of it.
     "models": {"interop", "model_selection", "report"},
     "model_selection": {"plot"},

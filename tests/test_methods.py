@@ -9,7 +9,8 @@ from scipy.optimize import approx_fprime
 from scipy.special import digamma, gammaln
 
 import sojourn as sj
-from sojourn.inference import COLLAPSED, Engine
+from sojourn.backends.cpu import CpuBackend
+from sojourn.inference import COLLAPSED, Problem
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import Schedule
@@ -305,7 +306,7 @@ def test_cvb0_takes_a_sequence_out_before_its_update():
     data = sj.Sequences.from_list([[0, 1, 1], [2, 0], [1, 2, 2, 0]])
     family = sj.Categorical(3, 0.4)
     data = family.validate(data)
-    engine = Engine(cpu, 1)
+    backend = CpuBackend(cpu, 1)
     rng = np.random.default_rng(0)
     init = sj.Statistics(rng.exponential(1, 2), rng.exponential(1, (2, 2)), rng.random((2, 3)))
     prior = Dirichlet.make(2, 0.3, 0.3)
@@ -313,26 +314,18 @@ def test_cvb0_takes_a_sequence_out_before_its_update():
     kept = {}
     for batch in source.batches(0):
         start = Posterior.from_statistics(init, prior, "float64")
-        sums = expected_statistics(start, family, COLLAPSED, prepare(family, batch), engine)
+        sums = expected_statistics(start, family, COLLAPSED, prepare(family, batch), backend)
         source.remember(sums)
         kept[int(batch.values[0])] = sums.statistics()
     total = kept[0] + kept[1] + kept[2]
     posterior = Posterior.from_statistics(total, prior, "float64")
     first = next(iter(source.batches(1)))
-    info = step(
-        posterior,
-        family,
-        COLLAPSED,
-        Schedule(0.5, 1.0),
-        prepare(family, first),
-        3,
-        engine,
-        memory=source,
-    )
+    problem = Problem(family, COLLAPSED, Schedule(0.5, 1.0), 3)
+    info = step(problem, posterior, prepare(family, first), backend, memory=source)
     key = int(first.values[0])
     others = total + -1.0 * kept[key]
     alone = Posterior.from_statistics(others, prior, "float64")
-    fresh = expected_statistics(alone, family, COLLAPSED, prepare(family, first), engine)
+    fresh = expected_statistics(alone, family, COLLAPSED, prepare(family, first), backend)
     expected = others + fresh.statistics()
     assert info.log_normalizer == pytest.approx(fresh.log_normalizer)
     for name in ("start", "transitions", "emissions"):
@@ -411,9 +404,9 @@ def test_a_failed_update_leaves_cvb0s_posterior_whole():
     )
     source = RememberingSource(data, seed=0)
     batch = next(iter(source.batches(0)))
-    engine = Engine(cpu, 1)
+    backend = CpuBackend(cpu, 1)
     source.remember(
-        expected_statistics(posterior, family, COLLAPSED, prepare(family, batch), engine)
+        expected_statistics(posterior, family, COLLAPSED, prepare(family, batch), backend)
     )
     before = posterior.statistics()
 
@@ -421,17 +414,9 @@ def test_a_failed_update_leaves_cvb0s_posterior_whole():
         raise KeyboardInterrupt
         yield
 
+    problem = Problem(family, COLLAPSED, Schedule(0.5, 1.0), 2)
     with pytest.raises(KeyboardInterrupt):
-        step(
-            posterior,
-            family,
-            COLLAPSED,
-            Schedule(0.5, 1.0),
-            interrupted(),
-            2,
-            engine,
-            memory=source,
-        )
+        step(problem, posterior, interrupted(), backend, memory=source)
     after = posterior.statistics()
     for name in ("start", "transitions", "emissions"):
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=1e-12)

@@ -6,23 +6,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
+from sojourn.backends import cpu as cpu_backend
+from sojourn.backends.cpu import CpuBackend
 from sojourn.families import DecayedTable, RowSums
 from sojourn.inference import (
     COLLAPSED,
     MEAN_FIELD,
-    Engine,
     Posterior,
+    Problem,
     Schedule,
     local,
     step,
-    trainer,
 )
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import cpu, reference
 from sojourn.sources import MemorySource
 from sojourn.transitions import Dirichlet
 
-ENGINES = {"cpu": Engine(cpu, 2), "reference": Engine(reference, 1)}
+BACKENDS = {"cpu": CpuBackend(cpu, 2), "reference": CpuBackend(reference, 1)}
 
 
 def ragged(seed, n_sequences, n_symbols=9, longest=12):
@@ -41,9 +42,9 @@ def posterior_for(n_states, n_symbols, seed=0, dtype="float64"):
     return Posterior.from_statistics(statistics, Dirichlet.make(n_states, 0.1, 0.1), dtype)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("objective", [COLLAPSED, MEAN_FIELD])
-def test_minibatch_statistics_are_unbiased(engine, objective):
+def test_minibatch_statistics_are_unbiased(backend, objective):
     # The mean over every possible minibatch is the full batch, exactly.
     data = ragged(0, 6)
     family = sj.Categorical(9, 0.2)
@@ -52,7 +53,7 @@ def test_minibatch_statistics_are_unbiased(engine, objective):
     def statistics(batch):
         chunks = prepare(family, batch)
         return expected_statistics(
-            posterior, family, objective, chunks, ENGINES[engine]
+            posterior, family, objective, chunks, BACKENDS[backend]
         ).statistics()
 
     subsets = [data.take(list(chosen)) for chosen in combinations(range(6), 2)]
@@ -73,7 +74,7 @@ def test_a_short_last_batch_counts_with_its_real_size():
     for batch in MemorySource(data, 4, seed=0).batches(0):
         family = sj.Categorical(9)
         chunks = prepare(family, batch)
-        step(posterior, family, COLLAPSED, schedule, chunks, 10, ENGINES["cpu"])
+        step(Problem(family, COLLAPSED, schedule, 10), posterior, chunks, BACKENDS["cpu"])
         assert posterior.counts.start.sum() == pytest.approx(10)
         share = 10 / len(batch)
         assert posterior.emissions.totals.sum() == pytest.approx(share * batch.n_steps)
@@ -110,7 +111,7 @@ def test_chunks_add_to_the_same_statistics(objective, monkeypatch):
     def collect():
         chunks = prepare(family, data)
         return expected_statistics(
-            posterior, family, objective, chunks, ENGINES["cpu"], absences=True
+            posterior, family, objective, chunks, BACKENDS["cpu"], absences=True
         )
 
     whole = collect()
@@ -302,17 +303,10 @@ def test_fit_is_the_steps_of_every_pass_in_its_own_order():
     model = sj.HMM(3, sj.Categorical(9), batch_size=7, n_passes=3, random_state=4, dtype="float64")
     model.fit(data)
     posterior = model._initial_posterior(model.emission_, data, 30, data.n_steps, 4)
+    problem = Problem(model.emission_, COLLAPSED, Schedule(0.5, 1.0), 30)
     for n_pass in range(3):
         for batch in MemorySource(data, 7, seed=4).batches(n_pass):
-            step(
-                posterior,
-                model.emission_,
-                COLLAPSED,
-                Schedule(0.5, 1.0),
-                prepare(model.emission_, batch),
-                30,
-                ENGINES["cpu"],
-            )
+            step(problem, posterior, prepare(model.emission_, batch), BACKENDS["cpu"])
     assert posterior.counts.transitions.tobytes() == model.statistics_.transitions.tobytes()
     assert posterior.n_updates == model.n_updates_ == 15
 
@@ -321,7 +315,7 @@ def test_minibatches_made_ahead_change_nothing(monkeypatch):
     data = ragged(10, 60, n_symbols=200)
     options = {"batch_size": 7, "n_passes": 3, "random_state": 2, "n_jobs": 2}
     plain = sj.HMM(4, sj.Categorical(200), **options).fit(data)
-    monkeypatch.setattr(trainer, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(cpu_backend, "_WORTH_A_THREAD", 1)
     ahead = sj.HMM(4, sj.Categorical(200), **options).fit(data)
     for name in ("start", "transitions", "emissions"):
         a, b = (getattr(model.statistics_, name) for model in (plain, ahead))
@@ -335,10 +329,10 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         yield ragged(12, 5)
         raise OSError("the disk is gone")
 
-    prepared = trainer._Batches(ENGINES["cpu"], sj.Categorical(9), batches())
+    prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches())
     iterator = iter(prepared)
     for _ in range(2):
         assert next(iterator)
-        prepared.start_next(10**6)
+        prepared.start_next()
     with pytest.raises(OSError, match="the disk is gone"):
         next(iterator)

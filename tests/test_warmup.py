@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from experiments.number_of_states import simulate, without_moves
-from sojourn.inference import Progress
-from sojourn.inference.trainer import Position
+from sojourn.inference import Position, Progress
 from sojourn.moves.warmup import ENOUGH_BATCHES, WarmUp, in_pieces
 from sojourn.progress import LiveProgress
 from tests.cluster.data import write_parquet

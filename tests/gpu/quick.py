@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import torch
 
-from sojourn.inference import device
+from sojourn.backends.cuda import graphs
 from sojourn.kernels import cpu, gpu
 from sojourn.kernels.arrays import to_device, to_host
 
@@ -81,5 +81,5 @@ def _recorded(run, restore):
 def use_recordings(monkeypatch):
     """Record steps without a GPU too, by running them again into the same places."""
     if gpu.INTERPRETED:
-        monkeypatch.setattr(device, "can_record", lambda device: True)
-        monkeypatch.setattr(device, "_recorded", _recorded)
+        monkeypatch.setattr(graphs, "can_record", lambda device: True)
+        monkeypatch.setattr(graphs, "_recorded", _recorded)

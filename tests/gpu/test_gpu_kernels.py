@@ -13,7 +13,7 @@ from sojourn.kernels.interface import Potentials
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.backends.cuda import find_device  # noqa: E402
+from sojourn.backends.cuda.backend import find_device  # noqa: E402
 from sojourn.families.device import DeviceTable  # noqa: E402
 from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
 from sojourn.inference import COLLAPSED  # noqa: E402

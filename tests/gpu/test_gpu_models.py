@@ -10,9 +10,9 @@ from sojourn.inference.local import prepare
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.inference import device  # noqa: E402
+from sojourn.backends.cuda.backend import CudaBackend  # noqa: E402
+from sojourn.backends.cuda.graphs import Recorder  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
-from sojourn.models import accelerator  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -148,9 +148,9 @@ def test_a_worker_of_a_cluster_has_its_own_device(kind):
     numbers = np.unique(data.values)
     wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
     rest = (fitted.emission_, COLLAPSED, chunks)
-    exact = fitted._engine().expected_statistics(fitted._posterior, *rest, **wanted)
+    exact = fitted._engine().statistics(fitted._posterior, *rest, **wanted)
     extract = fitted._posterior.extract(numbers)
-    found = device.statistics_of_chunks(there, extract, *rest, **wanted)
+    found = there.host_statistics(extract, *rest, **wanted)
     np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)
     assert isinstance(found.emissions.values, np.ndarray)
@@ -178,16 +178,17 @@ def test_a_full_device_says_what_to_change(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**31))
     with (
         pytest.raises(MemoryError, match=r"1\.0 of 2\.0 GiB free.*batch_size"),
-        accelerator.memory_advice("cuda"),
+        CudaBackend(1, "float32").running(),
     ):
         raise torch.cuda.OutOfMemoryError
 
 
 def test_impossible_data_ends_the_fit_and_says_how_often():
-    failures = torch.tensor(3)
+    backend = CudaBackend(1, "float32")
+    backend._failures += 3
     with pytest.raises(FloatingPointError, match="3 times"):
-        device.check_failures(failures)
-    device.check_failures(failures)
+        backend.finish_pass()
+    backend.finish_pass()
 
 
 @needs_gpu
@@ -197,9 +198,9 @@ def test_a_recorded_step_is_the_step_to_the_bit(kind, monkeypatch):
     data = [rng.integers(0, 50, n) for n in rng.integers(1, 30, 300)]
     options = {"kind": kind, "emission": sj.Categorical(50), "batch_size": 20, "device": "cuda"}
     recorded = model(**options).fit(data)
-    monkeypatch.setattr(device.Recorder, "takes", lambda self, batch: False)
+    monkeypatch.setattr(Recorder, "takes", lambda self, batch: False)
     monkeypatch.setattr(
-        device.Recorder, "update", lambda self, transitions, total: transitions.updated(total)
+        Recorder, "update", lambda self, transitions, total: transitions.updated(total)
     )
     plain = model(**options).fit(data)
     np.testing.assert_array_equal(recorded.transmat_, plain.transmat_)

@@ -18,9 +18,9 @@ from sojourn.transitions.merging import merge_gains
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.backends.cuda import find_device  # noqa: E402
+from sojourn.backends.cuda import graphs  # noqa: E402
+from sojourn.backends.cuda.backend import find_device  # noqa: E402
 from sojourn.families.device import DeviceTable  # noqa: E402
-from sojourn.inference import device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
@@ -200,16 +200,16 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
 def test_recorded_steps_are_the_steps_to_the_bit_after_moves_too(options, monkeypatch):
     """What was recorded has the number of states of its moment."""
     use_recordings(monkeypatch)
-    sizes, replay = set(), device._Recording.replay
+    sizes, replay = set(), graphs._Recording.replay
 
     def noted(self, posterior, batch):
         sizes.add(posterior.n_states)
         return replay(self, posterior, batch)
 
-    monkeypatch.setattr(device._Recording, "replay", noted)
+    monkeypatch.setattr(graphs._Recording, "replay", noted)
     options = options | {"batch_size": 25, "device": "cuda"}
     recorded = model(**options).fit(DATA)
-    monkeypatch.setattr(device, "can_record", lambda device: False)
+    monkeypatch.setattr(graphs, "can_record", lambda device: False)
     plain = model(**options).fit(DATA)
     assert len(sizes) == 1 if "moves" in options else len(sizes) > 1
     assert moves_of(recorded) == moves_of(plain)

@@ -7,8 +7,9 @@ import pytest
 from scipy.special import gammaln
 
 import sojourn as sj
+from sojourn.backends.cpu import CpuBackend
 from sojourn.families.symbol_prior import SymbolPrior
-from sojourn.inference import COLLAPSED, Engine, Posterior, Statistics
+from sojourn.inference import COLLAPSED, Posterior, Statistics
 from sojourn.kernels import cpu, reference
 from sojourn.moves.merges import Merge, MergedStates, merge_chain, merge_weights
 from sojourn.moves.phase import Phase, Sample
@@ -47,7 +48,7 @@ def posterior_of(kind, seed):
 
 
 def phase_on(posterior, kernel=cpu, family=FAMILY, most_states=K):
-    engine = Engine(kernel, 1, "float64")
+    engine = CpuBackend(kernel, 1, "float64")
     sample = Sample.draw([DATA], family, 1e9, len(DATA), engine, most_states)
     return Phase(
         posterior, family, sample, engine, np.random.default_rng(0), 1e18, most_states

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from sojourn.backends.cpu import CpuBackend
+from sojourn.backends.cuda import graphs
 from sojourn.backends.cuda.feed import Feed
-from sojourn.backends.cuda.graphs import Recorder
 from sojourn.backends.cuda.windows import chunks_on_device
 from sojourn.families import Family
 from sojourn.families.device import DeviceTable
@@ -76,7 +76,7 @@ class CudaBackend:
         # Sequences without a possible path: counted there, looked at when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
         self._feed: Feed | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: graphs.Recorder | None = None
 
     # ---- training -------------------------------------------------------------------------
 
@@ -101,9 +101,9 @@ class CudaBackend:
         """Yield the minibatches of a pass on the device."""
         if self._feed is None or self._feed.source is not source:
             self._feed = Feed(problem.family, source, self.device)
-        if self._recorder is None and self.device.type == "cuda":  # the interpreter has no graphs
+        if self._recorder is None and graphs.can_record(self.device):
             is_able = self.kernel.is_narrow(n_states, self.dtype)
-            self._recorder = Recorder(problem, is_able=is_able)
+            self._recorder = graphs.Recorder(problem, is_able=is_able)
         return self._feed.batches(n_states, n_pass, start, n_more)
 
     def statistics(

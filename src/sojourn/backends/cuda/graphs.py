@@ -29,6 +29,11 @@ Advance = Callable[[Posterior, list[Chunk], Callable[[int], Any]], BatchSums]
 """
 
 
+def can_record(device: Any) -> bool:
+    """Whether a device replays what it did; Triton's interpreter does not."""
+    return bool(device.type == "cuda")
+
+
 class Recorder:
     """A step that is recorded once, as a CUDA graph, and then replayed.
 
