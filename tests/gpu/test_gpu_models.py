@@ -10,6 +10,7 @@ from sojourn.inference.local import prepare
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
+from sojourn.backends.cuda import windows  # noqa: E402
 from sojourn.backends.cuda.backend import CudaBackend  # noqa: E402
 from sojourn.backends.cuda.graphs import Recorder  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
@@ -116,7 +117,7 @@ def test_a_file_is_streamed_to_the_device(tmp_path):
 
 
 def test_large_minibatches_go_in_several_chunks(monkeypatch):
-    monkeypatch.setattr(device, "CHUNK_NUMBERS", 10 * 3)
+    monkeypatch.setattr(windows, "CHUNK_NUMBERS", 10 * 3)
     here, there = both(SYMBOLS, batch_size=None)
     assert_same(here, there)
 
