@@ -10,9 +10,9 @@ from sojourn.inference.local import prepare
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.inference import device  # noqa: E402
-from sojourn.kernels import gpu  # noqa: E402
-from sojourn.models import accelerator  # noqa: E402
+from sojourn.backends import accelerator  # noqa: E402
+from sojourn.backends import cuda as device  # noqa: E402
+from sojourn.kernels import cuda as gpu  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -166,7 +166,7 @@ def test_what_runs_on_the_cpu_only_is_refused():
 
 
 def test_without_a_device_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(gpu, "INTERPRETED", False)
+    monkeypatch.setattr(gpu.settings, "INTERPRETED", False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     unfitted = model(device="cuda")
     with pytest.raises(ValueError, match="finds no CUDA device"):

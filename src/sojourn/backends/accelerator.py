@@ -17,8 +17,8 @@ def gpu_engine(n_threads: int, dtype: str, *, moves_from: int | None = None) -> 
         import torch
 
         from sojourn.backends.cuda import find_device
-        from sojourn.kernels import gpu
-        from sojourn.kernels.gpu_padded import PaddedKernel
+        from sojourn.kernels import cuda as gpu
+        from sojourn.kernels.cuda import PaddedKernel
     except ImportError as error:
         raise ImportError(
             f"device='cuda' needs PyTorch and Triton ({error.name} is not installed): "

@@ -22,7 +22,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.schedule import StepSizes, rates
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels import gpu
+from sojourn.kernels import cuda as gpu
 from sojourn.kernels.arrays import is_tensor, to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences

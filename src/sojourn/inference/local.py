@@ -64,7 +64,7 @@ class Engine:
     Attributes
     ----------
     kernel : module, or what has its functions
-        `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.gpu`.
+        `sojourn.kernels.cpu`, `sojourn.kernels.reference` or `sojourn.kernels.cuda`.
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
@@ -190,7 +190,7 @@ def expected_statistics(
             engine.meanwhile(sequences.n_steps)
         if engine.device is not None:
             # Failures are looked at when the host waits for the device anyway.
-            log_z = engine.kernel.note(smoothed.log_normalizers, engine.failures)
+            log_z = engine.kernel.collect_failures(smoothed.log_normalizers, engine.failures)
         elif np.isfinite(smoothed.log_normalizers).all():
             log_z = smoothed.log_normalizers.sum()
         else:
@@ -252,7 +252,7 @@ def transition_potentials(posterior: Posterior, objective: Objective, engine: En
 def _log_potential(smoothed: Smoothed, factors: Potentials, index: Integers) -> Any:
     """E_q of the logarithm of the product of potentials along the path; on a device a tensor."""
     if is_tensor(index):
-        from sojourn.kernels import gpu
+        from sojourn.kernels import cuda as gpu
 
         return gpu.log_potential(smoothed, factors, index)
     responsibilities = smoothed.responsibilities

@@ -111,10 +111,9 @@ def step(
 def blend(posterior: Posterior, sums: BatchSums, keep: Any, weight: Any, engine: Place) -> None:
     """Move the expected counts, eq (3)."""
     if engine.device is not None:
-        from sojourn.kernels import gpu
+        from sojourn.kernels import cuda as gpu
 
-        rates = gpu.as_rates(keep, weight, sums.start)
-        new = gpu.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
+        new = gpu.blend_counts(posterior.counts, (sums.start, sums.transitions), keep, weight)
         posterior.counts = Rows(*new)
     else:
         posterior.counts = Rows(
