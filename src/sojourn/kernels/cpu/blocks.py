@@ -57,7 +57,7 @@ def smooth_units(
     n_sequences = order.shape[0]
     longest = offsets[order[0] + 1] - offsets[order[0]]
     chunk = min(longest, chunk)
-    # Slot 0 holds the step before the chunk, slot 1 its first step; a slot is a row a sequence.
+    # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
     alpha = np.empty(((chunk + 1) * block_rows, width), start.dtype)
     inverse_scale = np.empty((chunk + 1) * block_rows, start.dtype)
     checkpoints = np.empty((-(-longest // chunk) * block_rows, width), start.dtype)

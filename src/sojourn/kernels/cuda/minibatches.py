@@ -85,7 +85,7 @@ class SortedSteps(NamedTuple):
         Place of each step's symbol among the distinct ones of its minibatch.
     begins : (B, 6) int64 tensor
         Where the steps, the pieces and the symbols of a minibatch begin, and how many there are.
-        Pieces and bounds have one entry more a minibatch than there are pieces or symbols.
+        Pieces and bounds have one entry more per minibatch than there are pieces or symbols.
     layout : list
         The same, on the host.
     """

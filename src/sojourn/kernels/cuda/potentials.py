@@ -19,7 +19,7 @@ class AffineTable(NamedTuple):
     Attributes
     ----------
     rows : (S, W) tensor
-        One row a symbol; columns beyond K are not read.
+        One row per symbol; columns beyond K are not read.
     gain, shift : (K,) tensors
         ``shift / gain`` is the same number for all states.
     missing : tensor

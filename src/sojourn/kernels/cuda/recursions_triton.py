@@ -44,7 +44,7 @@ def warp_chains(
     GROUPS: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
-    """Two sequences in one direction, each by half a warp, up to three states a thread.
+    """Two sequences in one direction, each by half a warp, up to three states per thread.
 
     A thread has the columns of its states in registers, and gets the other threads' messages from
     theirs: nothing on the way from one step to the next passes through memory.
@@ -177,7 +177,7 @@ def block_chains(
     SCALED: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """One sequence in one direction by several warps, a state a thread.
+    """One sequence in one direction by several warps, a state per thread.
 
     As `warp_chains`, but the messages of a step are read back from the cache.
     """

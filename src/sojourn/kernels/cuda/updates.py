@@ -182,7 +182,7 @@ def _blend_counts_kernel(
 
 @triton.jit
 def _state_masses_kernel(start, transitions, out, K):
-    """Sum the columns of expected transitions and the start, some states a program."""
+    """Sum the columns of expected transitions and the start, some states per program."""
     state = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.load(start + state, mask=state < K, other=0.0)
     for begin in range(0, K, 64):

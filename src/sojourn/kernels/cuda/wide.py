@@ -4,7 +4,7 @@ More than 128 states, or double precision.
 
 A step of a block of sequences is a product of matrices, shared out among programs by columns: each
 makes a tile of the states.  Messages pass through memory, and programs of a group wait for one
-another once a step; nothing else does, and there is one launch for all steps of both directions.
+another once per step; nothing else does, and there is one launch for all steps of both directions.
 
 In single precision a product is three products in tf32 on the matrix units, with what tf32 leaves
 of a number as a number of its own.  For few sequences, whose steps are a chain of products with a
