@@ -11,13 +11,8 @@ collect_ignore = (
     if HAS_TORCH
     else [
         "src/sojourn/families/device.py",
-        "src/sojourn/inference/device.py",
-        "src/sojourn/kernels/gpu.py",
-        "src/sojourn/kernels/gpu_device.py",
-        "src/sojourn/kernels/gpu_padded.py",
-        "src/sojourn/kernels/gpu_tiles.py",
-        "src/sojourn/kernels/gpu_wide.py",
-        "src/sojourn/kernels/gpu_wide_device.py",
+        "src/sojourn/backends/cuda.py",
+        "src/sojourn/kernels/cuda",
         "tests/gpu/quick.py",
     ]
 )

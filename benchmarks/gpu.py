@@ -23,7 +23,8 @@ import torch
 import sojourn as sj
 from benchmarks.results import write_result
 from sojourn.backends.cuda import graphs
-from sojourn.kernels import Potentials, gpu, reference
+from sojourn.kernels import Potentials, cuda, reference
+from sojourn.kernels.cuda import recursions, settings
 from sojourn.kernels.threads import available_cores
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
@@ -104,9 +105,9 @@ def exactness() -> dict[str, float]:
     )
     tensors = (truth.start.astype(np.float32), truth.transitions.astype(np.float32), table)
     worst: dict[str, float] = {}
-    usual = gpu.TILED
-    for gpu.TILED in (0, usual):  # as many sequences are worked on, and as few
-        found = gpu.forward_backward(
+    usual = recursions.TILED
+    for recursions.TILED in (0, usual):  # as many sequences are worked on, and as few
+        found = cuda.forward_backward(
             Potentials(*(torch.from_numpy(part).cuda() for part in tensors)),
             torch.from_numpy(data.values).cuda(),
             torch.from_numpy(data.offsets).cuda(),
@@ -137,11 +138,11 @@ def alternatives(data: Sequences) -> dict[str, float]:
     _, passes, _ = fit(data[:50_000], n_passes=3)
     found["launched one by one"] = data[:50_000].n_steps / steady(passes) / 1e6
     graphs.Recorder.takes = takes  # type: ignore[method-assign]
-    gpu.SUMS = "atomic"
+    settings.SUMS = "atomic"
     for batch_size in (1000, 10_000):
         _, passes, _ = fit(data, n_passes=6, batch_size=batch_size)
         found[f"atomic sums, M={batch_size}"] = data.n_steps / steady(passes) / 1e6
-    gpu.SUMS = "sorted"
+    settings.SUMS = "sorted"
     print(found, flush=True)
     return found
 
@@ -196,7 +197,7 @@ def many_states() -> list[dict[str, Any]]:
             arrays = (truth.start, truth.transitions, np.ascontiguousarray(truth.emissions.T))
             potentials = Potentials(*(torch.from_numpy(p.astype("f4")).cuda() for p in arrays))
             index, offsets = (torch.from_numpy(p).cuda() for p in (data.values, data.offsets))
-            taken = seconds(lambda: gpu.forward_backward(potentials, index, offsets), 3)  # noqa: B023
+            taken = seconds(lambda: cuda.forward_backward(potentials, index, offsets), 3)  # noqa: B023
             rate = 6 * n_states**2 * data.n_steps / taken / 1e12
             rows.append(
                 {

@@ -22,7 +22,7 @@ import sojourn as sj
 from benchmarks import peers
 from benchmarks.gpu import seconds
 from benchmarks.results import write_result
-from sojourn.kernels import Potentials, gpu
+from sojourn.kernels import Potentials, cuda
 from sojourn.sequences import Sequences
 
 ROOT = Path(__file__).parent.parent
@@ -45,9 +45,9 @@ def time_sojourn(problem: peers.Problem) -> dict[str, Any]:
     n_symbols = problem.emission.shape[1]
 
     def run() -> Any:
-        segments = gpu.find_segments(index, offsets[[0, -1]], n_symbols).batch(0)
-        found = gpu.forward_backward(potentials, index, offsets)
-        return found, gpu.sum_by_symbol(segments, found.responsibilities, n_symbols)
+        segments = cuda.find_segments(index, offsets[[0, -1]], n_symbols).batch(0)
+        found = cuda.forward_backward(potentials, index, offsets)
+        return found, cuda.sum_by_symbol(segments, found.responsibilities, n_symbols)
 
     log_likelihood = float(run()[0].log_normalizers.sum())
     expected = peers.reference_log_likelihood(problem, n)

@@ -20,7 +20,7 @@ import sojourn as sj
 from benchmarks.results import write_result
 from experiments.corpus import corpus_argument, read_corpus, read_sentences
 from sojourn.inference import Posterior, Progress
-from sojourn.kernels import symbols
+from sojourn.kernels.cpu import symbols
 
 RESULT = Path(__file__).parent / "results" / "tuning.json"
 SETTINGS = {"n_states": 45, "batch_size": 100, "forgetting_rate": 0.5}

@@ -1,3 +1,4 @@
+import inspect
 import itertools
 from functools import partial
 
@@ -6,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.special import digamma
+from scipy.special import digamma, xlogy
 
-from sojourn.kernels import Potentials, cpu, reference, symbols
-from sojourn.kernels.gemm import gemm
-from sojourn.kernels.interface import padded_states
+from sojourn.kernels import Potentials, cpu, reference
+from sojourn.kernels.cpu import recursions, symbols
+from sojourn.kernels.cpu.gemm import gemm
+from sojourn.kernels.interface import Kernel, padded_states
+from sojourn.transitions.base import PriorCounts, Rows
 from tests.oracle import enumeration
 
 KERNELS = {
@@ -33,6 +36,26 @@ def random_batch(seed, n_states, lengths, *, n_rows=11, scaled=False, dtype=np.f
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     index = rng.integers(n_rows, size=offsets[-1]).astype(np.int32)
     return potentials, index, offsets
+
+
+FUNCTIONS = [name for name in vars(Kernel) if not name.startswith("_")]
+
+
+def parameters_of(function):
+    """Names, kinds and defaults of the parameters, in order, without annotations."""
+    parameters = inspect.signature(function).parameters.values()
+    return [(p.name, p.kind, p.default) for p in parameters if p.name != "self"]
+
+
+def assert_signatures_are_those_declared(kernel):
+    declared = {name: parameters_of(getattr(Kernel, name)) for name in FUNCTIONS}
+    assert {"forward_backward", "viterbi", "state_masses"} <= set(declared)  # they are found at all
+    assert {name: parameters_of(getattr(kernel, name)) for name in declared} == declared
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_all_kernels_have_the_declared_signatures(kernel):
+    assert_signatures_are_those_declared(kernel)
 
 
 def true_rows(potentials, index):
@@ -112,7 +135,7 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
     tolerance = 5e-5 if dtype is np.float32 else 1e-9
     expected = reference.forward_backward(*batch)
     shape = {"block_rows": block_rows, "chunk_elements": chunk_elements}
-    got = cpu.forward_backward(*batch, n_threads=2, **shape)
+    got = recursions.smooth(*batch, n_threads=2, **shape)
     for name in ("log_normalizers", "start", "transitions", "responsibilities"):
         np.testing.assert_allclose(
             getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
@@ -130,6 +153,75 @@ def test_number_of_threads_does_not_change_a_bit(dtype):
             assert a.tobytes() == b.tobytes()
         for a, b in zip(one.absences, other.absences, strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_an_order_that_the_caller_knows_changes_nothing(kernel):
+    lengths = np.random.default_rng(0).integers(1, 12, 40)
+    batch = random_batch(4, 3, lengths)
+    order = np.argsort(-lengths, kind="stable").astype(np.int32)
+    one, other = (kernel.forward_backward(*batch, order=known) for known in (None, order))
+    for a, b in zip(one[:4], other[:4], strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_the_order_of_sequences_is_the_caller_s():
+    batch = random_batch(4, 3, [5, 5, 5], dtype=np.float32)
+    usual, other = (
+        recursions.smooth(*batch, order=order, block_rows=2)
+        for order in (None, np.array([2, 0, 1]))
+    )
+    assert usual.transitions.tobytes() != other.transitions.tobytes()  # other sums are rounded
+    np.testing.assert_allclose(usual.transitions, other.transitions, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_log_potential_is_what_log_z_and_the_entropy_of_paths_leave(kernel, scaled):
+    potentials, index, offsets = random_batch(5, 3, [4, 1, 5], scaled=scaled)
+    smoothed = kernel.forward_backward(potentials, index, offsets)
+    entropy = 0.0
+    for begin, end in itertools.pairwise(offsets):
+        rows = true_rows(potentials, index[begin:end])
+        paths = np.array(list(itertools.product(range(3), repeat=end - begin)))
+        weight = potentials.start[paths[:, 0]] * rows[0, paths[:, 0]]
+        for t in range(1, end - begin):
+            weight *= potentials.transitions[paths[:, t - 1], paths[:, t]] * rows[t, paths[:, t]]
+        q = weight / weight.sum()
+        entropy -= xlogy(q, q).sum()
+    found = kernel.log_potential(smoothed, potentials, index)
+    assert smoothed.log_normalizers.sum() - found == pytest.approx(entropy, rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("total", [None, 2.5, Rows(2.5, 4.0)], ids=["sums", "one", "apart"])
+@pytest.mark.parametrize("one_row", [False, True])
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_transition_potentials_are_those_of_the_prior_to_the_bit(kernel, one_row, total, dtype):
+    rng = np.random.default_rng(0)
+    counts = Rows(rng.gamma(1.0, size=7), rng.gamma(1.0, size=(7, 7)))
+    prior = Rows(rng.random(7), rng.random(7 if one_row else (7, 7)))
+    rows, start_total, totals = PriorCounts(prior, total).plus(counts)
+    start, transitions = kernel.transition_potentials(prior, total, counts, dtype)
+    expected = (rows.start / start_total).astype(dtype)
+    assert start.dtype == dtype
+    assert start.tobytes() == expected.tobytes()
+    expected = (rows.transitions / totals[:, None]).astype(dtype)
+    assert transitions.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_counts_are_blended_and_masses_summed(kernel):
+    rng = np.random.default_rng(0)
+    counts, sums = ((rng.random(5), rng.random((5, 5))) for _ in range(2))
+    start, transitions = kernel.blend_counts(counts, sums, 0.7, 12.5)
+    assert start.tobytes() == (0.7 * counts[0] + 12.5 * sums[0]).tobytes()
+    assert transitions.tobytes() == (0.7 * counts[1] + 12.5 * sums[1]).tobytes()
+    # Every step is a first one or is come to from another.
+    batch = random_batch(6, 5, [3, 1, 8])
+    smoothed = kernel.forward_backward(*batch)
+    masses = kernel.state_masses(smoothed.start, smoothed.transitions)
+    np.testing.assert_allclose(masses, smoothed.responsibilities.sum(axis=0), rtol=1e-12)
 
 
 def test_likelihoods_of_1e_minus_300_and_smaller_survive():
@@ -186,7 +278,7 @@ def test_a_million_steps_do_not_drift(dtype):
     index[rng.integers(n_steps, size=1000)] = 1
     index[-1] = 1
     offsets = np.array([0, n_steps])
-    smoothed = cpu.forward_backward(potentials, index, offsets, chunk_elements=2**16)
+    smoothed = recursions.smooth(potentials, index, offsets, chunk_elements=2**16)
     np.testing.assert_allclose(smoothed.responsibilities.sum(axis=1), 1.0, atol=1e-5)
     assert smoothed.transitions.sum() == pytest.approx(n_steps - 1, rel=1e-5)
     # The chain forgets within a hundred steps: its end smoothed alone gives the same answer.

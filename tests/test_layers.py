@@ -181,7 +181,7 @@ def test_modules_are_imported_by_name_only_where_it_must_be(path):
 
 
 def test_kernels_know_arrays_only():
-    for path in (ROOT / "kernels").glob("*.py"):
+    for path in (ROOT / "kernels").rglob("*.py"):
         for name, _ in imports_of(ast.parse(path.read_text())):
             library = name.split(".")[0]
             known = library in LIBRARIES_OF_KERNELS | {"sojourn"} | sys.stdlib_module_names

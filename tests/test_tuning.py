@@ -13,7 +13,7 @@ import sojourn as sj
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.inference.schedule import LinearDecay
-from sojourn.kernels import symbols
+from sojourn.kernels.cpu import symbols
 
 
 def skewed_data(n_sequences=120, n_symbols=400, seed=0):

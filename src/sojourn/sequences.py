@@ -210,7 +210,7 @@ class Sequences:
         offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if self.values.ndim == 1 and _is_compiled(self.values.dtype):
-            from sojourn.kernels.symbols import take_ragged  # compiled, and so loaded late
+            from sojourn.kernels.cpu.symbols import take_ragged  # compiled, and so loaded late
 
             return Sequences._sound(take_ragged(self.values, begins, offsets), offsets)
         steps = np.repeat(begins - offsets[:-1], lengths)

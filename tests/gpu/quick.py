@@ -6,13 +6,14 @@ import numpy as np
 import torch
 
 from sojourn.backends.cuda import graphs
-from sojourn.kernels import cpu, gpu
+from sojourn.kernels import cpu, cuda
 from sojourn.kernels.arrays import to_device, to_host
+from sojourn.kernels.cuda import recursions
 
 
 def _on_host(potentials, index):
     """Return potentials and index as arrays, with a row of ones for missing observations."""
-    start, matrix, rows, log_scale = gpu.plain(potentials)
+    start, matrix, rows, log_scale = cuda.plain(potentials)
     rows = torch.nn.functional.pad(rows[:, : len(start)], (0, 0, 0, 1), value=1.0)
     if log_scale is not None:
         log_scale = to_host(torch.nn.functional.pad(log_scale, (0, 1)))
@@ -20,7 +21,7 @@ def _on_host(potentials, index):
     return factors, to_host(index)
 
 
-def _forward_backward(potentials, index, offsets, *, absences=False, n_threads=1, order=None):
+def _forward_backward(potentials, index, offsets, *, absences=False, order=None, n_threads=1):
     n_steps = int(offsets[-1])  # the index may be longer
     factors, places = _on_host(potentials, index[:n_steps])
     found = cpu.forward_backward(factors, places, to_host(offsets), absences=absences, n_threads=1)
@@ -39,9 +40,10 @@ def use_quick_recursions(monkeypatch):
 
     Other tests hold the GPU's own to the reference.  Where there is a GPU nothing changes.
     """
-    if gpu.INTERPRETED:
-        monkeypatch.setattr(gpu, "forward_backward", _forward_backward)
-        monkeypatch.setattr(gpu, "log_normalizers", _log_normalizers)
+    if cuda.INTERPRETED:
+        for module in (cuda, recursions):
+            monkeypatch.setattr(module, "forward_backward", _forward_backward)
+            monkeypatch.setattr(module, "log_normalizers", _log_normalizers)
 
 
 class _Graph:
@@ -80,6 +82,6 @@ def _recorded(run, restore):
 
 def use_recordings(monkeypatch):
     """Record steps without a GPU too, by running them again into the same places."""
-    if gpu.INTERPRETED:
+    if cuda.INTERPRETED:
         monkeypatch.setattr(graphs, "can_record", lambda device: True)
         monkeypatch.setattr(graphs, "_recorded", _recorded)

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 from sojourn.backends.cuda import windows  # noqa: E402
 from sojourn.backends.cuda.backend import CudaBackend  # noqa: E402
 from sojourn.backends.cuda.graphs import Recorder  # noqa: E402
-from sojourn.kernels import gpu  # noqa: E402
+from sojourn.kernels import cuda as gpu  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -167,7 +167,7 @@ def test_what_runs_on_the_cpu_only_is_refused():
 
 
 def test_without_a_device_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(gpu, "INTERPRETED", False)
+    monkeypatch.setattr(gpu.settings, "INTERPRETED", False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     unfitted = model(device="cuda")
     with pytest.raises(ValueError, match="finds no CUDA device"):

@@ -21,9 +21,9 @@ pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 from sojourn.backends.cuda import graphs  # noqa: E402
 from sojourn.backends.cuda.backend import find_device  # noqa: E402
 from sojourn.families.device import DeviceTable  # noqa: E402
-from sojourn.kernels import gpu  # noqa: E402
+from sojourn.kernels import cuda as gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
-from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
+from sojourn.kernels.cuda import PaddedKernel  # noqa: E402
 from tests.gpu.quick import use_quick_recursions, use_recordings  # noqa: E402
 from tests.proposals import moves_of  # noqa: E402
 
@@ -159,11 +159,11 @@ def test_a_minibatch_that_has_no_possible_path_changes_nothing(monkeypatch):
     fitted = model(sj.HMM, n_passes=1, device="cuda").fit(DATA[:4])
     before = fitted.statistics_
 
-    def note(log_z, failures):
+    def collect_failures(log_z, failures):
         failures += 1
         return log_z.sum()
 
-    monkeypatch.setattr(gpu, "note", note)
+    monkeypatch.setattr(gpu, "collect_failures", collect_failures)
     with pytest.raises(FloatingPointError, match="no possible state path"):
         fitted.partial_fit(DATA[4:6])
     np.testing.assert_array_equal(fitted.statistics_.emissions, before.emissions)
@@ -372,7 +372,7 @@ def test_sticky_states_are_learned_as_on_the_cpu(kind, stickiness):
 @pytest.mark.parametrize("way", ["sorted", "atomic"])
 @pytest.mark.parametrize("learned", [(True, True), (True, False), (False, True)])
 def test_the_prior_on_symbols_is_learned_as_on_the_cpu(learned, way, monkeypatch):
-    monkeypatch.setattr(gpu, "SUMS", way)
+    monkeypatch.setattr(gpu.settings, "SUMS", way)
     rng = np.random.default_rng(2)
     seen, new = learned
     table = DecayedTable(np.zeros((3, 8)), "float64")

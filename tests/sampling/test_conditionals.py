@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sojourn.kernels import sampling as kernel
+from sojourn.kernels.cpu import sampling as kernel
 from sojourn.sampling import ChainState, CollapsedGibbs, DirectAssignment, SymbolData
 from sojourn.transitions import Gamma
 

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 
-from sojourn.kernels import sampling as kernel
+from sojourn.kernels.cpu import sampling as kernel
 from sojourn.sampling import Beam, BlockedGibbs, CollapsedGibbs, DirectAssignment, infinite
 from sojourn.transitions import Gamma
 from tests.sampling.geweke import finite_prior, infinite_prior, z_scores

@@ -11,6 +11,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.updates import blend_counts
 from sojourn.transitions import Rows
 
 
@@ -56,10 +57,8 @@ class HostBackend(ABC):
             entropy=entropy,
         )
         keep, weight = rates or problem.rates(posterior.n_updates + 1, sums.n_sequences)
-        posterior.counts = Rows(
-            keep * posterior.counts.start + weight * sums.start,
-            keep * posterior.counts.transitions + weight * sums.transitions,
-        )
+        own = (sums.start, sums.transitions)
+        posterior.counts = Rows(*blend_counts(posterior.counts, own, keep, weight))
         posterior.emissions.blend(
             sums.emissions, keep=keep, weight=weight, n_threads=self.n_threads
         )

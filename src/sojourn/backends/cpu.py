@@ -5,43 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from sojourn.backends.base import HostBackend
+from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
 from sojourn.inference.backend import Chunk
-from sojourn.inference.local import expected_statistics, impossible, prepare, sum_log_base
+from sojourn.inference.local import impossible, prepare, sum_log_base
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.interface import Integers, Kernel, Potentials, Smoothed
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.transitions import Rows
 
 _WORTH_A_THREAD = 2**13  # steps of a minibatch from which another thread pays for its start
 
 
 @dataclass
-class CpuBackend(HostBackend):
+class CpuBackend(KernelPieces, HostBackend):
     """The local step on the cores of this machine.
 
     Attributes
     ----------
-    kernel : module
+    kernel : Kernel
         `sojourn.kernels.cpu`, or `sojourn.kernels.reference` in plain NumPy.
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
     """
 
-    kernel: ModuleType
+    kernel: Kernel
     n_threads: int
     dtype: str | None = None
     _reader: _ReadAhead | None = field(default=None, init=False, repr=False)
@@ -67,29 +65,6 @@ class CpuBackend(HostBackend):
         finally:
             self._reader = None
 
-    def statistics(
-        self,
-        posterior: Posterior,
-        family: Family,
-        objective: Objective,
-        batch: Iterable[Chunk],
-        *,
-        absences: bool = False,
-        entropy: bool = False,
-        shared: bool = False,
-    ) -> BatchSums:
-        """Compute the expected counts of chunks."""
-        return expected_statistics(
-            posterior,
-            family,
-            objective,
-            batch,
-            self,
-            absences=absences,
-            entropy=entropy,
-            shared=shared,
-        )
-
     def host_statistics(
         self,
         posterior: Posterior,
@@ -114,38 +89,15 @@ class CpuBackend(HostBackend):
         """Return the backend itself: one compiled kernel serves all numbers of states."""
         return self
 
-    def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
-        """Return the potentials of start and transitions, eq (1)."""
-        concentrations = posterior.transitions.concentrations(posterior.counts)
-        return objective.transition_potentials(concentrations)
-
     def forward_backward(
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
-        smoothed: Smoothed = self.kernel.forward_backward(
-            potentials, index, chunk.sequences.offsets, absences=absences, n_threads=self.n_threads
-        )
+        smoothed = super().forward_backward(chunk, potentials, index, absences=absences)
         # The kernel uses every thread, the sums after it one: time to prepare what comes next.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
         return smoothed
-
-    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
-        """Compute log Z of every sequence of a chunk."""
-        log_z: Floats = self.kernel.log_normalizers(
-            potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
-        )
-        return log_z
-
-    def viterbi(
-        self, chunk: Chunk, potentials: Potentials, index: Integers
-    ) -> tuple[Floats, Integers]:
-        """Find the best path of every sequence of a chunk."""
-        found: tuple[Floats, Integers] = self.kernel.viterbi(
-            potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
-        )
-        return found
 
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
         """Return Σ log Z; name a sequence that has no possible path in an error."""
@@ -153,25 +105,9 @@ class CpuBackend(HostBackend):
             raise impossible(chunk.sequences, log_normalizers)
         return log_normalizers.sum()
 
-    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> float:
-        """Return E_q of the logarithm of the product of potentials along the path."""
-        responsibilities = smoothed.responsibilities
-        rows = potentials.emissions[:, : responsibilities.shape[1]]
-        # A potential of zero has no responsibility: the clip only avoids 0 · log 0.
-        logs = np.log(np.maximum(rows, np.finfo(rows.dtype).tiny))
-        total = float(np.sum(responsibilities * logs[index], dtype=np.float64))
-        if potentials.log_scale is not None:
-            total += float(potentials.log_scale[index].sum(dtype=np.float64))
-        total += float(xlogy(smoothed.start, potentials.start).sum())
-        return total + float(xlogy(smoothed.transitions, potentials.transitions).sum())
-
     def log_base(self, family: Family, chunk: Chunk) -> float:
         """Return Σ log h(x) of a chunk."""
         return sum_log_base(family, chunk.sequences)
-
-    def state_masses(self, smoothed: Smoothed) -> Floats:
-        """Return the expected number of steps in each state."""
-        return smoothed.start + smoothed.transitions.sum(axis=0)
 
 
 class _ReadAhead:

@@ -11,8 +11,8 @@ from scipy.special import digamma
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels import symbols
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu import symbols
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
-from sojourn.kernels.densities import student_rows
+from sojourn.kernels.cpu.densities import student_rows
 from sojourn.kernels.interface import Floats, padded_states
 from sojourn.sequences import Sequences, position
 
@@ -53,7 +53,7 @@ class CompiledPotentials:
     design : callable
         x to the kernel's z and which steps are there, or None where only `plain` will do.
     weights, spans, factors, powers, constants, collapsed
-        Arguments of `kernels.densities.student_rows`.
+        Arguments of `kernels.cpu.densities.student_rows`.
     """
 
     plain: LogPotentials

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
-from sojourn.kernels import gpu
+from sojourn.kernels import cuda as gpu
 from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, padded_states
 

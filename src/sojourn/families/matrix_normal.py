@@ -33,7 +33,7 @@ from sojourn.families.dense import (
     standardized,
 )
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
-from sojourn.kernels.densities import sum_products
+from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 

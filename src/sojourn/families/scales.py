@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.densities import sum_products
+from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
 
 MOST_COLUMNS = 64

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels import symbols
 from sojourn.kernels.arrays import is_tensor, to_host
+from sojourn.kernels.cpu import symbols
 from sojourn.kernels.interface import Floats, Integers, padded_states
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RowSums:
     def _dense_on_device(self) -> Any:
         import torch
 
-        from sojourn.kernels import gpu
+        from sojourn.kernels import cuda as gpu
 
         shape = (self.n_rows, self.values.shape[1])
         out = torch.zeros(shape, dtype=torch.float64, device=self.values.device)

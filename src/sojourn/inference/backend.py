@@ -117,39 +117,16 @@ class Backend(Protocol):
         """Return a context in which errors of the place say what the user can change."""
 
 
-class LocalBackend(Backend, Protocol):
-    """A backend in this process, which computes every piece of the local step itself."""
+class LocalPieces(Protocol):
+    """The pieces of a local step, computed in this process."""
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of this process that may be used."""
 
     @property
     def dtype(self) -> str | None:
         """Precision of the potentials; None for that of the emission table."""
-
-    def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
-        """Cut validated data into encoded chunks for a model of at most so many states."""
-
-    def host_sequences(self, chunk: Chunk) -> Sequences:
-        """Return the sequences of a chunk as arrays in memory."""
-
-    def host_statistics(
-        self,
-        posterior: Posterior,
-        family: Family,
-        objective: Objective,
-        chunks: Iterable[Chunk],
-        **wanted: bool,
-    ) -> BatchSums:
-        """Run the local step for a posterior and chunks in memory, and return sums there."""
-
-    def sized_for(self, n_states: int) -> LocalBackend:
-        """Return the backend for trying many models of at most so many states."""
-
-    @property
-    def slow_launches(self) -> bool:
-        """Whether to start a local step takes as long as many steps of the data."""
-
-    @property
-    def exact(self) -> LocalBackend | None:
-        """What computes sequences whose probability underflows here; None where none does."""
 
     def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
         """Return the potentials of start and transitions, eq (1)."""
@@ -178,3 +155,34 @@ class LocalBackend(Backend, Protocol):
 
     def state_masses(self, smoothed: Smoothed) -> Any:
         """Return the expected number of steps in each state."""
+
+
+class LocalBackend(Backend, LocalPieces, Protocol):
+    """A backend in this process, which computes every piece of the local step itself."""
+
+    def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
+        """Cut validated data into encoded chunks for a model of at most so many states."""
+
+    def host_sequences(self, chunk: Chunk) -> Sequences:
+        """Return the sequences of a chunk as arrays in memory."""
+
+    def host_statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        chunks: Iterable[Chunk],
+        **wanted: bool,
+    ) -> BatchSums:
+        """Run the local step for a posterior and chunks in memory, and return sums there."""
+
+    def sized_for(self, n_states: int) -> LocalBackend:
+        """Return the backend for trying many models of at most so many states."""
+
+    @property
+    def slow_launches(self) -> bool:
+        """Whether to start a local step takes as long as many steps of the data."""
+
+    @property
+    def exact(self) -> LocalBackend | None:
+        """What computes sequences whose probability underflows here; None where none does."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.inference.backend import Chunk, LocalBackend
+from sojourn.inference.backend import Chunk, LocalPieces
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
@@ -45,7 +45,7 @@ def expected_statistics(
     family: Family,
     objective: Objective,
     chunks: Iterable[Chunk],
-    backend: LocalBackend,
+    backend: LocalPieces,
     *,
     absences: bool = False,
     entropy: bool = False,
@@ -112,7 +112,7 @@ def chunk_potentials(
     family: Family,
     chunks: Iterable[Chunk],
     transitions: Rows,
-    backend: LocalBackend,
+    backend: LocalPieces,
     *,
     collapsed: bool,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:

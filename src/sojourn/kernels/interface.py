@@ -1,8 +1,8 @@
-"""What a kernel takes and gives back."""
+"""What a kernel is: its functions, and what they take and give back."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,3 +97,85 @@ class Smoothed(NamedTuple):
     transitions: Floats
     responsibilities: Floats
     absences: Absences | None
+
+
+class Kernel(Protocol):
+    """The functions of a kernel: a module, or an object, that has all of them.
+
+    `sojourn.kernels.reference`, `sojourn.kernels.cpu`, `sojourn.kernels.cuda` and
+    `sojourn.kernels.cuda.PaddedKernel` are kernels.  Arrays are NumPy's, or PyTorch's where the
+    kernel is that of a GPU; no function changes its arguments.
+    """
+
+    def forward_backward(
+        self,
+        potentials: Potentials,
+        index: Any,
+        offsets: Any,
+        *,
+        absences: bool = False,
+        order: Any = None,
+        n_threads: int = 1,
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence.
+
+        Parameters
+        ----------
+        potentials : Potentials
+            The factors of q(z).
+        index : (T,) integer array
+            Row of the emission table for each step of the flat batch.
+        offsets : (N + 1,) integer array
+            Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
+        absences : bool
+            Whether to collect the sums of log(1 − q) of eqs (4) and (6).
+        order : (N,) integer array, optional
+            The sequences, longest first, if the caller knows that order.
+        n_threads : int
+            Threads that the CPU may use; the number does not change a bit.
+        """
+
+    def log_normalizers(
+        self, potentials: Potentials, index: Any, offsets: Any, *, n_threads: int = 1
+    ) -> Any:
+        """Compute log Z of every sequence, (N,) in float64; arguments as above."""
+
+    def viterbi(
+        self, potentials: Potentials, index: Any, offsets: Any, *, n_threads: int = 1
+    ) -> tuple[Any, Any]:
+        """Find the best path of every sequence; ties go to the lower state.
+
+        Returns
+        -------
+        log_potential : (N,) float64 array
+            Log of the product of potentials along the best path.
+        path : (T,) int32 array
+            The states, flat.
+        """
+
+    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Any) -> Any:
+        """E_q of the logarithm of the product of potentials along the path."""
+
+    def transition_potentials(
+        self, prior: tuple[Any, Any], total: Any, counts: tuple[Any, Any], dtype: Any
+    ) -> tuple[Any, Any]:
+        """Return prior counts plus expected counts of start and transitions, normalised, eq (1).
+
+        Parameters
+        ----------
+        prior, counts : pairs of arrays, (K,) and (K, K)
+            Of the start and of the transitions; those of the prior may be one row for all, (K,).
+        total : number, pair of numbers, or None
+            What rows are normalised by in addition to their counts, the start by another number
+            than the others if it is a pair; None to normalise by the sums of prior and counts.
+        dtype : dtype
+            Of the result; sums and quotients are in the precision of the counts.
+        """
+
+    def blend_counts(
+        self, counts: tuple[Any, Any], sums: tuple[Any, Any], keep: Any, weight: Any
+    ) -> tuple[Any, Any]:
+        """Return ``keep * counts + weight * sums`` for start and transitions, eq (3)."""
+
+    def state_masses(self, start: Any, transitions: Any) -> Any:
+        """Return how many steps are expected in each state: those that start there or go there."""

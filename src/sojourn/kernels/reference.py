@@ -12,6 +12,24 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sojourn.kernels.interface import Absences, Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.updates import (
+    blend_counts,
+    log_potential,
+    state_masses,
+    transition_potentials,
+)
+
+__all__ = [
+    "SMALLEST_ABSENCE",
+    "blend_counts",
+    "forward_backward",
+    "log_normalizers",
+    "log_potential",
+    "logarithms",
+    "state_masses",
+    "transition_potentials",
+    "viterbi",
+]
 
 SMALLEST_ABSENCE = 1e-8
 """1 − q is clipped from below by this, so that its logarithm is finite: all kernels do the same."""
@@ -23,6 +41,7 @@ def forward_backward(
     offsets: Integers,
     *,
     absences: bool = False,
+    order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
     """Compute posterior expectations of every sequence.
@@ -37,6 +56,8 @@ def forward_backward(
         Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
     absences : bool
         Whether to collect the sums of log(1 − q) of eqs (4) and (6).
+    order : (N,) integer array, optional
+        The sequences, longest first; part of the signature, as the order does not matter here.
     n_threads : int
         Part of the signature; one thread does the work here.
 

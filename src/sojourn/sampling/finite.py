@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sojourn.kernels import sampling as kernel
+from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
 from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence
 
@@ -82,7 +82,7 @@ def draw_paths(
     slices: Floats,
     rng: np.random.Generator,
 ) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Draw the path of every sequence given parameters; see `kernels.sampling.sample_paths`."""
+    """Draw the path of every sequence given parameters; see `kernels.cpu.sampling.sample_paths`."""
     states = np.empty(len(data.values), dtype=np.int32)
     failed = kernel.sample_paths(
         rng,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sojourn.kernels import sampling as kernel
+from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
 from sojourn.sampling.finite import draw_paths
 from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence

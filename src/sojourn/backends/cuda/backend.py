@@ -18,19 +18,17 @@ from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.cuda import graphs
 from sojourn.backends.cuda.feed import Feed
 from sojourn.backends.cuda.windows import chunks_on_device
+from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
 from sojourn.families.device import DeviceTable
 from sojourn.families.table import DecayedTable
 from sojourn.inference.backend import Chunk
-from sojourn.inference.local import expected_statistics
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels import gpu, reference
-from sojourn.kernels.arrays import to_device, to_host
-from sojourn.kernels.gpu_padded import PaddedKernel
-from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.kernels import cuda, reference
+from sojourn.kernels.arrays import to_device
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 from sojourn.transitions import Rows
@@ -40,7 +38,7 @@ Tensor = Any
 
 def find_device() -> Any:
     """Return the device to compute on, or say why there is none."""
-    if gpu.INTERPRETED:
+    if cuda.INTERPRETED:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise ValueError(
@@ -50,7 +48,7 @@ def find_device() -> Any:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-class CudaBackend:
+class CudaBackend(KernelPieces):
     """The local step and the blend on a GPU.
 
     In training, data that fit are copied there once, minibatches are planned in windows, and steps
@@ -72,7 +70,7 @@ class CudaBackend:
         self.n_threads = n_threads
         self.dtype = dtype
         self.device = find_device()
-        self.kernel: Any = gpu if moves_from is None else PaddedKernel(moves_from)
+        self.kernel: Any = cuda if moves_from is None else cuda.PaddedKernel(moves_from)
         # Sequences without a possible path: counted there, looked at when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
         self._feed: Feed | None = None
@@ -102,32 +100,9 @@ class CudaBackend:
         if self._feed is None or self._feed.source is not source:
             self._feed = Feed(problem.family, source, self.device)
         if self._recorder is None and graphs.can_record(self.device):
-            is_able = self.kernel.is_narrow(n_states, self.dtype)
+            is_able = cuda.is_narrow(n_states, self.dtype)
             self._recorder = graphs.Recorder(problem, is_able=is_able)
         return self._feed.batches(n_states, n_pass, start, n_more)
-
-    def statistics(
-        self,
-        posterior: Posterior,
-        family: Family,
-        objective: Objective,
-        batch: Iterable[Chunk],
-        *,
-        absences: bool = False,
-        entropy: bool = False,
-        shared: bool = False,
-    ) -> BatchSums:
-        """Compute the expected counts of chunks on the device; the sums stay there."""
-        return expected_statistics(
-            posterior,
-            family,
-            objective,
-            batch,
-            self,
-            absences=absences,
-            entropy=entropy,
-            shared=shared,
-        )
 
     def step(
         self,
@@ -163,9 +138,8 @@ class CudaBackend:
 
     def _blend(self, posterior: Posterior, sums: BatchSums, keep: Any, weight: Any) -> None:
         """Blend sums into the expected counts, eq (3)."""
-        rates = gpu.as_rates(keep, weight, sums.start)
-        new = gpu.blend_counts(posterior.counts, (sums.start, sums.transitions), rates)
-        posterior.counts = Rows(*new)
+        own = (sums.start, sums.transitions)
+        posterior.counts = Rows(*self.kernel.blend_counts(posterior.counts, own, keep, weight))
         posterior.emissions.blend(sums.emissions, keep=keep, weight=weight)
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:
@@ -245,60 +219,14 @@ class CudaBackend:
         """What computes in logarithms, on the host, the sequences that underflow here."""
         return CpuBackend(reference, self.n_threads, self.dtype)
 
-    def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
-        """Return the potentials of start and transitions; eq (1) is one kernel."""
-        if not objective.collapsed:
-            concentrations = posterior.transitions.concentrations(posterior.counts)
-            return objective.transition_potentials(concentrations)
-        prior, total = posterior.transitions.prior_counts()
-        start, matrices = self.kernel.row_potentials(*prior, total, posterior.counts, self.dtype)
-        return Rows(start, matrices[0])
-
-    def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
-    ) -> Smoothed:
-        """Compute posterior expectations of every sequence of a chunk."""
-        sequences = chunk.sequences
-        smoothed: Smoothed = self.kernel.forward_backward(
-            potentials,
-            index,
-            sequences.offsets,
-            absences=absences,
-            n_threads=self.n_threads,
-            order=sequences.order,
-        )
-        return smoothed
-
-    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
-        """Compute log Z of every sequence of a chunk, and fetch it."""
-        return to_host(
-            self.kernel.log_normalizers(
-                potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
-            )
-        )
-
-    def viterbi(
-        self, chunk: Chunk, potentials: Potentials, index: Integers
-    ) -> tuple[Floats, Integers]:
-        """Find the best path of every sequence of a chunk, and fetch it."""
-        scores, path = self.kernel.viterbi(
-            potentials, index, chunk.sequences.offsets, n_threads=self.n_threads
-        )
-        return to_host(scores), to_host(path)
+    def _order(self, chunk: Chunk) -> Tensor:
+        return chunk.sequences.order
 
     def total(self, chunk: Chunk, log_normalizers: Tensor) -> Tensor:
         """Return Σ log Z without sequences that have no possible path; these are counted."""
-        return self.kernel.note(log_normalizers, self._failures)
-
-    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
-        """Return E_q of the logarithm of the product of potentials along the path."""
-        return gpu.log_potential(smoothed, potentials, index)
+        return cuda.collect_failures(log_normalizers, self._failures)
 
     def log_base(self, family: Family, chunk: Chunk) -> float:
         """Return Σ log h(x) of a chunk, which the host finds once."""
         log_base: float = chunk.sequences.log_base
         return log_base
-
-    def state_masses(self, smoothed: Smoothed) -> Tensor:
-        """Return the expected number of steps in each state."""
-        return self.kernel.state_masses(smoothed.start, smoothed.transitions)

@@ -19,7 +19,7 @@ from sojourn.backends.cuda.windows import (
 )
 from sojourn.families import Categorical, Family
 from sojourn.inference.backend import Chunk
-from sojourn.kernels import gpu
+from sojourn.kernels import cuda
 from sojourn.kernels.arrays import to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
@@ -207,7 +207,7 @@ class Feed:
             lengths = self._offsets[numbers + 1] - begins
             return Window(
                 self._family,
-                gpu.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
+                cuda.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
                 lengths,
                 self._longest,
                 (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),

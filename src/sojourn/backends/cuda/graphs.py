@@ -15,7 +15,7 @@ from sojourn.inference.backend import Chunk
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels import gpu
+from sojourn.kernels import cuda
 from sojourn.kernels.arrays import is_tensor, to_device
 from sojourn.sequences import Sequences
 from sojourn.transitions import Concentrations, PriorCounts, Rows
@@ -107,7 +107,7 @@ class Recorder:
 class _Place:
     """Where a recorded step finds its minibatch: a window, and one minibatch taken out of it."""
 
-    def __init__(self, source: gpu.Minibatch, window: Window) -> None:
+    def __init__(self, source: cuda.Minibatch, window: Window) -> None:
         self._n_symbols = window.family.n_statistics
         self._batch_size = n = window.batch_size
         self._is_complete = window.is_complete
@@ -116,7 +116,7 @@ class _Place:
         steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
         one = [steps, steps, steps, pieces + 1, symbols, symbols + 1, 2, n + 1, n, 2]
         self._window, self.batch = (
-            gpu.Minibatch.of(
+            cuda.Minibatch.of(
                 torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
                 for tensor, size in zip(source.tensors(), sizes, strict=True)
             )
@@ -130,7 +130,7 @@ class _Place:
         )
         self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
 
-    def holds(self, source: gpu.Minibatch, window: Window) -> bool:
+    def holds(self, source: cuda.Minibatch, window: Window) -> bool:
         """Whether a window and each of its minibatches fits in."""
         steps, pieces, symbols = window.capacity()
         return (
@@ -146,7 +146,7 @@ class _Place:
             and symbols <= len(self.batch.segments.symbols)
         )
 
-    def load(self, source: gpu.Minibatch, begins: Tensor) -> None:
+    def load(self, source: cuda.Minibatch, begins: Tensor) -> None:
         """Put a window in."""
         for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
             room[: len(tensor)] = tensor
@@ -154,7 +154,7 @@ class _Place:
 
     def take_out(self) -> None:
         """Take out the next minibatch."""
-        gpu.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
+        cuda.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
         self.number += 1
 
     def chunk(self, window: Window) -> Chunk:

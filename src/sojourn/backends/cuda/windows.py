@@ -15,7 +15,7 @@ from sojourn.families import Categorical, Family
 from sojourn.families.device import DeviceSymbols
 from sojourn.inference.backend import Chunk
 from sojourn.inference.local import sum_log_base
-from sojourn.kernels import gpu
+from sojourn.kernels import cuda
 from sojourn.kernels.arrays import to_device
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
@@ -130,7 +130,7 @@ class Window:
         self._sorted = None
         if isinstance(family, Categorical):
             largest = int(np.diff(edges).max())
-            self._sorted = gpu.find_segments(encoded, begins, family.n_statistics, largest)
+            self._sorted = cuda.find_segments(encoded, begins, family.n_statistics, largest)
 
     @property
     def is_sorted(self) -> bool:
@@ -139,7 +139,7 @@ class Window:
 
     @property
     def begins(self) -> Tensor:
-        """Where minibatches begin, for `gpu.load_minibatch`."""
+        """Where minibatches begin, for `cuda.load_minibatch`."""
         assert self._sorted is not None
         return self._sorted.begins
 
@@ -161,10 +161,10 @@ class Window:
         _, _, _, *sizes = zip(*self._sorted.layout, strict=True)
         return max(sizes[0]), max(sizes[1]), max(sizes[2])
 
-    def all(self, rates: Tensor) -> gpu.Minibatch:
+    def all(self, rates: Tensor) -> cuda.Minibatch:
         """Return everything, one minibatch after another."""
         assert self._sorted is not None
-        return gpu.Minibatch(
+        return cuda.Minibatch(
             self._encoded,
             self._sorted.places,
             self._sorted.segments,

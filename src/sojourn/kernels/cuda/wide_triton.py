@@ -1,4 +1,4 @@
-"""What runs on the GPU where there are many states: the device side of `sojourn.kernels.gpu_wide`.
+"""The device side of `sojourn.kernels.cuda.wide`: recursions of many states.
 
 A group of programs works on a block of sequences in one direction, each program on a tile of the
 states.  Every step they wait for one another, for each needs the messages of all.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sojourn.kernels.interface import Floats, padded_states
 from sojourn.kernels.threads import run_units, take_unit
 
-_STEPS_A_UNIT = 1024
+_STEPS_PER_UNIT = 1024
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
 _FAST = {"contract", "nsz", "arcp", "reassoc"}
@@ -63,7 +63,7 @@ def student_rows(
 
     table = np.zeros((len(z), width), dtype)
     log_scale = np.empty(len(z))
-    n_units = max(1, -(-len(z) // _STEPS_A_UNIT))
+    n_units = max(1, -(-len(z) // _STEPS_PER_UNIT))
     run_units(
         _student_rows,
         n_units,
@@ -238,7 +238,7 @@ def sum_products(z: Floats, pairs: NDArray[np.int64], weights: Floats, *, n_thre
     """
     n_states = weights.shape[1]
     width = padded_states(n_states)
-    n_units = max(1, min(16, len(z) // _STEPS_A_UNIT))
+    n_units = max(1, min(16, len(z) // _STEPS_PER_UNIT))
     parts = np.zeros((n_units, len(pairs), width))
     run_units(
         _sum_products,

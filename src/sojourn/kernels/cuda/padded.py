@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from sojourn.kernels import gpu
+from sojourn.kernels.cuda import decoding, recursions, updates
+from sojourn.kernels.cuda.potentials import AffineTable, log_potential, with_transpose
 from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
 
 Tensor = Any
@@ -15,7 +16,7 @@ Tensor = Any
 
 @dataclass(frozen=True)
 class PaddedKernel:
-    """The functions of `gpu`, with numbers of states rounded up to a multiple of `PAD`.
+    """The functions of `sojourn.kernels.cuda`, with states rounded up to a multiple of `PAD`.
 
     A kernel is compiled for each number of states, which takes seconds.  With states added that
     nothing leads to, a model that goes from 30 states to 8 needs two of them, not twenty-three.
@@ -31,20 +32,32 @@ class PaddedKernel:
     exact: int
     least: int = 0
 
-    note = staticmethod(gpu.note)
-    state_masses = staticmethod(gpu.state_masses)
-    is_narrow = staticmethod(gpu.is_narrow)
-    row_potentials = staticmethod(gpu.row_potentials)
+    is_narrow = staticmethod(recursions.is_narrow)
+    log_potential = staticmethod(log_potential)
+    transition_potentials = staticmethod(updates.transition_potentials)
+    row_potentials = staticmethod(updates.row_potentials)
+    blend_counts = staticmethod(updates.blend_counts)
+    state_masses = staticmethod(updates.state_masses)
+    collect_failures = staticmethod(updates.collect_failures)
 
     def at_least(self, n_states: int) -> PaddedKernel:
         """Return the functions with smaller models rounded up to this number of states."""
         return replace(self, least=n_states)
 
     def forward_backward(
-        self, potentials: Potentials, index: Tensor, offsets: Tensor, **options: Any
+        self,
+        potentials: Potentials,
+        index: Tensor,
+        offsets: Tensor,
+        *,
+        absences: bool = False,
+        order: Tensor | None = None,
+        n_threads: int = 1,
     ) -> Smoothed:
-        """Compute posterior expectations of every sequence; see `gpu.forward_backward`."""
-        found = gpu.forward_backward(self._padded(potentials), index, offsets, **options)
+        """Compute posterior expectations of every sequence."""
+        found = recursions.forward_backward(
+            self._padded(potentials), index, offsets, absences=absences, order=order
+        )
         k = len(potentials.start)
         if len(found.start) == k:
             return found
@@ -62,14 +75,14 @@ class PaddedKernel:
     def log_normalizers(
         self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
     ) -> Tensor:
-        """Compute log Z of every sequence; see `gpu.log_normalizers`."""
-        return gpu.log_normalizers(self._padded(potentials), index, offsets, n_threads=n_threads)
+        """Compute log Z of every sequence."""
+        return recursions.log_normalizers(self._padded(potentials), index, offsets)
 
     def viterbi(
         self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
     ) -> tuple[Tensor, Tensor]:
-        """Find the best path of every sequence; see `gpu.viterbi`."""
-        return gpu.viterbi(self._padded(potentials), index, offsets, n_threads=n_threads)
+        """Find the best path of every sequence; ties go to the lower state."""
+        return decoding.viterbi(self._padded(potentials), index, offsets)
 
     def _padded(self, potentials: Potentials) -> Potentials:
         n_states = max(len(potentials.start), self.least)
@@ -84,12 +97,10 @@ def _padded(potentials: Potentials, width: int) -> Potentials:
     if extra == 0:
         return potentials
     pad = torch.nn.functional.pad
-    # A matrix may have its transpose behind it: see `gpu.row_potentials`.
-    with_transpose = matrix._base is not None and matrix._base.shape == (2, n_states, n_states)
-    both = matrix._base if with_transpose else torch.stack([matrix, matrix.T])
-    if isinstance(table, gpu.AffineTable):
+    both = with_transpose(matrix)
+    if isinstance(table, AffineTable):
         rows, gain, shift, missing = table
-        table = gpu.AffineTable(
+        table = AffineTable(
             _columns(rows, width),
             pad(gain, (0, extra)),
             pad(shift, (0, extra)),

@@ -1,8 +1,10 @@
 """The recursions on a GPU where the transition matrix is too large for a program's registers.
 
+More than 128 states, or double precision.
+
 A step of a block of sequences is a product of matrices, shared out among programs by columns: each
 makes a tile of the states.  Messages pass through memory, and programs of a group wait for one
-another once a step; nothing else does, and there is one launch for all steps of both directions.
+another once per step; nothing else does, and there is one launch for all steps of both directions.
 
 In single precision a product is three products in tf32 on the matrix units, with what tf32 leaves
 of a number as a number of its own.  For few sequences, whose steps are a chain of products with a
@@ -16,7 +18,10 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-from sojourn.kernels import gpu_wide_device
+from sojourn.kernels.cuda import settings, wide_triton
+from sojourn.kernels.cuda.absences import sum_absences
+from sojourn.kernels.cuda.potentials import affine_parts
+from sojourn.kernels.interface import Potentials, Smoothed
 
 SPAN = 2**14
 """Steps whose pairs are summed in the precision of the potentials."""
@@ -69,6 +74,54 @@ class Chains(NamedTuple):
     first: Tensor
 
 
+def forward_backward(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, absences: bool
+) -> Smoothed:
+    """Compute posterior expectations by matrix products over blocks of sequences.
+
+    Arguments and results are those of `sojourn.kernels.cuda.forward_backward`.
+    """
+    chains, log_z = _recursions(potentials, index, offsets, order, both=True)
+    before, behind = combine(chains, len(potentials.start))
+    responsibilities = chains.predictions[:, : len(potentials.start)]
+    start = responsibilities[offsets[:-1]].sum(0, dtype=torch.float64)
+    transitions = sum_pairs(before, behind) * potentials.transitions.double()
+    never = None
+    if absences:
+        never = sum_absences(
+            before, behind, potentials.transitions, responsibilities, chains.first, offsets, 1
+        )
+    return Smoothed(log_z, start, transitions, responsibilities, never)
+
+
+def log_normalizers(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor
+) -> Tensor:
+    """Compute log Z of every sequence by the forward recursion alone."""
+    return _recursions(potentials, index, offsets, order, both=False)[1]
+
+
+def _recursions(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, both: bool
+) -> tuple[Chains, Tensor]:
+    """Run the recursions, a group of programs per block of sequences and direction; and log Z."""
+    table = affine_parts(potentials)
+    exact = settings.precision() == "tf32x3"
+    chains = run_chains(
+        potentials.start,
+        potentials.transitions,
+        table,
+        index,
+        offsets,
+        order,
+        tiling(len(potentials.start), len(order), table[0].dtype, exact=exact),
+        both=both,
+        interpreted=settings.INTERPRETED,
+    )
+    log_scale, n_rows = potentials.log_scale, len(table[0])
+    return chains, scores(chains.sums[0], log_scale, index, offsets, n_rows)
+
+
 def tiling(n_states: int, n_sequences: int, dtype: Any, *, exact: bool) -> Tiling:
     """Choose by shape: what was fastest on an H200 with 256, 512 and 1,024 states."""
     if dtype == torch.float64:
@@ -110,22 +163,11 @@ def run_chains(
     sums = torch.empty((1 + both, n_steps, parts), dtype=dtype, device=device)
     first = torch.empty(n_steps if both else 1, dtype=torch.int8, device=device)
     counters = torch.zeros(1 + n_groups, dtype=torch.int32, device=device)
-    transitions = transitions.to(dtype).contiguous()
-    # The transpose for forward: rows go along a product's depth.
-    if how.product == "ieee":
-        padding = (0, width - n_states, 0, width - n_states)
-        padded = torch.nn.functional.pad(transitions, padding)
-        matrices = torch.stack([padded.T, padded])
-    else:
-        matrices = torch.empty((2, 2, width, width), dtype=dtype, device=device)
-        tiles = triton.cdiv(width, 32)
-        gpu_wide_device.split[(tiles, tiles)](
-            transitions, matrices, K=n_states, W=width, TILE=32, num_warps=4
-        )
+    matrices = _split_matrices(transitions.to(dtype).contiguous(), width, how)
     # The interpreter runs one program after another: none can wait for one that comes later.
     longest = int(offsets.diff().max()) if interpreted else 0
     for span in [(t, t + 1) for t in range(longest)] or [(0, 2**31 - 1)]:
-        gpu_wide_device.shared_chains[(n_groups * parts,)](
+        wide_triton.shared_chains[(n_groups * parts,)](
             matrices,
             start.to(dtype),
             rows,
@@ -160,13 +202,31 @@ def run_chains(
     return Chains(messages, predictions, sums, first)
 
 
+def _split_matrices(transitions: Tensor, width: int, how: Tiling) -> Tensor:
+    """Return θᵀ for forward and θ for backward, padded; rows go along a product's depth.
+
+    For products in tf32 each is what tf32 holds of it, and behind that the rest.
+    """
+    n_states, device, dtype = len(transitions), transitions.device, transitions.dtype
+    if how.product == "ieee":
+        padding = (0, width - n_states, 0, width - n_states)
+        padded = torch.nn.functional.pad(transitions, padding)
+        return torch.stack([padded.T, padded])
+    matrices = torch.empty((2, 2, width, width), dtype=dtype, device=device)
+    tiles = triton.cdiv(width, 32)
+    wide_triton.split[(tiles, tiles)](
+        transitions, matrices, K=n_states, W=width, TILE=32, num_warps=4
+    )
+    return matrices
+
+
 def scores(
     sums: Tensor, log_scale: Tensor | None, index: Tensor, offsets: Tensor, n_rows: int
 ) -> Tensor:
     """Return log Z of every sequence from the sums of its forward messages."""
     n_sequences = len(offsets) - 1
     log_z = torch.empty(n_sequences, dtype=torch.float64, device=index.device)
-    gpu_wide_device.score[(n_sequences,)](
+    wide_triton.score[(n_sequences,)](
         sums,
         log_scale,
         index,
@@ -190,7 +250,7 @@ def combine(chains: Chains, n_states: int) -> tuple[Tensor, Tensor]:
         What stands left and right of θ in q(z_{t−1}, z_t); zero for the first step of a sequence.
     """
     _, n_steps, width = chains.messages.shape
-    gpu_wide_device.combine[(n_steps,)](
+    wide_triton.combine[(n_steps,)](
         chains.messages,
         chains.predictions,
         chains.sums,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
-_LONG_SUM = 64  # steps a symbol from which sums are in double precision
+_LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 8  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
 

@@ -1,0 +1,113 @@
+"""The pieces of the local step by a kernel in this process, for arrays or tensors alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from sojourn.families import Family
+from sojourn.inference.backend import Chunk
+from sojourn.inference.local import expected_statistics
+from sojourn.inference.objective import Objective
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import to_host
+from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.transitions import Rows
+
+
+class KernelPieces(ABC):
+    """What backends in this process share: everything that a `Kernel` computes.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    n_threads : int
+    dtype : str or None
+        Precision of the potentials; None for that of the emission table.
+    """
+
+    kernel: Kernel
+    n_threads: int
+    dtype: str | None
+
+    @abstractmethod
+    def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
+        """Return Σ log Z, and see to it that a sequence without a possible path is an error."""
+
+    @abstractmethod
+    def log_base(self, family: Family, chunk: Chunk) -> float:
+        """Return Σ log h(x) of a chunk."""
+
+    def statistics(
+        self,
+        posterior: Posterior,
+        family: Family,
+        objective: Objective,
+        batch: Iterable[Chunk],
+        *,
+        absences: bool = False,
+        entropy: bool = False,
+        shared: bool = False,
+    ) -> BatchSums:
+        """Compute the expected counts of chunks; the sums stay where they are computed."""
+        return expected_statistics(
+            posterior,
+            family,
+            objective,
+            batch,
+            self,
+            absences=absences,
+            entropy=entropy,
+            shared=shared,
+        )
+
+    def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
+        """Return the potentials of start and transitions, eq (1) or its mean-field form."""
+        if not objective.collapsed:
+            concentrations = posterior.transitions.concentrations(posterior.counts)
+            return objective.transition_potentials(concentrations)
+        prior, total = posterior.transitions.prior_counts()
+        dtype = self.dtype or posterior.emissions.dtype
+        return Rows(*self.kernel.transition_potentials(prior, total, posterior.counts, dtype))
+
+    def forward_backward(
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+    ) -> Smoothed:
+        """Compute posterior expectations of every sequence of a chunk."""
+        return self.kernel.forward_backward(
+            potentials,
+            index,
+            chunk.sequences.offsets,
+            absences=absences,
+            order=self._order(chunk),
+            n_threads=self.n_threads,
+        )
+
+    def _order(self, chunk: Chunk) -> Any:
+        """Return the sequences of a chunk, longest first, where that is known."""
+        return None
+
+    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
+        """Compute log Z of every sequence of a chunk; an array in memory."""
+        offsets = chunk.sequences.offsets
+        return to_host(
+            self.kernel.log_normalizers(potentials, index, offsets, n_threads=self.n_threads)
+        )
+
+    def viterbi(
+        self, chunk: Chunk, potentials: Potentials, index: Integers
+    ) -> tuple[Floats, Integers]:
+        """Find the best path of every sequence of a chunk; arrays in memory."""
+        offsets = chunk.sequences.offsets
+        scores, path = self.kernel.viterbi(potentials, index, offsets, n_threads=self.n_threads)
+        return to_host(scores), to_host(path)
+
+    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
+        """Return E_q of the logarithm of the product of potentials along the path."""
+        return self.kernel.log_potential(smoothed, potentials, index)
+
+    def state_masses(self, smoothed: Smoothed) -> Any:
+        """Return the expected number of steps in each state."""
+        return self.kernel.state_masses(smoothed.start, smoothed.transitions)

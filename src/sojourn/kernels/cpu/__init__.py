@@ -1,0 +1,23 @@
+"""The kernel on the CPU, in numba: recursions on blocks of sequences, and sums over symbols.
+
+`sojourn.kernels.interface.Kernel` declares the functions.
+"""
+
+from sojourn.kernels.cpu.decoding import viterbi
+from sojourn.kernels.cpu.recursions import forward_backward, log_normalizers
+from sojourn.kernels.updates import (
+    blend_counts,
+    log_potential,
+    state_masses,
+    transition_potentials,
+)
+
+__all__ = [
+    "blend_counts",
+    "forward_backward",
+    "log_normalizers",
+    "log_potential",
+    "state_masses",
+    "transition_potentials",
+    "viterbi",
+]

@@ -1,0 +1,298 @@
+"""The recursions on one block of sequences after another, in numba: compiled for `recursions`.
+
+A block is a few dozen sequences of similar length, the longest first, so that the ones still
+running at a step are the first rows.  One matrix product per step then moves the whole block
+forward or backward, and one more collects its transition counts:
+
+    forward    α_t = (α_{t−1} Θ) ∘ φ_t / c_t            c_t makes each row sum to one
+    backward   β_{t−1} = ε_t Θᵀ,   ε_t = φ_t ∘ β_t / c_t
+    counts     Θ ∘ Σ_t α_{t−1}ᵀ ε_t
+
+The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk; where
+there are several, it keeps those at the boundaries of chunks and computes a chunk again on the way
+back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sojourn.kernels import reference
+from sojourn.kernels.cpu.gemm import gemm
+from sojourn.kernels.cpu.rows import dot, multiply_and_sum
+from sojourn.kernels.threads import prefetch_row, take_unit
+
+_PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
+_NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
+_ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
+_SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
+
+
+@njit(nogil=True, cache=True)
+def smooth_units(
+    counter,
+    n_units,
+    order,
+    offsets,
+    index,
+    block_rows,
+    chunk,
+    start,
+    transitions,
+    transposed,
+    emissions,
+    log_scale,
+    log_z,
+    backward,
+    responsibilities,
+    start_counts,
+    transition_counts,
+    pair_squares,
+    log_pairs,
+    log_rows,
+):
+    """Smooth blocks u, u + n_units, ... of every unit u taken; NaN log_z marks a failed block."""
+    width = start.shape[0]
+    n_sequences = order.shape[0]
+    longest = offsets[order[0] + 1] - offsets[order[0]]
+    chunk = min(longest, chunk)
+    # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
+    alpha = np.empty(((chunk + 1) * block_rows, width), start.dtype)
+    inverse_scale = np.empty((chunk + 1) * block_rows, start.dtype)
+    checkpoints = np.empty((-(-longest // chunk) * block_rows, width), start.dtype)
+    beta = np.empty((block_rows, width), start.dtype)
+    epsilon = np.empty((block_rows, width), start.dtype)
+    products = np.empty((width, width), start.dtype)
+    first = np.empty(block_rows, np.int64)
+    length = np.empty(block_rows, np.int64)
+    log_norm = np.empty(block_rows)
+    pair_factors = np.ones(log_pairs.shape[1:])
+    row_factors = np.ones((1, log_rows.shape[1]))
+    n_blocks = -(-n_sequences // block_rows)
+    unit = take_unit(counter)
+    while unit < n_units:
+        for block in range(unit, n_blocks, n_units):
+            low = block * block_rows
+            n_rows = min(block_rows, n_sequences - low)
+            for i in range(n_rows):
+                first[i] = offsets[order[low + i]]
+                length[i] = offsets[order[low + i] + 1] - first[i]
+                log_norm[i] = 0.0
+            last = length[0]
+            n_chunks = -(-last // chunk)
+            sound = True
+            for c in range(n_chunks):
+                end = min(last, (c + 1) * chunk)
+                sound = sound and _forward(
+                    c * chunk, end, n_rows, first, length, index, block_rows, start, transitions,
+                    emissions, log_scale, alpha, inverse_scale, log_norm, True,
+                )  # fmt: skip
+                if c + 1 < n_chunks:
+                    carried = alpha[chunk * block_rows :]
+                    checkpoints[c * block_rows : (c + 1) * block_rows] = carried
+                    alpha[:block_rows] = carried
+            for i in range(n_rows):
+                log_z[order[low + i]] = log_norm[i] if sound else np.nan
+            if not (sound and backward):
+                continue
+            for c in range(n_chunks - 1, -1, -1):
+                end = min(last, (c + 1) * chunk)
+                if c < n_chunks - 1:
+                    if c > 0:
+                        alpha[:block_rows] = checkpoints[(c - 1) * block_rows : c * block_rows]
+                    _forward(
+                        c * chunk, end, n_rows, first, length, index, block_rows, start,
+                        transitions, emissions, log_scale, alpha, inverse_scale, log_norm, False,
+                    )  # fmt: skip
+                _backward(
+                    c * chunk, end, n_rows, first, length, index, block_rows, transitions,
+                    transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
+                    start_counts[unit], products, transition_counts[unit], pair_factors,
+                    pair_squares[unit], log_pairs[unit], row_factors, log_rows[unit : unit + 1],
+                )  # fmt: skip
+        if pair_factors.size > 0:
+            _move_logarithms(pair_factors, log_pairs[unit], 1.0)
+            _move_logarithms(row_factors, log_rows[unit : unit + 1], 1.0)
+        unit = take_unit(counter)
+
+
+@njit(nogil=True)
+def _forward(
+    begin,
+    end,
+    n_rows,
+    first,
+    length,
+    index,
+    block_rows,
+    start,
+    transitions,
+    emissions,
+    log_scale,
+    alpha,
+    inverse_scale,
+    log_norm,
+    collect,
+):
+    """Forward vectors of the steps begin..end−1 in slots 1.. of alpha; slot 0 holds step begin−1.
+
+    Returns False when a step's total underflows.  With `collect`, adds log Z to `log_norm`.
+    """
+    width = start.shape[0]
+    smallest = np.finfo(alpha.dtype).tiny * 1e6
+    is_far = emissions.nbytes > _NEAR_BYTES
+    product = np.ones(n_rows)
+    active = n_rows
+    for t in range(begin, end):
+        while length[active - 1] <= t:
+            active -= 1
+        slot = (t - begin + 1) * block_rows
+        if t == 0:
+            for i in range(active):
+                alpha[slot + i] = start
+        else:
+            gemm(
+                alpha, (slot - block_rows) * width, width, 1, transitions, 0, width,
+                alpha, slot * width, width, active, width, width, False,
+            )  # fmt: skip
+        for i in range(active):
+            row = slot + i
+            symbol = index[first[i] + t]
+            if is_far and t + 1 < length[i]:
+                prefetch_row(emissions, index[first[i] + t + 1])
+            total = multiply_and_sum(alpha, row, emissions, symbol, width)
+            if not total > smallest:
+                return False
+            scale = alpha.dtype.type(1.0) / total
+            inverse_scale[row] = scale
+            for j in range(width):
+                alpha[row, j] *= scale
+            if collect:
+                if log_scale.shape[0] > 0:
+                    log_norm[i] += log_scale[symbol]
+                # One logarithm for many steps: the product of scales is kept within range.
+                product[i] *= total
+                if product[i] < 1e-200 or product[i] > 1e200:
+                    log_norm[i] += np.log(product[i])
+                    product[i] = 1.0
+    if collect:
+        for i in range(n_rows):
+            log_norm[i] += np.log(product[i])
+    return True
+
+
+@njit(nogil=True)
+def _backward(
+    begin,
+    end,
+    n_rows,
+    first,
+    length,
+    index,
+    block_rows,
+    transitions,
+    transposed,
+    emissions,
+    alpha,
+    inverse_scale,
+    beta,
+    epsilon,
+    responsibilities,
+    start_counts,
+    products,
+    transition_counts,
+    pair_factors,
+    pair_squares,
+    log_pairs,
+    row_factors,
+    log_rows,
+):
+    """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
+    width = start_counts.shape[0]
+    one = alpha.dtype.type(1.0)
+    is_far = emissions.nbytes > _NEAR_BYTES
+    n_factors = n_products = 0
+    active = 0
+    while active < n_rows and length[active] > end:
+        active += 1
+    for t in range(end - 1, begin - 1, -1):
+        while active < n_rows and length[active] > t:
+            beta[active] = one
+            active += 1
+        slot = (t - begin + 1) * block_rows
+        for i in range(active):
+            row = slot + i
+            token = first[i] + t
+            symbol = index[token]
+            if is_far and t > 0:
+                prefetch_row(emissions, index[token - 1])
+            total = dot(alpha, row, beta, i, width)
+            # The total is one but for rounding; dividing by it keeps long sequences from drifting.
+            norm = one / total
+            scale = norm * inverse_scale[row]
+            for j in range(width):
+                responsibilities[token, j] = alpha[row, j] * beta[i, j] * norm
+                epsilon[i, j] = emissions[symbol, j] * beta[i, j] * scale
+            if t == 0:
+                for j in range(width):
+                    start_counts[j] += responsibilities[token, j]
+        if t > 0:
+            before = slot - block_rows
+            gemm(
+                alpha, before * width, 1, width, epsilon, 0, width,
+                products, 0, width, width, width, active, n_products > 0,
+            )  # fmt: skip
+            # Long sums in single precision are biased: short ones go into double precision.
+            n_products += active
+            if n_products >= _PRODUCT_STEPS:
+                _add_matrix(products, transition_counts)
+                n_products = 0
+            gemm(
+                epsilon, 0, width, 1, transposed, 0, width,
+                beta, 0, width, active, width, width, False,
+            )  # fmt: skip
+            if pair_factors.size > 0:
+                for i in range(active):
+                    _multiply_absences(
+                        alpha[before + i], transitions, epsilon[i], beta[i],
+                        pair_factors, pair_squares, row_factors[0],
+                    )  # fmt: skip
+                    n_factors += 1
+                    if n_factors % _ABSENCE_STEPS == 0:
+                        _move_logarithms(pair_factors, log_pairs, 1e-40)
+                        _move_logarithms(row_factors, log_rows, 1e-40)
+    if n_products > 0:
+        _add_matrix(products, transition_counts)
+    if pair_factors.size > 0:
+        _move_logarithms(pair_factors, log_pairs, 1e-40)
+        _move_logarithms(row_factors, log_rows, 1e-40)
+
+
+@njit(nogil=True)
+def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squares, row_factors):
+    """Multiply the factors 1 − q(z_{t−1}, z_t) and 1 − q(z_{t−1}) of one step, eqs (4) and (6)."""
+    for k in range(alpha.shape[0]):
+        weight = np.float64(alpha[k])
+        row_factors[k] *= max(1.0 - weight * np.float64(beta[k]), _SMALLEST_ABSENCE)
+        for j in range(alpha.shape[0]):
+            pair = weight * np.float64(transitions[k, j]) * np.float64(epsilon[j])
+            pair_factors[k, j] *= max(1.0 - pair, _SMALLEST_ABSENCE)
+            pair_squares[k, j] += pair * pair
+
+
+@njit(nogil=True)
+def _move_logarithms(factors, logs, below):
+    """Move the logarithm of products under `below` into `logs`: few logarithms, no underflow."""
+    for i in range(factors.shape[0]):
+        for j in range(factors.shape[1]):
+            if factors[i, j] < below:
+                logs[i, j] += np.log(factors[i, j])
+                factors[i, j] = 1.0
+
+
+@njit(nogil=True)
+def _add_matrix(part, total):
+    for i in range(part.shape[0]):
+        for j in range(part.shape[1]):
+            total[i, j] += part[i, j]

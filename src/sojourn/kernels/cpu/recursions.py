@@ -1,0 +1,219 @@
+"""Forward-backward on blocks of sequences: `blocks` has the compiled part.
+
+Blocks are shared out to at most `_MAX_UNITS` units.  A unit has its own sums, threads take units
+as they get free, and the sums are added in the order of the units: the number of threads does not
+change a bit.  States are padded with zeros to a multiple of `PAD`.
+
+Memory per thread: one chunk of forward vectors, at most `_CHUNK_ELEMENTS` numbers, or one step
+of a block if that is more.  Longer sequences keep the vectors at chunk boundaries alone and
+compute a chunk again on the way back, which adds a third to the work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sojourn.kernels import reference
+from sojourn.kernels.cpu.blocks import smooth_units
+from sojourn.kernels.interface import (
+    Absences,
+    Floats,
+    Integers,
+    Potentials,
+    Smoothed,
+    padded_states,
+)
+from sojourn.kernels.reference import SMALLEST_ABSENCE
+from sojourn.kernels.threads import run_units
+
+_MAX_UNITS = 64
+_UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
+_MIN_BLOCKS = 8
+_CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
+
+
+def forward_backward(
+    potentials: Potentials,
+    index: Integers,
+    offsets: Integers,
+    *,
+    absences: bool = False,
+    order: Integers | None = None,
+    n_threads: int = 1,
+) -> Smoothed:
+    """Compute posterior expectations of every sequence.
+
+    Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
+    its arguments.  `order` (the sequences, longest first) is found where not given; `n_threads`
+    does not change a bit.
+    """
+    return smooth(potentials, index, offsets, absences=absences, order=order, n_threads=n_threads)
+
+
+def log_normalizers(
+    potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
+) -> Floats:
+    """Compute log Z of every sequence by the forward recursion alone."""
+    blocks = _Blocks(potentials, index, offsets)
+    vectors, matrices = np.empty((1, 0)), np.empty((1, 0, 0))
+    run_units(
+        smooth_units,
+        blocks.n_units,
+        n_threads,
+        *blocks.arguments,
+        False,
+        vectors.astype(blocks.dtype),
+        vectors,
+        matrices,
+        matrices,
+        matrices,
+        vectors,
+    )
+    for n in np.flatnonzero(np.isnan(blocks.log_z)):
+        steps = slice(offsets[n], offsets[n + 1])
+        alone = np.array([0, offsets[n + 1] - offsets[n]])
+        blocks.log_z[n] = reference.log_normalizers(potentials, index[steps], alone)[0]
+    return blocks.log_z
+
+
+def smooth(
+    potentials: Potentials,
+    index: Integers,
+    offsets: Integers,
+    *,
+    absences: bool = False,
+    order: Integers | None = None,
+    n_threads: int = 1,
+    block_rows: int | None = None,
+    chunk_elements: int = _CHUNK_ELEMENTS,
+) -> Smoothed:
+    """Compute what `forward_backward` does, in blocks of a size that can be chosen.
+
+    `block_rows` (sequences in a block) changes the last bits alone, and `chunk_elements` (numbers
+    of forward vectors that a thread keeps) the memory alone.
+    """
+    blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
+    n_states, width, n_units = blocks.n_states, blocks.width, blocks.n_units
+    transitions = np.zeros((n_units, width, width))
+    start = np.zeros((n_units, width))
+    side = width if absences else 0
+    pair_squares, log_pairs = np.zeros((2, n_units, side, side))
+    log_rows = np.zeros((n_units, side))
+    responsibilities = np.empty((len(index), width), blocks.dtype)
+    run_units(
+        smooth_units,
+        n_units,
+        n_threads,
+        *blocks.arguments,
+        True,
+        responsibilities,
+        start,
+        transitions,
+        pair_squares,
+        log_pairs,
+        log_rows,
+    )
+    failed = np.flatnonzero(np.isnan(blocks.log_z))
+    never = None
+    if absences:
+        begins = np.delete(offsets[:-1], failed)
+        first = responsibilities[begins, :n_states].astype(np.float64)
+        never = Absences(
+            np.log(np.maximum(1.0 - first, SMALLEST_ABSENCE)).sum(axis=0),
+            log_pairs.sum(axis=0)[:n_states, :n_states],
+            log_rows.sum(axis=0)[:n_states],
+            (first**2).sum(axis=0),
+            pair_squares.sum(axis=0)[:n_states, :n_states],
+        )
+    smoothed = Smoothed(
+        blocks.log_z,
+        start.sum(axis=0)[:n_states],
+        blocks.counts(transitions),
+        responsibilities[:, :n_states],
+        never,
+    )
+    if len(failed):
+        _recompute_underflowed(smoothed, failed, potentials, index, offsets)
+    return smoothed
+
+
+def longest_first(offsets: Integers) -> Integers:
+    """Return the sequences in the order of their lengths, the longest first; ties stay in order."""
+    lengths = np.diff(offsets)
+    if lengths.max() < 2**15:
+        lengths = lengths.astype(np.int16)  # NumPy sorts these by radix, several times as fast
+    return np.argsort(-lengths, kind="stable")
+
+
+class _Blocks:
+    """The padded potentials of a batch, and how it is cut into blocks, and these into units."""
+
+    def __init__(
+        self,
+        potentials: Potentials,
+        index: Integers,
+        offsets: Integers,
+        order: Integers | None = None,
+        block_rows: int | None = None,
+        chunk_elements: int = _CHUNK_ELEMENTS,
+    ) -> None:
+        n_sequences = len(offsets) - 1
+        self.n_states = len(potentials.start)
+        self.width = width = padded_states(self.n_states)
+        self.dtype = potentials.emissions.dtype
+        if block_rows is None:
+            # A deeper block amortises the traffic of a large transition matrix.
+            most = 32 if width <= 128 else 64
+            block_rows = max(1, min(most, n_sequences // _MIN_BLOCKS))
+        n_blocks = -(-n_sequences // block_rows)
+        # Every unit has sums to clear and to add up: two blocks per unit where there are many.
+        n_units = n_blocks if n_blocks < _MAX_UNITS // 2 else n_blocks // 2
+        self.n_units = max(1, min(n_units, _MAX_UNITS, _UNIT_ELEMENTS // width**2))
+        self.log_z = np.empty(n_sequences)
+        start = np.zeros(width, self.dtype)
+        start[: self.n_states] = potentials.start
+        self.transitions = np.zeros((width, width), self.dtype)
+        self.transitions[: self.n_states, : self.n_states] = potentials.transitions
+        emissions = potentials.emissions
+        if emissions.shape[1] != width:
+            emissions = np.zeros((len(emissions), width), self.dtype)
+            emissions[:, : self.n_states] = potentials.emissions
+        log_scale = potentials.log_scale
+        self.arguments = (
+            longest_first(offsets) if order is None else np.asarray(order, dtype=np.int64),
+            np.asarray(offsets, dtype=np.int64),
+            np.asarray(index, dtype=np.int32),
+            block_rows,
+            max(1, chunk_elements // (block_rows * width)),
+            start,
+            self.transitions,
+            np.ascontiguousarray(self.transitions.T),
+            np.ascontiguousarray(emissions),
+            np.zeros(0) if log_scale is None else np.asarray(log_scale, dtype=np.float64),
+            self.log_z,
+        )
+
+    def counts(self, products: Floats) -> Floats:
+        """Σ of the units' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
+        return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
+
+
+def _recompute_underflowed(
+    smoothed: Smoothed,
+    failed: Integers,
+    potentials: Potentials,
+    index: Integers,
+    offsets: Integers,
+) -> None:
+    """Compute the sequences whose arithmetic underflowed in the log domain, and add them."""
+    for n in failed:
+        steps = slice(offsets[n], offsets[n + 1])
+        alone = np.array([0, offsets[n + 1] - offsets[n]])
+        exact = reference.forward_backward(potentials, index[steps], alone, absences=True)
+        smoothed.log_normalizers[n] = exact.log_normalizers[0]
+        smoothed.start[:] += exact.start
+        smoothed.transitions[:] += exact.transitions
+        smoothed.responsibilities[steps] = exact.responsibilities
+        if smoothed.absences is not None and exact.absences is not None:
+            for total, part in zip(smoothed.absences, exact.absences, strict=True):
+                total += part

@@ -1,0 +1,85 @@
+"""The kernel on a GPU, in Triton, on PyTorch tensors; loaded only where it is asked for.
+
+The functions of `sojourn.kernels.interface.Kernel`, with tensors for arrays, and what families and
+backends need beside them on a device.  Host and device side of a subject lie side by side: in one
+module, or in ``x.py`` and ``x_triton.py`` where Triton's code is long.
+
+With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sojourn.kernels.cuda import settings
+from sojourn.kernels.cuda.decoding import viterbi
+from sojourn.kernels.cuda.minibatches import (
+    Minibatch,
+    SortedSteps,
+    find_segments,
+    gather_sequences,
+    load_minibatch,
+)
+from sojourn.kernels.cuda.padded import PaddedKernel
+from sojourn.kernels.cuda.potentials import AffineTable, log_potential, plain
+from sojourn.kernels.cuda.recursions import forward_backward, is_narrow, log_normalizers
+from sojourn.kernels.cuda.symbols import (
+    Segments,
+    add_rows,
+    means_of_symbols,
+    rescale_rows,
+    sum_by_symbol,
+    sum_columns,
+)
+from sojourn.kernels.cuda.updates import (
+    as_rates,
+    blend_counts,
+    collect_failures,
+    decay,
+    row_potentials,
+    state_masses,
+    transition_potentials,
+)
+
+if TYPE_CHECKING:
+    from sojourn.kernels.cuda.settings import INTERPRETED, SUMS
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Show the switches as they are now; they are set in `settings`."""
+        if name in ("INTERPRETED", "SUMS"):
+            return getattr(settings, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "INTERPRETED",
+    "SUMS",
+    "AffineTable",
+    "Minibatch",
+    "PaddedKernel",
+    "Segments",
+    "SortedSteps",
+    "add_rows",
+    "as_rates",
+    "blend_counts",
+    "collect_failures",
+    "decay",
+    "find_segments",
+    "forward_backward",
+    "gather_sequences",
+    "is_narrow",
+    "load_minibatch",
+    "log_normalizers",
+    "log_potential",
+    "means_of_symbols",
+    "plain",
+    "rescale_rows",
+    "row_potentials",
+    "settings",
+    "state_masses",
+    "sum_by_symbol",
+    "sum_columns",
+    "transition_potentials",
+    "viterbi",
+]

@@ -1,0 +1,292 @@
+"""Forward-backward on a GPU, in Triton, on PyTorch tensors.
+
+Nothing here makes the host wait for the device.
+
+Up to `NARROW` states the transition matrix stays in registers.  With few sequences a thread has a
+column of it, and gets the message of the step before from other threads: plain multiply-adds in
+full single precision, with a short chain of dependent operations per step.  With many sequences,
+and up to 48 states, a warp works on sixteen of them by tensor cores.  Forward and backward are the
+same recursion,
+
+    x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
+
+with M = θ and v_1 = θ_0 forward, and M = θᵀ and v = 1 backward, and run side by side.  What they
+leave is combined afterwards, where all steps are independent:
+
+    q(z_t) ∝ v_t ∘ e_t,   q(z_{t−1}, z_t) ∝ α_{t−1} θ e_t,
+
+with α and v from forward and e from backward.  `sojourn.kernels.cuda.wide` has the recursions of
+more states, and of double precision.
+
+With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+
+from sojourn.kernels.cuda import recursions_triton, settings, tiles, wide
+from sojourn.kernels.cuda.absences import sum_absences
+from sojourn.kernels.cuda.potentials import AffineTable, affine_parts, pad_matrix, with_transpose
+from sojourn.kernels.interface import Potentials, Smoothed, padded_states
+
+NARROW = 128
+"""Largest number of states whose transition matrix stays in registers, in single precision."""
+
+_HALF_WARP = 48  # states up to which half a warp, or a warp by tiles, has room for it
+
+TILED = 4096
+"""Number of sequences from which a warp works on sixteen of them by tensor cores.  With fewer it is
+waited for: a step takes longer, though one of sixteen sequences."""
+
+LONG = 8
+"""One of so many sequences, the longest, goes the other way all the same."""
+
+Tensor = Any
+
+
+def forward_backward(
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    *,
+    absences: bool = False,
+    order: Tensor | None = None,
+    n_threads: int = 1,
+) -> Smoothed:
+    """Compute posterior expectations of every sequence.
+
+    Parameters
+    ----------
+    potentials : Potentials
+        Tensors; ``emissions`` is a table or an `AffineTable`.
+    index : (T,) int32 tensor
+        Row of the emission table for each step; one beyond the table stands for a missing
+        observation, whose potential is one.  Up to `NARROW` states it may be longer than the
+        sequences are.
+    offsets : (N + 1,) int64 tensor
+    absences : bool
+        Whether to collect the sums of log(1 − q).
+    order : (N,) tensor, optional
+        The sequences, longest first; found here where not given.
+    n_threads : int
+        Part of the signature.
+
+    Returns
+    -------
+    Smoothed
+        Tensors.  A sequence without a possible path adds nothing; its log normaliser is not finite.
+    """
+    if order is None:
+        order = _longest_first(offsets)
+    if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
+        return _narrow(potentials, index, offsets, order, absences=absences)
+    return wide.forward_backward(potentials, index, offsets, order, absences=absences)
+
+
+def log_normalizers(
+    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+) -> Tensor:
+    """Compute log Z of every sequence; arguments as for `forward_backward`."""
+    order = _longest_first(offsets)
+    if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
+        return _narrow_chains(potentials, index, offsets, order, both=False).log_z
+    return wide.log_normalizers(potentials, index, offsets, order)
+
+
+def is_narrow(n_states: int, dtype: Any) -> bool:
+    """Whether the transition matrix stays in registers."""
+    return n_states <= NARROW and dtype in (torch.float32, np.dtype(np.float32), "float32")
+
+
+def _width(n_states: int) -> int:
+    """Return how far rows of messages are apart."""
+    return triton.cdiv(n_states, 16) * 16 if n_states <= _HALF_WARP else padded_states(n_states)
+
+
+def _longest_first(offsets: Tensor) -> Tensor:
+    return torch.argsort(offsets.diff(), descending=True, stable=True)
+
+
+class _Chains(NamedTuple):
+    """What the recursions leave of every step.
+
+    Attributes
+    ----------
+    messages : (2, T, W) tensor
+        α forward and e backward, each row up to a factor.  Forward alone: (1, T, W).
+    predictions : (T, W) tensor
+        v forward: a step's state given the steps before.  Narrow ones have the gain of an
+        `AffineTable` in v and not in e, so that potentials are a sum: (row + offset) ∘ gain.
+    first : (T,) int8 tensor
+        Whether a step is the first of its sequence.
+    log_z : (N,) float64 tensor
+    """
+
+    messages: Tensor
+    predictions: Tensor
+    first: Tensor
+    log_z: Tensor
+
+
+@contextmanager
+def _beside(device: Any) -> Iterator[Callable[[], None]]:
+    """Launch things on a stream of their own; gives what makes the other stream wait for it."""
+    if device.type != "cuda":
+        yield lambda: None
+        return
+    side, main = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        yield lambda: main.wait_stream(side)
+
+
+@functools.cache
+def _side_stream(device: Any) -> Any:
+    return torch.cuda.Stream(device)
+
+
+def _narrow_chains(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, both: bool
+) -> _Chains:
+    """Run the recursions, a program per sequence and direction."""
+    rows, gain, shift = affine_parts(potentials)
+    n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
+    device, dtype = index.device, rows.dtype
+    width = _width(n_states)
+    chains = _Chains(
+        torch.empty((1 + both, n_steps, width), dtype=dtype, device=device),
+        torch.empty((n_steps if both else 1, width), dtype=dtype, device=device),
+        torch.empty(n_steps if both else 1, dtype=torch.int8, device=device),
+        torch.empty(n_sequences, dtype=torch.float64, device=device),
+    )
+    if n_states <= _HALF_WARP and n_sequences >= TILED and rows.stride(0) % 4:
+        rows = pad_matrix(rows, len(rows), width)
+    if isinstance(potentials.emissions, AffineTable):
+        missing = potentials.emissions.missing
+    else:
+        missing = torch.ones(width, dtype=dtype, device=device)
+    matrix, log_scale = potentials.transitions, potentials.log_scale
+    inputs = (
+        with_transpose(matrix) if both else matrix,
+        potentials.start,
+        rows,
+        gain,
+        shift,
+        missing,
+        log_scale,
+        index,
+        offsets,
+    )
+    options = {
+        "K": n_states,
+        "W": width,
+        "BOTH": both,
+        "AFFINE": gain is not None,
+        "SCALED": log_scale is not None,
+    }
+
+    def run(kernel: Any, order: Tensor, together: int, **own: int) -> None:
+        n = len(order)
+        kernel[(triton.cdiv(n, together) * (1 + both),)](
+            *inputs, order, *chains, n, len(rows), rows.stride(0), n_steps, **options, **own
+        )
+
+    _launch_chains(run, n_states, order)
+    return chains
+
+
+def _launch_chains(run: Callable[..., None], n_states: int, order: Tensor) -> None:
+    """Choose how sequences are worked on by the numbers of states and of sequences."""
+    warp = {"INTERPRET": settings.INTERPRETED, "num_warps": 1}
+    groups, n_sequences = triton.cdiv(n_states, 16), len(order)
+    if n_states > _HALF_WARP:
+        lanes = max(32, triton.next_power_of_2(n_states))
+        run(recursions_triton.block_chains, order, 1, LANES=lanes, num_warps=lanes // 32)
+    elif n_sequences < TILED:
+        run(recursions_triton.warp_chains, order, 2, GROUPS=groups, **warp)
+    else:
+        # The longest are waited for: they go the way on which a step takes less time.
+        n_long = n_sequences // LONG
+        with _beside(order.device) as joined:
+            if n_long:
+                run(recursions_triton.warp_chains, order[:n_long], 2, GROUPS=groups, **warp)
+        run(tiles.tile_chains, order[n_long:], 16, **warp)
+        joined()
+
+
+def _narrow(
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, absences: bool
+) -> Smoothed:
+    """Run the recursions, and combine what they leave."""
+    chains = _narrow_chains(potentials, index, offsets, order, both=True)
+    start, transitions = _combine(chains, potentials, offsets, keep=absences)
+    responsibilities = chains.predictions[:, : len(potentials.start)]
+    never = None
+    if absences:
+        forward, backward = chains.messages
+        _, gain, _ = affine_parts(potentials)
+        matrix = potentials.transitions if gain is None else potentials.transitions * gain
+        never = sum_absences(
+            forward, backward[1:], matrix, responsibilities, chains.first, offsets, 1
+        )
+    return Smoothed(chains.log_z, start, transitions, responsibilities, never)
+
+
+def _combine(
+    chains: _Chains, potentials: Potentials, offsets: Tensor, *, keep: bool
+) -> tuple[Tensor, Tensor]:
+    """Turn predictions into responsibilities, in place, and sum starts and pairs.
+
+    With `keep` messages become what stands left and right of θ in q(z_{t−1}, z_t).
+    """
+    messages, predictions, first, _ = chains
+    n_states, (n_steps, width) = len(potentials.start), predictions.shape
+    # Spans follow from the number of sequences alone, so that room to spare changes no bit.
+    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 192)
+    n_spans = triton.cdiv(n_steps, span)
+    device, dtype = predictions.device, predictions.dtype
+    by_tiles = n_states <= _HALF_WARP
+    side = width if by_tiles else n_states
+    pairs = torch.empty((n_spans, side**2), dtype=dtype, device=device)
+    starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
+    n_sequences = len(offsets) - 1
+    arguments = (
+        *(messages, predictions, first, offsets, pairs, starts),
+        *(n_sequences, n_steps, span),
+    )
+    options: dict[str, Any] = {"K": n_states, "W": width, "KEEP": keep}
+    if by_tiles:
+        tiles.tile_combine[(n_spans,)](
+            *arguments, **options, INTERPRET=settings.INTERPRETED, num_warps=1
+        )
+    else:
+        lanes = max(16, triton.next_power_of_2(width))
+        recursions_triton.block_combine[(n_spans,)](
+            *arguments,
+            **options,
+            LANES=lanes,
+            TILE=16,
+            PRECISION=settings.precision(),
+            num_warps=4 if lanes <= 64 else 8,
+            num_stages=1,
+        )
+    _, gain, _ = affine_parts(potentials)
+    start = torch.empty(n_states, dtype=torch.float64, device=device)
+    transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
+    sums = (pairs, starts, potentials.transitions, gain, transitions, start, n_spans)
+    if by_tiles:
+        n_programs = width * width // 16 + triton.cdiv(n_states, 16)
+        tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=4)
+    else:
+        recursions_triton.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
+            *sums, K=n_states, TILE=16, SPANS=256, num_warps=8
+        )
+    return start, transitions

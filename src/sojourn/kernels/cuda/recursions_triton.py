@@ -1,0 +1,336 @@
+"""The device side of `sojourn.kernels.cuda.recursions`, up to 128 states and without tensor cores.
+
+One function is one launch.  Names in capitals are known when it is compiled; sizes that change from
+one minibatch to the next are not, so that none is compiled twice.  Rows of messages are
+W numbers apart, of which the first K are states.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from sojourn.kernels.cuda.warp import from_lane, row_of, sum_over
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+)
+def warp_chains(
+    matrices,
+    start,
+    table,
+    gain,
+    shift,
+    missing,
+    log_scale,
+    index,
+    offsets,
+    order,
+    messages,
+    predictions,
+    first,
+    log_z,
+    n_sequences,
+    n_rows,
+    stride,
+    n_steps,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    BOTH: tl.constexpr,
+    AFFINE: tl.constexpr,
+    SCALED: tl.constexpr,
+    GROUPS: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):
+    """Two sequences in one direction, each by half a warp, up to three states per thread.
+
+    A thread has the columns of its states in registers, and gets the other threads' messages from
+    theirs: nothing on the way from one step to the next passes through memory.
+    """
+    program = tl.program_id(0)
+    direction = program % 2 if BOTH else program * 0
+    lane = tl.arange(0, 32)
+    is_ahead = lane * 0 + direction == 0
+    place = (program // 2 if BOTH else program) * 2 + lane // 16
+    exists = place < n_sequences
+    sequence = tl.load(order + place, mask=exists, other=0)
+    begin = tl.load(offsets + sequence)
+    end = tl.where(exists, tl.load(offsets + sequence + 1), begin + 1)
+    longest = tl.max(end - begin, axis=0)
+    matrix = matrices + direction * K * K
+    columns = ()
+    v = ()
+    offset = 0.0
+    if AFFINE:
+        offset = tl.load(shift) / tl.load(gain)
+    for g in tl.static_range(GROUPS):
+        state = lane % 16 + g * 16
+        gains = tl.full((32,), 1.0, tl.float32)
+        if AFFINE:
+            gains = tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
+        for k in tl.static_range(K):
+            value = tl.load(matrix + k * K + state, mask=state < K, other=0.0) * gains
+            if AFFINE:
+                value = tl.where(is_ahead, value, value * tl.load(gain + k))
+            columns = columns + (value,)
+        init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0) * gains
+        v = v + (tl.where(state < K, init, 0.0),)
+    out = messages + direction.to(tl.int64) * n_steps * W
+    row = tl.where(direction == 0, begin, end - 1)
+    step = 1 - 2 * direction
+    last = tl.where(direction == 0, end - 1, begin)
+    coming_row = tl.where(row == last, row, row + step)
+    symbol = tl.load(index + row)
+    coming = tl.load(index + coming_row)
+    phi = ()
+    coming_phi = ()
+    for g in tl.static_range(GROUPS):
+        state = lane % 16 + g * 16
+        own = tl.load(
+            row_of(table, missing, symbol, n_rows, stride) + state, mask=state < K, other=0.0
+        )
+        next_own = tl.load(
+            row_of(table, missing, coming, n_rows, stride) + state, mask=state < K, other=0.0
+        )
+        phi, coming_phi = phi + (own,), coming_phi + (next_own,)
+    later_row = tl.where(coming_row == last, last, coming_row + step)
+    later = tl.load(index + later_row)
+    total = tl.zeros((32,), tl.float64)
+    for t in range(0, longest):
+        active = exists & (t < end - begin)
+        # Potentials are on their way for two steps, their symbols for three.
+        later_phi = ()
+        for g in tl.static_range(GROUPS):
+            state = lane % 16 + g * 16
+            own = tl.load(
+                row_of(table, missing, later, n_rows, stride) + state, mask=state < K, other=0.0
+            )
+            later_phi = later_phi + (own,)
+        next_row = tl.where(later_row == last, last, later_row + step)
+        next_symbol = tl.load(index + next_row)
+        x = ()
+        norm = tl.zeros((32,), tl.float32)
+        for g in tl.static_range(GROUPS):
+            state = lane % 16 + g * 16
+            message = (phi[g] + offset) * v[g]
+            norm += message
+            x = x + (message,)
+            tl.store(out + row * W + state, message, mask=active & (state < W))
+            if BOTH:
+                ahead = active & is_ahead & (state < W)
+                tl.store(predictions + row * W + state, v[g], mask=ahead)
+        if BOTH:
+            tl.store(first + row, (row == begin).to(tl.int8), mask=active & is_ahead)
+        if SCALED:
+            total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
+        norm = sum_over(norm, 1, 8, INTERPRET)
+        v = ()
+        for g in tl.static_range(GROUPS):
+            v = v + (tl.zeros((32,), tl.float32),)
+        for k in tl.static_range(K):
+            message = from_lane(x[k // 16], k % 16, INTERPRET)
+            longer = ()
+            for g in tl.static_range(GROUPS):
+                longer = longer + (v[g] + message * columns[g * K + k],)
+            v = longer
+        inverse = 1.0 / norm
+        scaled = ()
+        for g in tl.static_range(GROUPS):
+            scaled = scaled + (v[g] * inverse,)
+        v = scaled
+        total += tl.where(active, tl.log(norm), 0.0).to(tl.float64)
+        row, coming_row, later_row = coming_row, later_row, next_row
+        symbol, coming, later = coming, later, next_symbol
+        phi, coming_phi = coming_phi, later_phi
+    tl.store(log_z + sequence, total, mask=exists & is_ahead & (lane % 16 == 0))
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
+    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+)
+def block_chains(
+    matrices,
+    start,
+    table,
+    gain,
+    shift,
+    missing,
+    log_scale,
+    index,
+    offsets,
+    order,
+    messages,
+    predictions,
+    first,
+    log_z,
+    n_sequences,
+    n_rows,
+    stride,
+    n_steps,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    BOTH: tl.constexpr,
+    AFFINE: tl.constexpr,
+    SCALED: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """One sequence in one direction by several warps, a state per thread.
+
+    As `warp_chains`, but the messages of a step are read back from the cache.
+    """
+    program = tl.program_id(0)
+    direction = program % 2 if BOTH else program * 0
+    sequence = tl.load(order + (program // 2 if BOTH else program))
+    begin = tl.load(offsets + sequence)
+    end = tl.load(offsets + sequence + 1)
+    state = tl.arange(0, LANES)
+    inside = state < K
+    is_ahead = state * 0 + direction == 0
+    matrix = matrices + direction * K * K
+    columns = ()
+    gains = tl.full((LANES,), 1.0, tl.float32)
+    offset = 0.0
+    if AFFINE:
+        gains = tl.load(gain + state, mask=inside & is_ahead, other=1.0)
+        offset = tl.load(shift) / tl.load(gain)
+    for k in tl.static_range(K):
+        value = tl.load(matrix + k * K + state, mask=inside, other=0.0) * gains
+        if AFFINE:
+            value = tl.where(is_ahead, value, value * tl.load(gain + k))
+        columns = columns + (value,)
+    v = tl.load(start + state, mask=inside & is_ahead, other=1.0) * gains
+    v = tl.where(inside, v, 0.0)
+    out = messages + direction.to(tl.int64) * n_steps * W
+    row = tl.where(direction == 0, begin, end - 1)
+    step = 1 - 2 * direction
+    symbol = tl.load(index + row)
+    phi = tl.load(row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0)
+    total = tl.zeros((), tl.float64)
+    for t in range(begin, end):
+        x = (phi + offset) * v
+        here = out + row * W
+        tl.store(here + state, x, mask=state < W)
+        if BOTH:
+            ahead = (state < W) & is_ahead
+            tl.store(predictions + row * W + state, v, mask=ahead)
+            if direction == 0:
+                tl.store(first + row, (row == begin).to(tl.int8))
+        if SCALED:
+            total += tl.load(log_scale + symbol, mask=symbol < n_rows, other=0.0)
+        row = tl.minimum(tl.maximum(row + step, begin), end - 1)
+        symbol = tl.load(index + row)
+        phi = tl.load(
+            row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0
+        )
+        tl.debug_barrier()
+        v = tl.zeros_like(x)
+        norm = tl.zeros((), x.dtype)
+        for k in tl.static_range(K):
+            message = tl.load(here + k)
+            v += message * columns[k]
+            norm += message
+        v /= norm
+        total += tl.log(norm).to(tl.float64)
+    if direction == 0:
+        tl.store(log_z + sequence, total)
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_steps", "span"],
+    do_not_specialize_on_alignment=["first", "offsets"],
+)
+def block_combine(
+    messages,
+    predictions,
+    first,
+    offsets,
+    pairs,
+    starts,
+    n_sequences,
+    n_steps,
+    span,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    KEEP: tl.constexpr,
+    LANES: tl.constexpr,
+    TILE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Turn predictions of a span of steps into responsibilities, and sum over it.
+
+    The sums of pairs are without θ, the same for all steps.
+    """
+    program = tl.program_id(0)
+    used = tl.load(offsets + n_sequences)
+    state = tl.arange(0, LANES)
+    inside = (state < W)[None, :]
+    pair = tl.zeros((LANES, LANES), messages.dtype.element_ty)
+    start = tl.zeros((LANES,), messages.dtype.element_ty)
+    backward = messages + n_steps.to(tl.int64) * W
+    for tile in range(program * span, tl.minimum((program + 1) * span, used), TILE):
+        row = tile + tl.arange(0, TILE)
+        there = (row < used)[:, None] & inside
+        is_first = (tl.load(first + row, mask=row < used, other=0) != 0)[:, None]
+        where = row[:, None] * W + state[None, :]
+        ahead = tl.load(predictions + where, mask=there, other=0.0)
+        behind = tl.load(backward + where, mask=there, other=0.0)
+        before = tl.load(messages + where - W, mask=there & ~is_first, other=0.0)
+        joint = ahead * behind
+        total = tl.sum(joint, axis=1)[:, None]
+        possible = total > 0.0
+        joint = tl.where(possible, joint / total, 0.0)
+        behind = tl.where(possible, behind / total, 0.0)
+        before = tl.where(possible & ~is_first, before / tl.sum(before, axis=1)[:, None], 0.0)
+        tl.store(predictions + where, joint, mask=there)
+        if KEEP:
+            tl.store(backward + where, behind, mask=there)
+            # Before a first step stands the last of another sequence, which nobody else reads.
+            tl.store(messages + where - W, before, mask=there & (row > 0)[:, None])
+        pair = tl.dot(
+            tl.trans(before),
+            behind,
+            pair,
+            input_precision=PRECISION,
+            out_dtype=messages.dtype.element_ty,
+        )
+        start += tl.sum(tl.where(is_first, joint, 0.0), axis=0)
+    where = program * K * K + state[:, None] * K + state[None, :]
+    tl.store(pairs + where, pair, mask=(state < K)[:, None] & (state < K)[None, :])
+    tl.store(starts + program * K + state, start, mask=state < K)
+
+
+@triton.jit(do_not_specialize=["n_spans"])
+def gather_spans(
+    pairs,
+    starts,
+    matrix,
+    gain,
+    transitions,
+    start,
+    n_spans,
+    K: tl.constexpr,
+    TILE: tl.constexpr,
+    SPANS: tl.constexpr,
+):
+    """Sum a row of pairs over spans in double precision, and bring θ in; the last row is starts."""
+    row = tl.program_id(0)
+    state = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    inside = state < K
+    total = tl.zeros((TILE,), tl.float64)
+    is_start = state * 0 + row == K
+    for begin in range(0, n_spans, SPANS):
+        span = begin + tl.arange(0, SPANS)
+        there = (span < n_spans)[:, None] & inside[None, :]
+        where = (span * K * K)[:, None] + row * K + state[None, :]
+        values = tl.load(pairs + where, mask=there & ~is_start[None, :], other=0.0)
+        where = (span * K)[:, None] + state[None, :]
+        values += tl.load(starts + where, mask=there & is_start[None, :], other=0.0)
+        total += tl.sum(values.to(tl.float64), axis=0)
+    theta = tl.load(matrix + row * K + state, mask=inside & ~is_start, other=0.0)
+    if gain is not None:
+        theta *= tl.load(gain + state, mask=inside, other=0.0)
+    tl.store(transitions + row * K + state, total * theta.to(tl.float64), mask=inside & ~is_start)
+    tl.store(start + state, total, mask=inside & is_start)

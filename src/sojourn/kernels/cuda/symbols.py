@@ -1,0 +1,296 @@
+"""Sums by symbol on a GPU, in a fixed order, and tables of a row per symbol.
+
+The steps of a batch, sorted by symbol, are *segments*: runs of equal symbols.  The device side
+follows the host side.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from sojourn.kernels.cuda import settings
+from sojourn.kernels.interface import padded_states
+
+Tensor = Any
+
+
+class Segments(NamedTuple):
+    """The steps of a batch sorted by symbol, for sums in a fixed order.
+
+    A symbol's steps are cut into pieces of at most 64.  Tensors may be longer than needed.
+
+    Attributes
+    ----------
+    steps : (T,) int32 tensor
+        Steps, sorted by symbol.
+    pieces : (P + 1,) int32 tensor
+        Piece p is ``steps[pieces[p]:pieces[p + 1]]``.
+    symbols : (U,) int32 tensor
+        The distinct symbols; a missing one is as large as the alphabet.
+    bounds : (U + 1,) int32 tensor
+        The pieces of symbol u are ``bounds[u]:bounds[u + 1]``.
+    sizes : (2,) int32 tensor
+        P and U.
+    """
+
+    steps: Tensor
+    pieces: Tensor
+    symbols: Tensor
+    bounds: Tensor
+    sizes: Tensor
+
+
+def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
+    """Sum rows (T, K) by symbol in a fixed order, shape (U, K) in double precision.
+
+    Rows of the result that belong to no symbol, or to the missing one, are zero.
+    """
+    n_states = rows.shape[1]
+    # Columns beyond the states are summed too, where that makes rows of whole eights.
+    padded = padded_states(n_states)
+    width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
+    block = min(max(16, triton.next_power_of_2(width)), 64)
+    n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
+    partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
+    out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
+    columns = triton.cdiv(width, block)
+    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16}
+    _sum_pieces_kernel[(triton.cdiv(n_pieces, 2), columns)](
+        segments.steps,
+        segments.pieces,
+        segments.sizes,
+        rows,
+        rows.stride(0),
+        partial,
+        **sizes,
+        GROUP=2,
+        num_warps=1,
+    )
+    _sum_segments_kernel[(triton.cdiv(n_segments, 4), columns)](
+        segments.symbols,
+        segments.bounds,
+        segments.sizes,
+        partial,
+        out,
+        n_symbols,
+        n_segments,
+        **sizes,
+        GROUP=4,
+        num_warps=4,
+    )
+    return out[:, :n_states]
+
+
+def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
+    """Sum rows (U, K) in double precision, without those of symbols that are not in the alphabet.
+
+    Rows left out at the end change no bit.
+    """
+    n_rows, n_states = rows.shape
+    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    columns, n_groups = triton.cdiv(n_states, block), triton.cdiv(n_rows, 64)
+    partial = torch.empty((n_groups, n_states), dtype=torch.float64, device=rows.device)
+    out = torch.empty(n_states, dtype=torch.float64, device=rows.device)
+    sizes = {"K": n_states, "BLOCK": block, "num_warps": 4}
+    _sum_columns_kernel[(n_groups, columns)](
+        rows, rows.stride(0), symbols, n_symbols, partial, n_rows, 64, **sizes
+    )
+    _sum_columns_kernel[(1, columns)](partial, n_states, None, 0, out, n_groups, n_groups, **sizes)
+    return out
+
+
+def add_rows(table: Tensor, rows: Tensor | None, values: Tensor, factor: Tensor) -> None:
+    """Do ``table[rows] += factor * values``; rows beyond the table are left out."""
+    n_states = values.shape[1]
+    if rows is None:
+        table[:, :n_states] += factor * values
+        return
+    block = min(max(16, triton.next_power_of_2(n_states)), 64)
+    _add_rows_kernel[(triton.cdiv(len(rows), 8), triton.cdiv(n_states, block))](
+        table,
+        table.stride(0),
+        len(table),
+        rows,
+        len(rows),
+        values,
+        values.stride(0),
+        factor,
+        K=n_states,
+        BLOCK=block,
+        GROUP=8,
+        ATOMIC=settings.SUMS == "atomic",
+        num_warps=4,
+    )
+
+
+def rescale_rows(table: Tensor, factor: Tensor) -> None:
+    """Multiply a table by a factor; by one nothing is done."""
+    n, block = table.numel(), 1024
+    programs = min(triton.cdiv(n, block), 1024)
+    _rescale_kernel[(programs,)](table, factor, n, BLOCK=block, num_warps=4)
+
+
+def means_of_symbols(
+    totals: Tensor, scale: Tensor, prior: float, prior_total: float, dtype: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return gain and shift with which a row of the table becomes posterior means, eq (2).
+
+    And a row that becomes one, for a missing symbol.
+    """
+    lanes = triton.next_power_of_2(max(16, len(totals)))
+    out = torch.empty((3, lanes), dtype=dtype, device=totals.device)
+    _means_of_symbols_kernel[(1,)](
+        totals, scale, prior, prior_total, *out, len(totals), LANES=lanes, num_warps=1
+    )
+    return out[0, : len(totals)], out[1, : len(totals)], out[2]
+
+
+# ---- device side ---------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
+def _sum_pieces_kernel(
+    steps,
+    pieces,
+    sizes,
+    rows,
+    stride,
+    partial,
+    W: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
+    piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    exists = piece < tl.load(sizes)
+    state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    begin = tl.load(pieces + piece, mask=exists, other=0)
+    end = tl.load(pieces + piece + 1, mask=exists, other=0)
+    total = tl.zeros((GROUP, BLOCK), rows.dtype.element_ty)
+    for tile in range(0, tl.max(end - begin, axis=0), TOGETHER):
+        place = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
+        there = place < end[:, None]
+        step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
+        mask = there[:, :, None] & (state < W)[None, None, :]
+        row = rows + step[:, :, None] * stride
+        total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
+    where = piece.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
+
+
+@triton.jit(
+    do_not_specialize=["n_symbols", "n_segments"],
+    do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
+)
+def _sum_segments_kernel(
+    symbols,
+    bounds,
+    sizes,
+    partial,
+    out,
+    n_symbols,
+    n_segments,
+    W: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TOGETHER: tl.constexpr,
+    GROUP: tl.constexpr,
+):
+    """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
+    segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    exists = segment < tl.load(sizes + 1)
+    exists = exists & (tl.load(symbols + segment, mask=exists, other=n_symbols) < n_symbols)
+    state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    begin = tl.load(bounds + segment, mask=exists, other=0)
+    end = tl.load(bounds + segment + 1, mask=exists, other=0)
+    # Most symbols have one piece.
+    row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
+    filled = (begin < end)[:, None] & (state < W)[None, :]
+    total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
+    for tile in range(1, tl.max(end - begin, axis=0), TOGETHER):
+        piece = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
+        where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
+        mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
+        total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
+    where = segment.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
+
+
+@triton.jit(
+    do_not_specialize=["n_symbols", "n_rows", "span"],
+    do_not_specialize_on_alignment=["rows", "symbols"],
+)
+def _sum_columns_kernel(rows, width, symbols, n_symbols, out, n_rows, span, K, BLOCK: tl.constexpr):
+    """Sum a span of rows."""
+    program = tl.program_id(0)
+    state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float64)
+    end = tl.minimum((program + 1) * span, n_rows)
+    for begin in range(program * span, end, 64):
+        row = begin + tl.arange(0, 64)
+        there = row < end
+        if symbols is not None:
+            there = there & (tl.load(symbols + row, mask=there, other=n_symbols) < n_symbols)
+        mask = there[:, None] & (state < K)[None, :]
+        where = row.to(tl.int64)[:, None] * width + state[None, :]
+        total += tl.sum(tl.load(rows + where, mask=mask, other=0.0).to(tl.float64), axis=0)
+    tl.store(out + program * K + state, total, mask=state < K)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_added"], do_not_specialize_on_alignment=["rows"])
+def _add_rows_kernel(
+    table,
+    stride,
+    n_rows,
+    rows,
+    n_added,
+    values,
+    width,
+    factor,
+    K,
+    BLOCK: tl.constexpr,
+    GROUP: tl.constexpr,
+    ATOMIC: tl.constexpr,
+):
+    """Add some rows of values to the table; a row may come more than once where it is atomic."""
+    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    row = tl.load(rows + place, mask=place < n_added, other=n_rows)
+    state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = (row < n_rows)[:, None] & (state < K)[None, :]
+    where = table + row.to(tl.int64)[:, None] * stride + state[None, :]
+    value = values + place.to(tl.int64)[:, None] * width + state[None, :]
+    added = tl.load(factor) * tl.load(value, mask=mask, other=0.0)
+    if ATOMIC:
+        tl.atomic_add(where, added.to(table.dtype.element_ty), mask=mask, sem="relaxed")
+    else:
+        new = tl.load(where, mask=mask, other=0.0) + added
+        tl.store(where, new.to(table.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
+    """Multiply everything by a factor, unless that is one."""
+    by = tl.load(factor)
+    if by != 1.0:
+        for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+            where = begin + tl.arange(0, BLOCK).to(tl.int64)
+            values = tl.load(table + where, mask=where < n, other=0.0)
+            tl.store(table + where, (values * by).to(table.dtype.element_ty), mask=where < n)
+
+
+@triton.jit(do_not_specialize=["K"])
+def _means_of_symbols_kernel(
+    totals, scale, prior, prior_total, gain, shift, missing, K, LANES: tl.constexpr
+):
+    """Find gain and shift of every state, and the row that makes the potential one."""
+    state = tl.arange(0, LANES)
+    norm = tl.load(totals + state, mask=state < K, other=1.0) + prior_total
+    kind = gain.dtype.element_ty
+    by = tl.load(scale)
+    tl.store(gain + state, (by / norm).to(kind), mask=state < K)
+    tl.store(shift + state, (prior / norm).to(kind), mask=state < K)
+    tl.store(missing + state, tl.where(state < K, (norm - prior) / by, 0.0).to(kind))

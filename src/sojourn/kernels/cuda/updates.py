@@ -1,0 +1,224 @@
+"""Small updates on a GPU, one launch each: potentials of transitions, blended counts, failures.
+
+The device side follows the host side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+Tensor = Any
+
+
+def row_potentials(
+    start: Tensor,
+    transitions: Tensor,
+    total: Tensor | tuple[Tensor, Tensor] | None,
+    counts: tuple[Tensor, Tensor],
+    dtype: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return prior counts plus expected counts, normalised, eq (1): (K,), and (2, K, K).
+
+    The matrix comes with its transpose behind it.  ``transitions`` may be one row for all, and
+    ``total`` one number for the start and one for the rows.
+    """
+    apart = isinstance(total, tuple)
+    n_states = len(start)
+    dtype = getattr(torch, np.dtype(dtype).name)
+    out_start = torch.empty(n_states, dtype=dtype, device=start.device)
+    out = torch.empty((2, n_states, n_states), dtype=dtype, device=start.device)
+    _row_potentials_kernel[(n_states + 1,)](
+        start,
+        transitions,
+        torch.stack(total) if apart else total,
+        *counts,
+        out_start,
+        out,
+        K=n_states,
+        APART=apart,
+        LANES=triton.next_power_of_2(n_states),
+        ONE_ROW=transitions.ndim == 1,
+        num_warps=1 if n_states <= 128 else 4,
+    )
+    return out_start, out
+
+
+def transition_potentials(
+    prior: tuple[Tensor, Tensor],
+    total: Tensor | tuple[Tensor, Tensor] | None,
+    counts: tuple[Tensor, Tensor],
+    dtype: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return the potentials of start and transitions, eq (1).
+
+    The transpose of the matrix lies behind it, where `forward_backward` finds it.
+    """
+    start, matrices = row_potentials(*prior, total, counts, dtype)
+    return start, matrices[0]
+
+
+def blend_counts(
+    counts: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor], keep: Any, weight: Any
+) -> tuple[Tensor, Tensor]:
+    """Return ``keep * counts + weight * sums`` for start and transitions, eq (3).
+
+    Rates that are tensors are views of one, as `as_rates` takes them; the host does not wait.
+    """
+    rates = as_rates(keep, weight, counts[0])
+    out = tuple(torch.empty_like(part) for part in counts)
+    n = counts[1].numel()
+    _blend_counts_kernel[(triton.cdiv(n, 256),)](
+        *counts, *sums, *out, rates, len(counts[0]), n, BLOCK=256, num_warps=4
+    )
+    return out[0], out[1]
+
+
+def state_masses(start: Tensor, transitions: Tensor) -> Tensor:
+    """Return how many steps are expected in each state: those that start there or go there."""
+    n_states, out = len(start), torch.empty_like(start)
+    _state_masses_kernel[(triton.cdiv(n_states, 16),)](
+        start, transitions, out, K=n_states, num_warps=4
+    )
+    return out
+
+
+def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float) -> Tensor:
+    """Blend the totals of a table and multiply its scale, in place.
+
+    Returns
+    -------
+    (2,) float64 tensor
+        What rows that are added are to be multiplied by, and what all rows are, because the scale
+        was too small and has become one.
+    """
+    factors = torch.empty(2, dtype=torch.float64, device=scale.device)
+    _decay_kernel[(1,)](
+        totals, added, scale, rates, factors, smallest, len(totals),
+        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+    )  # fmt: skip
+    return factors
+
+
+def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
+    """Return the two rates as one (2,) tensor; those of a recorded step are one already."""
+    if isinstance(keep, torch.Tensor):
+        assert keep._base is not None, "views of one tensor"
+        return keep._base
+    return torch.tensor([keep, weight], dtype=torch.float64, device=like.device)
+
+
+def collect_failures(log_z: Tensor, failures: Tensor) -> Tensor:
+    """Return the sum of log Z, and add the number of those that are not finite to `failures`."""
+    out = torch.empty((), dtype=torch.float64, device=log_z.device)
+    _collect_failures_kernel[(1,)](log_z, failures, out, len(log_z), BLOCK=4096, num_warps=16)
+    return out
+
+
+# ---- device side ---------------------------------------------------------------------------------
+
+
+@triton.jit
+def _row_potentials_kernel(
+    prior_start,
+    prior,
+    total,
+    start,
+    transitions,
+    out_start,
+    out,
+    K,
+    LANES: tl.constexpr,
+    ONE_ROW: tl.constexpr,
+    APART: tl.constexpr,
+):
+    """Normalise one row; the last program has the start."""
+    row = tl.program_id(0)
+    state = tl.arange(0, LANES)
+    inside = state < K
+    kind = out.dtype.element_ty
+    if row == K:
+        added = tl.load(start + state, mask=inside, other=0.0)
+        sums = tl.load(prior_start + state, mask=inside, other=0.0) + added
+    else:
+        added = tl.load(transitions + row * K + state, mask=inside, other=0.0)
+        place = state if ONE_ROW else row * K + state
+        sums = tl.load(prior + place, mask=inside, other=0.0) + added
+    if total is None:
+        norm = tl.sum(sums, axis=0)
+    else:
+        own = tl.where(row == K, 0, 1) if APART else 0
+        norm = tl.load(total + own) + tl.sum(added, axis=0)
+    means = (sums / norm).to(kind)
+    if row == K:
+        tl.store(out_start + state, means, mask=inside)
+    else:
+        tl.store(out + row * K + state, means, mask=inside)
+        tl.store(out + K * K + state * K + row, means, mask=inside)
+
+
+@triton.jit(do_not_specialize=["K", "n"])
+def _blend_counts_kernel(
+    start, transitions, added_start, added, out_start, out, rates, K, n, BLOCK: tl.constexpr
+):
+    """Blend a part of the counts, and the first program the start too."""
+    keep = tl.load(rates)
+    weight = tl.load(rates + 1)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    old = tl.load(transitions + at, mask=at < n, other=0.0)
+    new = tl.load(added + at, mask=at < n, other=0.0)
+    tl.store(out + at, keep * old + weight * new, mask=at < n)
+    if tl.program_id(0) == 0:
+        for begin in range(0, K, BLOCK):
+            at = begin + tl.arange(0, BLOCK)
+            old = tl.load(start + at, mask=at < K, other=0.0)
+            new = tl.load(added_start + at, mask=at < K, other=0.0)
+            tl.store(out_start + at, keep * old + weight * new, mask=at < K)
+
+
+@triton.jit
+def _state_masses_kernel(start, transitions, out, K):
+    """Sum the columns of expected transitions and the start, some states per program."""
+    state = tl.program_id(0) * 16 + tl.arange(0, 16)
+    total = tl.load(start + state, mask=state < K, other=0.0)
+    for begin in range(0, K, 64):
+        row = begin + tl.arange(0, 64)
+        where = row[:, None] * K + state[None, :]
+        mask = (row < K)[:, None] & (state < K)[None, :]
+        total += tl.sum(tl.load(transitions + where, mask=mask, other=0.0), axis=0)
+    tl.store(out + state, total, mask=state < K)
+
+
+@triton.jit(do_not_specialize=["K"])
+def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
+    """Blend totals, and find the factors that follow from the scale."""
+    keep = tl.load(rates)
+    weight = tl.load(rates + 1)
+    state = tl.arange(0, LANES)
+    old = tl.load(totals + state, mask=state < K, other=0.0)
+    new = tl.load(added + state, mask=state < K, other=0.0)
+    tl.store(totals + state, keep * old + weight * new, mask=state < K)
+    decayed = tl.load(scale) * keep
+    is_small = decayed < smallest
+    tl.store(factors + 1, tl.where(is_small, decayed, 1.0))
+    decayed = tl.where(is_small, 1.0, decayed)
+    tl.store(scale, decayed)
+    tl.store(factors, weight / decayed)
+
+
+@triton.jit(do_not_specialize=["n"])
+def _collect_failures_kernel(log_z, failures, out, n, BLOCK: tl.constexpr):
+    """Sum, and count what is not finite."""
+    total = tl.zeros((BLOCK,), tl.float64)
+    bad = tl.zeros((BLOCK,), tl.int64)
+    for begin in range(0, n, BLOCK):
+        at = begin + tl.arange(0, BLOCK)
+        value = tl.load(log_z + at, mask=at < n, other=0.0)
+        total += value
+        bad += tl.where(tl.abs(value) < float("inf"), 0, 1)
+    tl.store(out, tl.sum(total, axis=0))
+    tl.store(failures, tl.load(failures) + tl.sum(bad, axis=0))
