@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sojourn.reproduce.figure2 import METHODS
+from experiments.reproduce.figure2 import METHODS
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"

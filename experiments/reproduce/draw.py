@@ -157,7 +157,7 @@ def _frame(figure: Figure, axes: Any, result: dict[str, Any], x_label: str, titl
     low = max(scores.min(), ends.min() - 0.5 * (ends.max() - ends.min()) - 0.05)
     axes[0, 0].set_ylim(low, ends.max() + 0.06 * (ends.max() - low))
     figure.supxlabel(x_label, fontsize=9.5)
-    figure.supylabel("held-out log likelihood, nats a word", fontsize=9.5)
+    figure.supylabel("held-out log likelihood, nats per word", fontsize=9.5)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper right", ncols=3, frameon=False, handlelength=2.6

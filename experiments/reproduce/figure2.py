@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from experiments.reproduce.corpus import Corpus
 from sojourn.families import Categorical
 from sojourn.inference import Progress
 from sojourn.models import HDPHMM, HMM
 from sojourn.persist import write_whole
-from sojourn.reproduce.corpus import Corpus
 from sojourn.sources import open as open_source
 
 METHODS = ("SVI", "SCVI", "SCVI-HDP")
-POINTS_A_PASS = 5  # in the first pass it is three times as many
+POINTS_PER_PASS = 5  # in the first pass it is three times as many
 
 PAPER: dict[str, Any] = {
     "transition_concentration": 0.1,
@@ -150,7 +150,7 @@ def run_small(
 
     def fit(cell: Cell, callback: Callable[[Progress], None]) -> list[list[float]]:
         model = cell.model(len(corpus.vocabulary), n_jobs)
-        every = max(1, n_batches[cell.batch_size] // (3 * POINTS_A_PASS))
+        every = max(1, n_batches[cell.batch_size] // (3 * POINTS_PER_PASS))
         model.fit(corpus.train, validation=validation, validation_every=every, callback=callback)
         return thinned(_points(model))
 
@@ -234,7 +234,7 @@ def _run(
             points = fit(cell, progress)
             _write_json(own, {"fingerprint": wanted, "points": points})
         results.append({**asdict(cell), "points": points})
-        line = f"{cell.name}: {points[-1][2]:.4f} nats a token, {points[-1][1]:.1f} s"
+        line = f"{cell.name}: {points[-1][2]:.4f} nats per token, {points[-1][1]:.1f} s"
         tell((n_done + 1) / len(cells), n_done + 1, line)
     result = {
         "date": date.today().isoformat(),
