@@ -32,7 +32,8 @@ def exact_table(result: dict[str, Any]) -> list[str]:
 def corpus_table(result: dict[str, Any], part: str) -> list[str]:
     """Give held-out score and time of each method."""
     lines = [
-        "| model | inference | nats a token | between seeds | seconds | passes, sweeps | states |",
+        "| model | inference | nats per token | between seeds | seconds | passes, sweeps "
+        "| states |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, row in result[part].items():
