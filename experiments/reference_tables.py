@@ -54,7 +54,7 @@ def described(result: dict[str, Any]) -> str:
 
 
 def write_tables() -> None:
-    """Put every table between its marks, where its result file is there."""
+    """Put every table between its marks, where its result file exists."""
     page = PAGE.read_text()
     for name, makers in {
         "exact_posterior": {"exact": exact_table},

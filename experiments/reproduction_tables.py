@@ -161,7 +161,7 @@ TABLES: dict[str, tuple[Path, Callable[[dict[str, Any]], list[str]]]] = {
 
 
 def updated(page: str) -> str:
-    """Put every table between its marks, where its result file is there."""
+    """Put every table between its marks, where its result file exists."""
     for mark, (path, maker) in TABLES.items():
         if not path.exists():
             continue
