@@ -6,9 +6,9 @@
 #
 # An HMM has transition probabilities θ and emission parameters φ. With conjugate priors, *counts*
 # are sufficient statistics for them: how often each state followed each other state, and what was
-# emitted in which state. *Mean-field* variational inference (SVI) keeps a distribution over θ and φ in addition to
-# that over states, and treats the two as independent. *Collapsed* inference integrates θ and φ out
-# first. What is left is a distribution over states alone, and expected counts.
+# emitted in which state. *Mean-field* variational inference (SVI) keeps a distribution over θ and φ
+# in addition to that over states, and treats the two as independent. *Collapsed* inference
+# integrates θ and φ out first. What is left is a distribution over states alone, and expected counts.
 #
 # That changes one thing in the algorithm: the weight that a transition or symbol with an expected
 # count c gets when states are inferred. Collapsed, it is the predictive probability; mean-field,
@@ -34,8 +34,8 @@ ax.set_ylim(1e-8, 1)
 ax.legend(frameon=False)
 
 # For large counts the two agree. For small ones the mean-field weight drops sharply: a symbol with
-# an expected count well below one weighs orders of magnitude less than its probability. Text is full
-# of such symbols, and so are any data with many states.
+# an expected count well below one weighs orders of magnitude less than its probability. Text is
+# full of such symbols, and so are any data with many states.
 
 gap = float(collapsed[counts < 0.5].mean() / mean_field[counts < 0.5].mean())
 print(f"below half a count, collapsed weights are {gap:.0f} times mean-field ones on average")

@@ -34,5 +34,6 @@ sj.plot.states(model, 14, ax=left)
 sj.plot.graph(model, 12, ax=right)
 
 # **What one learns.** Articles, prepositions, forms of *to be*, modal verbs and nouns are
-# separated without supervision. The arrows read like grammar: article → noun → preposition → article. Rare words
-# are not lost: `<unk>` is in the states of nouns and participles, where new words appear.
+# separated without supervision. The arrows read like grammar: article → noun → preposition →
+# article. Rare words are not lost: `<unk>` is in the states of nouns and participles, where new
+# words appear.

@@ -1,9 +1,10 @@
 # # Activity from a wrist sensor
 #
-# An accelerometer on the wrist records two channels, twenty times per second. The wearer's activity
-# shows less in the level of the signal than in how it *moves*: walking swings, typing trembles, rest
-# is flat. An autoregressive family describes each step given the two before it, and so distinguishes
-# a swing from a tremble of the same size. The recording is simulated, so the true activity is known.
+# An accelerometer on the wrist records two channels, twenty times per second. The wearer's
+# activity shows less in the level of the signal than in how it *moves*: walking swings, typing
+# trembles, rest is flat. An autoregressive family describes each step given the two before it, and
+# so distinguishes a swing from a tremble of the same size. The recording is simulated, so the true
+# activity is known.
 
 import matplotlib.pyplot as plt
 import numpy as np
