@@ -8,7 +8,8 @@
 # are sufficient statistics for them: how often each state followed each other state, and what was
 # emitted in which state. *Mean-field* variational inference (SVI) keeps a distribution over θ and φ
 # in addition to that over states, and treats the two as independent. *Collapsed* inference
-# integrates θ and φ out first. What is left is a distribution over states alone, and expected counts.
+# integrates θ and φ out first. What is left is a distribution over states alone, and expected
+# counts.
 #
 # That changes one thing in the algorithm: the weight that a transition or symbol with an expected
 # count c gets when states are inferred. Collapsed, it is the predictive probability; mean-field,
