@@ -82,7 +82,7 @@ def decode(
 def _print_states(
     model: BaseHMM, source: Source, *, proba: bool, words: bool, as_json: bool
 ) -> None:
-    """Print a line for each sequence, block by block."""
+    """Print one line per sequence while the data is read."""
     predict = model.predict_proba if proba else model.predict
     key = "probabilities" if proba else "states"
     for piece in source:

@@ -55,7 +55,7 @@ def make_plan(
 def make_model(
     kind: Kind, n_states: int, choice: Choice, plan: Plan, moves: bool | None, **parameters: Any
 ) -> BaseHMM:
-    """Make the estimator; without a word on moves it keeps its own default."""
+    """Make the estimator; `moves` of None keeps its default."""
     from sojourn.models import HDPHMM, HMM
 
     model = HDPHMM if kind is Kind.hdp else HMM
