@@ -17,7 +17,7 @@ def connected(address: str | None, n_workers: int | None) -> Iterator[Any]:
     """
     if address is not None and n_workers is not None:
         raise typer.BadParameter(
-            "cannot be combined with --cluster, which has workers of its own",
+            "--cluster names a cluster that has its workers",
             param_hint="--workers",
         )
     if address is None and n_workers is None:
