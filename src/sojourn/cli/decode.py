@@ -62,9 +62,7 @@ def decode(
     if words and (out is not None or proba):
         raise typer.BadParameter("works only for paths that are printed", param_hint="--words")
     if out is None and (cluster is not None or workers is not None):
-        raise typer.BadParameter(
-            "OUT is needed: workers write to a folder", param_hint="OUT"
-        )
+        raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
     from sojourn.persist import load
 
