@@ -116,11 +116,11 @@ bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and p
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)
 
-references: $(READY)  ## all ways of inference compared: make references CORPUS=folder
+references: $(READY)  ## all inference methods compared: make references CORPUS=folder
 	$(BIN)/python -m experiments.exact_posterior
 	$(BIN)/python -m experiments.references $(CORPUS)
 
-reproduce: $(READY)  ## the paper's figure, and what goes beyond it: make reproduce CORPUS=folder
+reproduce: $(READY)  ## the paper's figure, and the experiments beyond it: make reproduce CORPUS=folder
 	$(BIN)/sojourn reproduce figure2 --corpus $(CORPUS) --name "English Web Treebank" --out experiments/figure2
 	$(BIN)/python -m experiments.tags $(CORPUS)
 	$(BIN)/python -m experiments.tuning $(CORPUS)

@@ -358,7 +358,7 @@ def tables(result: dict[str, Any]) -> str:
         f"workers with one thread, V = {result['symbols']:,}, by `make bench-cluster` "
         "([file](../benchmarks/results/cluster.json)).",
         "",
-        "| K | batch size | tokens a step | parts | seconds a step | of which work, a worker "
+        "| K | batch size | tokens per step | parts | seconds per step | of which work, per worker "
         "| MB over the wire | MB of rows |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
@@ -370,21 +370,21 @@ def tables(result: dict[str, Any]) -> str:
             f"| {step['row_bytes'] / 1e6:.1f} |"
         )
     shares = [
-        f"{1e3 * model['step_seconds']:.2f} ms a step",
-        f"{1e9 * model['byte_seconds']:.2f} ns a byte on the longest way",
+        f"{1e3 * model['step_seconds']:.2f} ms per step",
+        f"{1e9 * model['byte_seconds']:.2f} ns per byte on the longest path",
     ]
     lines += [
         "",
-        f"A task that does nothing takes {1e3 * model['task_seconds']:.2f} ms. Fitted to what is "
-        f"left beside work and tasks: {' and '.join(shares)}. The model is off by "
+        f"An empty task takes {1e3 * model['task_seconds']:.2f} ms. Fitted to the time "
+        f"that work and tasks leave: {' and '.join(shares)}. The model is off by "
         f"{model['mean_error']:.0%} on average and by {model['largest_error']:.0%} at most on "
         "these steps.",
         "",
         f"**Prediction** for one pass over {result['prediction']['tokens'] / 1e9:.0f} billion "
-        "tokens, a worker being one core as above, 10 Gbit/s links, minibatches of four parts a "
-        "worker:",
+        "tokens, with one core per worker as above, 10 Gbit/s links and minibatches of four "
+        "parts per worker:",
         "",
-        "| K | workers | tokens a step | steps | hours | compute | tasks | moving | network |",
+        "| K | workers | tokens per step | steps | hours | compute | tasks | copying | network |",
         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in result["prediction"]["passes"]:
@@ -395,7 +395,8 @@ def tables(result: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "Tokens a minibatch from which the links take less than a tenth of the computing time:",
+        "Tokens per minibatch from which on the links take less than a tenth of the computing "
+        "time:",
         "",
         "| K | workers | 1 Gbit/s | 10 Gbit/s |",
         "|---:|---:|---:|---:|",
@@ -415,7 +416,7 @@ def curve_table(result: dict[str, Any]) -> str:
     rates = sorted({row["forgetting_rate"] for row in curves})
     last = curves[0]["curve"][-1][0]
     lines = [
-        f"Held-out log likelihood a token, K = 45, {result['sentences']:,} sentences, after one "
+        f"Held-out log likelihood per token, K = 45, {result['sentences']:,} sentences, after one "
         f"pass and after {last:g}:",
         "",
         "| batch size | " + " | ".join(f"rate {rate:g}" for rate in rates) + " |",

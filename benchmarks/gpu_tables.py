@@ -15,7 +15,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "gpu.md"
 README = ROOT / "benchmarks" / "README.md"
 PEERS = {
-    "sojourn_training": "sojourn, a step of training, update included",
+    "sojourn_training": "sojourn, one training step, update included",
     "sojourn": "sojourn, an E-step called alone, steps sorted by symbol first",
     "dynamax_smoother": "dynamax, its smoother, a table of emissions and sums by symbol of ours",
     "dynamax": "dynamax, E-step of `CategoricalHMM`",
@@ -56,15 +56,16 @@ def figures(found: dict[str, Any]) -> str:
         f"tokens, 45 states, minibatches of 1,000: a pass of SCVI takes {passes[-1]:.2f} s "
         f"({passes[0]:.2f} s the first), a pass of SCVI-HDP {hdp[-1]:.2f} s. Ten passes of "
         f"SCVI-HDP took {paper['hdp_seconds']:.1f} s, {hdp[0]:.1f} s of them the first; kernels "
-        "were compiled before. Held-out log likelihood a step after passes 1 and 2: "
+        "were compiled beforehand. Held-out log likelihood per step after passes 1 and 2: "
         + ", ".join(f"{score:.5f}" for score in paper["hdp_held_out"][:2])
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
         f"{min(paper['cpu_hdp_pass_seconds']):.0f} s.",
         "",
-        "Where the time of a step goes, in microseconds; windows are planned beside the steps of "
-        "those before, by other kernels of which this is a share, and copies from the host:",
+        "Where the time of a step goes, in microseconds; planning sorts the next window at the "
+        "same time, by other kernels and copies from the host, of which this is the share per "
+        "step:",
         "",
         *table(
             ["part", *(f"M = {row['batch_size']:,}" for row in steps)],
@@ -78,7 +79,7 @@ def figures(found: dict[str, Any]) -> str:
                 ["planning", *(f"{row['planning_beside_microseconds']:.0f}" for row in steps)],
             ],
         ),
-        "Single decisions, million steps/s at 45 states: "
+        "Alternatives, million steps/s at 45 states: "
         + "; ".join(
             f"{name} {rate:.0f}" for name, rate in found["alternatives_million_steps"].items()
         )
@@ -194,7 +195,7 @@ def summary(found: dict[str, Any]) -> str:
     ]
     lines = [
         f"- {found['device']}, {found['date']}; sentences of 22 words, V = {found['symbols']:,}.",
-        f"- Steps a second, end to end: {', '.join(rates)}.",
+        f"- Steps per second, end to end: {', '.join(rates)}.",
         f"- {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million tokens, K=45, "
         f"M=1,000: a pass {passes[-1]:.2f} s ({passes[0]:.2f} s the first), ten of SCVI-HDP "
         f"{hdp:.1f} s.",

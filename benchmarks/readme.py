@@ -19,7 +19,7 @@ def read(path: str) -> dict[str, Any]:
 
 
 def figures() -> str:
-    """Say in a few lines what the result files hold."""
+    """Summarise the result files in a few lines."""
     cpu = read("benchmarks/results/cpu.json")
     text = read("experiments/results/collapsing.json")
     tuning = read("experiments/results/tuning.json")
@@ -40,22 +40,22 @@ def figures() -> str:
             "[benchmarks](benchmarks/README.md)):",
             "",
             f"- an E-step with 45 states runs at {row['e_step_million_steps']:.1f} million time "
-            f"steps a second, {row['e_step_share']:.0%} of the machine's matrix rate "
-            f"({largest['e_step_share']:.0%} with {largest['states']} states), "
-            f"{peers[fastest]['ours_is_faster_by']:.0f} times the fastest E-step of hmmlearn, "
+            f"steps per second, {row['e_step_share']:.0%} of the machine's matrix-multiplication "
+            f"rate ({largest['e_step_share']:.0%} with {largest['states']} states), "
+            f"{peers[fastest]['ours_is_faster_by']:.0f} times as fast as the fastest of hmmlearn, "
             f"dynamax and pomegranate ({fastest});",
-            f"- `fit` in minibatches of 1000 sentences with a vocabulary of 50,000 words takes in "
-            f"{fit['fit_million_steps']:.1f} million words a second, updates included.",
+            f"- `fit` in minibatches of 1000 sentences with a vocabulary of 50,000 words processes "
+            f"{fit['fit_million_steps']:.1f} million words per second, updates included.",
             "",
-            f"On one GPU ({gpu['device']}, {gpu['date']}; [more](docs/gpu.md)) the same takes in "
-            f"{gpu['end_to_end'][0]['million_steps']:.0f} million words a second, and a pass over "
-            f"{paper['sentences'] / 1e6:.0f} million sentences "
+            f"On one GPU ({gpu['device']}, {gpu['date']}; [more](docs/gpu.md)) the same fit "
+            f"processes {gpu['end_to_end'][0]['million_steps']:.0f} million words "
+            f"per second, and a pass over {paper['sentences'] / 1e6:.0f} million sentences takes "
             f"{paper['scvi_pass_seconds'][-1]:.2f} seconds.",
             "",
             f"On {data['sentences']:,} sentences of the English Web Treebank (45 states, "
             f"minibatches of 100, ten passes, mean of three seeds; "
             "[result](experiments/results/collapsing.json), "
-            "[tuned](experiments/results/tuning.json)), held-out log likelihood a word:",
+            "[tuned](experiments/results/tuning.json)), held-out log likelihood per word:",
             "",
             "| SVI | SCVI | SCVI, HDP-HMM | SCVI, `tuned=True` |",
             "|---|---|---|---|",
@@ -66,7 +66,7 @@ def figures() -> str:
 
 
 def peer_figures() -> str:
-    """Tabulate the speed of an E-step, ours and of others."""
+    """Tabulate the speed of an E-step of sojourn and of other libraries."""
     cpu = read("benchmarks/results/cpu.json")
     gaussian = read("benchmarks/results/families.json")
     where = cpu["machine"]
@@ -83,8 +83,9 @@ def peer_figures() -> str:
     ]
     return "\n".join(
         [
-            f"One E-step with 45 states and categorical emissions, in million time steps a second, "
-            f"on {where['cores']} cores ({where['processor']}, {cpu['date']}, `{cpu['command']}`):",
+            f"One E-step with 45 states and categorical emissions, in million time steps per "
+            f"second, on {where['cores']} cores ({where['processor']}, {cpu['date']}, "
+            f"`{cpu['command']}`):",
             "",
             "| library | million steps/s | sojourn is faster by | what was timed |",
             "|---|---|---|---|",

@@ -196,8 +196,8 @@ def table(result: dict[str, Any]) -> str:
         f"in use; {small['above_base_mib']:.0f} MiB for {small['sentences']:,} sentences (ratio "
         f"{result['memory_ratio']:.2f}), {result['in_memory']['above_base_mib']:.0f} MiB with all "
         "of the data in memory.",
-        f"- Held-out log likelihood a token: {result['true_score']:.4f} under the true model, "
-        f"{result['unigram_score']:.4f} with the words' frequencies alone.",
+        f"- Held-out log likelihood per token: {result['true_score']:.4f} under the true model, "
+        f"{result['unigram_score']:.4f} with word frequencies alone.",
         "",
         "| model | states | seconds | million tokens/s | memory, MiB "
         "| score after a tenth | after the pass |",

@@ -1,18 +1,19 @@
 # # How SCVI works
 #
-# The short way, in pictures. [The mathematics](mathematics.md) has every formula.
+# A short explanation in pictures. [The mathematics](mathematics.md) has every formula.
 #
-# ## Counts are all there is
+# ## Everything is in the counts
 #
-# An HMM has transition probabilities θ and emission parameters φ. With conjugate priors, all that
-# the data say about them is in *counts*: how often each state followed each, and what was emitted
-# where. *Mean-field* variational inference (SVI) keeps a distribution over θ and φ beside the one
-# over states, and treats the two as independent. *Collapsed* inference integrates θ and φ out
-# first. What is left is a distribution over states alone, and expected counts.
+# An HMM has transition probabilities θ and emission parameters φ. With conjugate priors, *counts*
+# are sufficient statistics for them: how often each state followed each other state, and what was
+# emitted in which state. *Mean-field* variational inference (SVI) keeps a distribution over θ and φ
+# in addition to that over states, and treats the two as independent. *Collapsed* inference
+# integrates θ and φ out first. What is left is a distribution over states alone, and expected
+# counts.
 #
 # That changes one thing in the algorithm: the weight that a transition or symbol with an expected
 # count c gets when states are inferred. Collapsed, it is the predictive probability; mean-field,
-# the exponential of an expected logarithm, which punishes what is rare.
+# the exponential of an expected logarithm, which penalises what is rare.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,9 +34,9 @@ ax.set_ylabel("weight in the E-step")
 ax.set_ylim(1e-8, 1)
 ax.legend(frameon=False)
 
-# For large counts the two agree. For small ones mean-field falls off a cliff: a symbol that a state
-# has seen half a time weighs orders of magnitude less than its probability. Text is full of such
-# symbols, and so is any data with many states.
+# For large counts the two agree. For small ones the mean-field weight drops sharply: a symbol with
+# an expected count well below one weighs orders of magnitude less than its probability. Text is
+# full of such symbols, and so are any data with many states.
 
 gap = float(collapsed[counts < 0.5].mean() / mean_field[counts < 0.5].mean())
 print(f"below half a count, collapsed weights are {gap:.0f} times mean-field ones on average")
@@ -43,11 +44,11 @@ print(f"below half a count, collapsed weights are {gap:.0f} times mean-field one
 # ## One minibatch at a time
 #
 # The stochastic part is the same for both. Take M of N sequences, run forward-backward, and blend
-# what comes out, scaled up by N/M, into what was known:
+# the expected counts, scaled up by N/M, into the running ones:
 #
 # > E[C] ← (1 − ρ) E[C] + ρ (N/M) Σ E[Cⁿ]   (3)
 #
-# with a step size ρ that falls. The first updates forget the random start quickly; the later ones
+# with a decreasing step size ρ. The first updates forget the random start quickly; the later ones
 # average over many minibatches.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
@@ -57,17 +58,17 @@ for rate, color in ((0.5, "#0072b2"), (0.7, "#009e73"), (0.9, "#e69f00")):
     left.plot(updates, steps, color=color, label=f"rate {rate}")
     right.semilogy(updates, np.maximum(np.cumprod(1 - steps), 1e-12), color=color)
 right.axhline(0.02, color="0.5", ls=":")
-right.annotate("below this fit is content", (100, 0.022), ha="right", va="bottom", fontsize=8)
+right.annotate("below this, no FitWarning", (100, 0.022), ha="right", va="bottom", fontsize=8)
 left.set_ylabel("step size ρ")
 right.set_ylabel("share of the random start left")
 for ax in (left, right):
     ax.set_xlabel("updates")
 left.legend(frameon=False)
 
-# ## What it is worth
+# ## What it gains
 #
-# The same sentences, the same settings, the same minibatches in the same order: only the weights of
-# the first picture differ.
+# The same sentences, settings and minibatches in the same order: only the weights of the first
+# figure differ.
 
 from sojourn.demo import documentation_sentences
 
@@ -86,16 +87,16 @@ models = [fit("scvi"), fit("svi")]
 sj.plot.learning_curve(*models, labels=["SCVI", "SVI"])
 
 ahead = models[0].history_[-1]["score"] - models[1].history_[-1]["score"]
-print(f"SCVI is {ahead:.3f} nats a word ahead on held-out sentences")
+print(f"SCVI is {ahead:.3f} nats per word ahead on held-out sentences")
 
 # This is a small corpus, in one run; `experiments/` has larger ones, with several seeds.
 #
 # ## The number of states
 #
 # The HDP-HMM has a prior over *how many* states there are. Its weights π say how popular each state
-# is as a destination, whatever it is left from; they are learned from the expected number of
-# *tables*, a count of how often a transition was used as something new. The weights that are left
-# near zero belong to states that the data do not need.
+# is as a destination, from whichever state; they are learned from the expected number of *tables*,
+# which counts how often a transition was newly drawn from π. Weights that stay near zero belong to
+# states that the data do not need.
 
 hdp = sj.HDPHMM(20, sj.Categorical(vocabulary=vocabulary), batch_size=50, random_state=0).fit(train)
 sj.plot.sticks(hdp)

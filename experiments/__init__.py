@@ -1,1 +1,1 @@
-"""Experiments on corpora: one module an experiment, results in results/."""
+"""Experiments on corpora: one module per experiment, results in results/."""

@@ -37,11 +37,11 @@ def main() -> None:
             curves[name].append([round(entry["score"], 5) for entry in fitted.history_])
             last = fitted.history_[-1]
             print(
-                f"{name:9} seed {seed}: {last['score']:.4f} nats a token, {last['seconds']:.1f} s"
+                f"{name:9} seed {seed}: {last['score']:.4f} nats per token, {last['seconds']:.1f} s"
             )
     final = {name: float(np.mean([c[-1] for c in runs])) for name, runs in curves.items()}
     margin = final["scvi"] - final["svi"]
-    print(f"SCVI above SVI by {margin:.4f} nats a token")
+    print(f"SCVI above SVI by {margin:.4f} nats per token")
     write_result(
         Path(__file__).parent / "results" / "collapsing.json",
         {

@@ -1,4 +1,4 @@
-"""A corpus folder: one sentence a line, tokens separated by spaces."""
+"""A corpus folder: one sentence per line, tokens separated by spaces."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import argparse
 from pathlib import Path
 
 import sojourn as sj
-
-
-def read_sentences(path: Path) -> list[list[str]]:
-    """Read the sentences of a file, lower-cased, without empty lines."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [line.lower().split() for line in lines if line.split()]
+from experiments.reproduce.corpus import read_sentences
 
 
 def read_corpus(folder: Path) -> tuple[sj.Vocabulary, sj.Sequences, sj.Sequences]:

@@ -48,7 +48,7 @@ def drawn_table(found: dict[str, Any]) -> list[str]:
 def corpus_table(found: dict[str, Any]) -> list[str]:
     """Say what moves do on text."""
     lines = [
-        "| | states | nats a word, held out | V-measure | time in moves |",
+        "| | states | held-out nats per word | V-measure | time in moves |",
         "|---|---|---|---|---|",
     ]
     for name, runs in found.get("corpus", {}).items():

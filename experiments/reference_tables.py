@@ -32,7 +32,8 @@ def exact_table(result: dict[str, Any]) -> list[str]:
 def corpus_table(result: dict[str, Any], part: str) -> list[str]:
     """Give held-out score and time of each method."""
     lines = [
-        "| model | inference | nats a token | between seeds | seconds | passes, sweeps | states |",
+        "| model | inference | nats per token | between seeds | seconds | passes, sweeps "
+        "| states |",
         "|---|---|---|---|---|---|---|",
     ]
     for name, row in result[part].items():
@@ -53,7 +54,7 @@ def described(result: dict[str, Any]) -> str:
 
 
 def write_tables() -> None:
-    """Put every table between its marks, where its result file is there."""
+    """Put every table between its marks, where its result file exists."""
     page = PAGE.read_text()
     for name, makers in {
         "exact_posterior": {"exact": exact_table},

@@ -1,4 +1,4 @@
-"""Every way of inference on one corpus: held-out nats a token, and seconds, K = 45.
+"""Every inference method on one corpus: held-out nats per token, and seconds, K = 45.
 
 python -m experiments.references FOLDER
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sojourn.reproduce.figure2 import METHODS
+from experiments.reproduce.figure2 import METHODS
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"
@@ -68,7 +68,7 @@ def large_table(result: dict[str, Any]) -> list[str]:
 def tags_table(result: dict[str, Any]) -> list[str]:
     """Give the agreement with tags, mean ± deviation of the seeds."""
     lines = [
-        "| method | many-to-one | one-to-one | V-measure | nats a word |",
+        "| method | many-to-one | one-to-one | V-measure | nats per word |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, row in result["methods"].items():
@@ -126,7 +126,7 @@ def hdp_table(result: dict[str, Any]) -> list[str]:
 def tuning_table(result: dict[str, Any]) -> list[str]:
     """Give the scores on dev, alone and together, then the look at test."""
     base = result["dev"]["paper"]["mean"]
-    lines = ["| on dev | nats a word | above the paper | seconds |", "|---|---:|---:|---:|"]
+    lines = ["| on dev | nats per word | above the paper | seconds |", "|---|---:|---:|---:|"]
     for name, row in result["dev"].items():
         gain = row["mean"] - base
         lines.append(f"| {name} | {row['mean']:.3f} | {gain:+.3f} | {row['seconds']:.1f} |")
@@ -161,7 +161,7 @@ TABLES: dict[str, tuple[Path, Callable[[dict[str, Any]], list[str]]]] = {
 
 
 def updated(page: str) -> str:
-    """Put every table between its marks, where its result file is there."""
+    """Put every table between its marks, where its result file exists."""
     for mark, (path, maker) in TABLES.items():
         if not path.exists():
             continue

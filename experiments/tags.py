@@ -20,7 +20,7 @@ from sklearn.metrics.cluster import contingency_matrix
 import sojourn as sj
 from benchmarks.results import write_result
 from experiments.corpus import corpus_argument, read_corpus
-from sojourn.reproduce.figure2 import Cell
+from experiments.reproduce.figure2 import Cell
 
 PAPER = {"batch_size": 100, "forgetting_rate": 0.5, "n_states": 45}
 

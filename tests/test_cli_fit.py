@@ -121,7 +121,7 @@ def test_a_table_without_an_id_is_one_sequence_and_holds_out_its_end():
         file.write(text)
     said = run("fit", "other.csv", "--states", 2)
     assert "all rows are taken as one sequence; --sequence COLUMN" in said
-    assert "columns left out, not numbers: label" in said
+    assert "columns left out because they are not numbers: label" in said
     assert "3 columns" in said or "mixed columns" in said
     said = run("fit", "other.csv", "--sequence", "subject", "--states", 2, "--force")
     assert "2 columns of real numbers" in said
@@ -213,7 +213,7 @@ def test_samples_are_lines_of_words_or_rows_of_numbers(tmp_path):
 
 
 def test_a_large_file_is_split_as_it_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("sojourn.cli.fit._IN_MEMORY", 0)
+    monkeypatch.setattr("sojourn.cli.holdout._IN_MEMORY", 0)
     (tmp_path / "corpus.txt").write_text(TEXT * 100)
     done = json.loads(run("fit", "corpus.txt", "--states", 3, "--passes", 2, "--json"))
     assert 240 < done["sequences"] < 295
@@ -262,7 +262,7 @@ PROBLEMS = {
     "no file": (["fit", "no.txt"], 1, "there is no file, folder or pattern 'no.txt'"),
     "no model": (["score", "no.sojourn", "t.txt"], 1, "there is no file no.sojourn"),
     "no words": (["fit", "rare.txt"], 1, "no word occurs 2 times or more: --min-count 1"),
-    "a share": (["fit", "t.txt", "--held-out", "1.5"], 1, "--held-out is a share from 0 to 1"),
+    "a share": (["fit", "t.txt", "--held-out", "1.5"], 1, "--held-out is a fraction from 0 to 1"),
     "a family for words": (["fit", "t.txt", "--family", "poisson"], 1, "t.txt holds words"),
     "no header": (["fit", "bare.csv"], 1, "bare.csv: the first line holds numbers: it must hold"),
     "ragged": (["fit", "ragged.csv"], 1, "ragged.csv: CSV parse error: Expected 2 columns"),

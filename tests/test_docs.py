@@ -11,13 +11,14 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import sojourn as sj
 from sojourn.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md"))]
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 
 # What stands in documents and is not run here: set-up, and what other tests and commands run.
 ELSEWHERE = ("make ", "pip ", "git ", "cd ", "apt-get ", "python -m ")
@@ -148,9 +149,34 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page(scripts):
 
 
 def test_every_public_name_is_in_the_reference():
-    text = (ROOT / "docs/api.md").read_text()
-    named = set(re.findall(r"^::: sojourn\.(\w+)", text, re.MULTILINE))
-    assert named == {*sj.__all__, "plot"}
+    text = "\n".join(path.read_text() for path in (ROOT / "docs/reference").glob("*.md"))
+    named = re.findall(r"^::: sojourn\.(\w+)", text, re.MULTILINE)
+    assert sorted(named) == sorted([*sj.__all__, "plot"])
+
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+def option_rows(command):
+    """Yield the rows of a command's table in docs/command-line.md: names, help and default."""
+    for option in command.params:
+        if option.param_type_name == "argument":
+            names = [(option.metavar or option.name).strip("[]")]
+        else:
+            names = [*option.opts, *option.secondary_opts]
+        default = option.default
+        is_shown = not (option.required or default is None or isinstance(default, bool))
+        shown = f"`{getattr(default, 'value', default)}`" if is_shown else ""
+        yield f"| {', '.join(f'`{name}`' for name in names)} | {option.help} | {shown} |"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_documented_with_its_options(name):
+    page = (ROOT / "docs/command-line.md").read_text()
+    assert f"| `{name}` | " in page
+    section = page[page.index(f"\n### `{name}`\n") :].split("\n### ")[1]
+    written = [line for line in section.splitlines() if line.startswith("| `")]
+    assert written == list(option_rows(COMMANDS[name]))
 
 
 def test_figures_in_the_documents_are_those_of_the_result_files(monkeypatch):

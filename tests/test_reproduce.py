@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from experiments.reproduce.corpus import Corpus, read_corpus
+from experiments.reproduce.draw import draw_small
+from experiments.reproduce.figure2 import METHODS, Cell, large_grid, run_small, small_grid, thinned
 from sojourn.cli.app import app
-from sojourn.reproduce.corpus import Corpus, read_corpus
-from sojourn.reproduce.draw import draw_small
-from sojourn.reproduce.figure2 import METHODS, Cell, large_grid, run_small, small_grid, thinned
 from sojourn.sources.generate import generate
 
 
@@ -194,7 +194,7 @@ def test_the_figure_has_all_panels(corpus, tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text()
     for label in ("κ = 0.5", "M = 50 sentences", "M = 150 sentences", "SCVI-HDP",
-                  "passes over the data", "nats a word"):  # fmt: skip
+                  "passes over the data", "nats per word"):  # fmt: skip
         assert label in text
     before = svg.read_bytes()
     draw_small(result, tmp_path)
@@ -228,6 +228,21 @@ def test_large(tmp_path):
     assert stored["corpus"]["sentences"] == 2500
     assert {cell["n_states"] for cell in stored["cells"]} == {2, 3}
     assert "seconds of training" in (tmp_path / "out" / "figure2-large.svg").read_text()
+
+
+def test_without_the_source_repository_the_command_says_where_to_get_it(tmp_path, monkeypatch):
+    installed = tmp_path / "site-packages" / "sojourn" / "cli" / "reproduce.py"
+    monkeypatch.setattr("sojourn.cli.reproduce.__file__", str(installed))
+    monkeypatch.chdir(tmp_path)
+    command = ["reproduce", "figure2", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "not part of the installed package: get a copy of sojourn's source" in result.output
+    assert not (tmp_path / "out").exists()
+    # In the folder of a checkout the installed command finds them.
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    result = CliRunner().invoke(app, [*command, "--corpus", "nowhere.txt"])
+    assert "there is no file nowhere.txt" in result.output
 
 
 @pytest.mark.parametrize(

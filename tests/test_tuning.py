@@ -276,7 +276,7 @@ def test_awkward_shapes(n_states, n_symbols, lengths, batch_size):
 
 
 def test_tuned_is_better_on_text():
-    from sojourn.reproduce.corpus import read_corpus
+    from experiments.reproduce.corpus import read_corpus
 
     corpus = read_corpus(None)
     scores = {}

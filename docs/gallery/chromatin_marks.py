@@ -1,8 +1,8 @@
 # # Chromatin marks
 #
-# Along a genome, a handful of marks is either found or not in each bin of 200 letters. Recurring
-# combinations of marks are states: active starts of genes, gene bodies, enhancers, silent
-# regions. The data is simulated from five such states, so that the answer is known.
+# Along a genome, each of a handful of marks is either present or absent in each bin of 200 letters.
+# Recurring combinations of marks are states: active gene starts, gene bodies, enhancers, silent
+# regions. The data are simulated from five such states, so that the answer is known.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,8 +36,8 @@ def chromosome(n_bins):
 truth = [chromosome(1500) for _ in range(20)]
 data = [(rng.random((len(z), 5)) < true_marks[z]).astype(int) for z in truth]
 
-# One in twenty bins could not be measured. A masked entry is missing, and integrated out.
-# Starts differ in what they find: the best of five is kept.
+# One entry in twenty could not be measured. A masked entry is missing, and is integrated out.
+# The result depends on the initial values, so the best of five restarts is kept.
 
 data = [np.ma.masked_array(x, rng.random(x.shape) < 0.05) for x in data]
 model = sj.HMM(
@@ -45,7 +45,7 @@ model = sj.HMM(
 )
 model.fit(data)
 
-# States have no names: each is matched with the true one that it overlaps most.
+# The order of the states is arbitrary: each is matched with the true state that it overlaps most.
 
 decoded, true = np.concatenate(model.predict(data)), np.concatenate(truth)
 overlap = np.array([[np.sum((decoded == k) & (true == j)) for j in range(5)] for k in range(5)])
@@ -61,5 +61,5 @@ figure.colorbar(shades, ax=left, label="probability of the mark")
 sj.plot.dwell_times(model, data, ax=right)
 
 # **What one learns.** The table of probabilities is the usual picture of chromatin states: read a
-# row as *this kind of region carries these marks*. On the right, how long each kind of region is:
-# silent stretches go on for dozens of bins, starts of genes for a few.
+# row as *this kind of region carries these marks*. The right panel shows how long each kind of
+# region is: silent stretches last for dozens of bins, gene starts for a few.

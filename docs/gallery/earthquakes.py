@@ -1,7 +1,7 @@
-# # Earthquakes a year
+# # Earthquakes per year
 #
-# Strong earthquakes are counted by the year. A single Poisson rate does not do: quiet decades and
-# restless ones alternate, and the counts vary more than one rate allows. An HMM with Poisson
+# Strong earthquakes are counted per year. A single Poisson rate does not fit: quiet and active
+# decades alternate, and the counts vary more than one rate allows. An HMM with Poisson
 # emissions finds the phases. The series is simulated, 200 years with three rates.
 
 import matplotlib.pyplot as plt
@@ -16,10 +16,10 @@ phase[0] = 1
 for year in range(1, 200):
     phase[year] = phase[year - 1] if rng.random() < stay else rng.integers(3)
 counts = rng.poisson(rates[phase])
-print(f"mean {counts.mean():.1f}, variance {counts.var():.1f}: more than one Poisson's")
+print(f"mean {counts.mean():.1f}, variance {counts.var():.1f}: more than a single Poisson allows")
 
-# One short series is learned from all at once, with full steps: `batch_size=None` and
-# `forgetting_rate=0`. The best of ten starts is kept.
+# A single short series is learned from in one batch, with full steps: `batch_size=None` and
+# `forgetting_rate=0`. The best of ten restarts is kept.
 
 
 def fit(n_states):
@@ -38,13 +38,13 @@ def fit(n_states):
 models = {k: fit(k) for k in (1, 2, 3, 4)}
 criteria = {k: model.bic(counts) for k, model in models.items()}
 best = min(criteria, key=criteria.get)
-print(f"the criterion of Schwarz is lowest with {best} states")
+print(f"BIC is lowest with {best} states")
 
 model = models[3]
 order = np.argsort(model.lambdas_[:, 0])
 print("rates:", model.lambdas_[order, 0].round(1), "in truth:", rates)
 
-# The posterior probability of each state, year by year, says how sure the phases are.
+# The posterior probability of each state, year by year, shows how certain the phases are.
 
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 4.6), layout="constrained", sharex=True)
 years = np.arange(1825, 2025)
@@ -55,12 +55,12 @@ bottom.stackplot(
     years,
     model.predict_proba(counts)[:, order].T,
     colors=["#56b4e9", "#e69f00", "#d55e00"],
-    labels=[f"{rate:.0f} a year" for rate in model.lambdas_[order, 0]],
+    labels=[f"{rate:.0f} per year" for rate in model.lambdas_[order, 0]],
 )
 bottom.set_ylabel("probability")
 bottom.set_xlabel("year")
 bottom.legend(loc="upper left", ncols=3, fontsize=8)
 
-# **What one learns.** Three rates and the years in which they reigned, with how sure that is.
-# With 200 numbers the criterion may prefer fewer states than there were: short data cannot prove
-# a phase that hardly occurred.
+# **What one learns.** Three rates and the years in which they applied, with their uncertainty.
+# With 200 numbers BIC may prefer fewer states than there were: a short series has little evidence
+# for a phase that hardly occurred.

@@ -1,8 +1,8 @@
 # # Web sessions
 #
-# A shop logs which kind of page a visitor opens. Sessions look like noise, a page after another,
+# A shop logs which kind of page a visitor opens. Sessions look like noise, one page after another,
 # but behind them are intentions: looking around, comparing, buying, seeking help. The log is
-# simulated from four of them.
+# simulated from these four.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -40,8 +40,8 @@ def session():
 
 sessions = [session() for _ in range(1000)]
 
-# How many intentions are there? Held-out sessions answer that. Learning can get stuck, so that each
-# model is the best of five starts.
+# How many intentions are there? Held-out sessions answer that. Learning can get stuck in a local
+# optimum, so each model is the best of five restarts.
 
 model = sj.HMM(
     n_states=4,
@@ -61,13 +61,12 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constraine
 found.plot(ax=left)
 sj.plot.states(model, n_symbols=3, ax=right)
 
-# Where do sessions that end at the checkout begin?
+# How many sessions begin with the intention to buy?
 
 starts = model.startprob_
 buying = int(model.emissionprob_[:, model.emission_.vocabulary["checkout"]].argmax())
 print(f"{starts[buying]:.0%} of the sessions begin with the intention to buy")
 
-# **What one learns.** The curve rises steeply up to the number of intentions that the log was
-# made of and is flat after it: more states do not predict better. Each state's pages say what the
-# visitor is about, and `predict` tells, click by click, when someone who compares turns into
-# someone who buys.
+# **What one learns.** The curve rises steeply up to the true number of intentions and is flat
+# after it: more states do not predict better. The pages of each state show what the visitor
+# intends, and `predict` shows, click by click, when comparing turns into buying.

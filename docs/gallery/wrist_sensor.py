@@ -1,9 +1,10 @@
 # # Activity from a wrist sensor
 #
-# An accelerometer on the wrist gives two channels, twenty numbers a second. What the wearer does
-# shows less in where the signal is than in how it *moves*: walking swings, typing trembles, rest
-# is flat. An autoregressive family describes a step given the two before it, and so tells a swing
-# from a tremble of the same size. The recording is simulated, with the true activity at hand.
+# An accelerometer on the wrist records two channels, twenty times per second. The wearer's
+# activity shows less in the level of the signal than in how it *moves*: walking swings, typing
+# trembles, rest is flat. An autoregressive family describes each step given the two before it, and
+# so distinguishes a swing from a tremble of the same size. The recording is simulated, so the true
+# activity is known.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -46,8 +47,7 @@ agreement = overlap.max(axis=1).sum() / len(true)
 names = {k: activities[overlap[k].argmax()] for k in range(3)}
 print(f"{agreement:.1%} of the steps are in the right activity: {names}")
 
-# A Gaussian that looks at single steps cannot do that: it sees where the hand is, not how it
-# moves.
+# A Gaussian of single steps cannot do that: it models where the hand is, not how it moves.
 
 plain = sj.HMM(n_states=3, emission=sj.Gaussian(), batch_size=3, n_passes=15, random_state=0)
 seen = np.concatenate(plain.fit(list(recordings)).predict(list(recordings)))
@@ -61,6 +61,6 @@ axes[0].set_title("autoregressive", loc="right", fontsize=10)
 sj.plot.sequence(plain, recordings[0], columns=["x", "y"], ax=axes[1])
 axes[1].set_title("plain Gaussian", loc="right", fontsize=10)
 
-# **What one learns.** Choose the family by what tells the states apart. Here that is the
+# **What one learns.** Choose the family by what distinguishes the states. Here that is the
 # dynamics: the coefficients of the learned regressions (`coefs_`) are those of a slow swing, of a
-# tremble and of rest, and the bands follow what the wearer did.
+# tremble and of rest, and the coloured bands follow the true activity.

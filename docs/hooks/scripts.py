@@ -17,9 +17,9 @@ OPTIONAL = {
         "On a GPU": "gpu.md",
         "On a cluster": "cluster.md",
     },
-    "How it works": {"The paper's figure": "reproduction.md"},
+    "How it works": {"The paper's experiments": "reproduction.md"},
 }
-"""Pages that get their place in the navigation once they are there: by section and title."""
+"""Pages that are added to the navigation where they exist, by section and title."""
 
 
 class Page(NamedTuple):

@@ -24,7 +24,7 @@ def _scripts() -> Any:
 
 
 def on_config(config: Any) -> Any:
-    """Add the pages to the navigation that may or may not be there."""
+    """Add optional pages to the navigation where they exist."""
     docs = Path(config.docs_dir)
     for entry in config.nav:
         for section, pages in _scripts().OPTIONAL.items():

@@ -1,4 +1,4 @@
-"""The main job on data that every Python has: its own language documentation."""
+"""The demonstration: word classes from Python's own language documentation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def documentation_sentences() -> list[list[str]]:
     """Return the sentences of Python's language documentation as lists of lower-case tokens.
 
     Grammar rules, console sessions and underlines are left out, and so are repetitions: topics
-    quote one another, and a sentence in both training and held-out data would flatter the score.
+    quote one another, and a sentence in both training and held-out data would inflate the score.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def documentation_sentences() -> list[list[str]]:
 
 
 def unigram_score(train: Sequences, held_out: Sequences, n_symbols: int, prior: float) -> float:
-    """Held-out log likelihood a token when every token is drawn alone, with a Dirichlet prior."""
+    """Held-out log likelihood per token if tokens are independent, with a Dirichlet prior."""
     counts = np.bincount(train.values, minlength=n_symbols) + prior
     return float(np.log(counts / counts.sum())[held_out.values].mean())
 
@@ -94,7 +94,7 @@ def run_demo(
     summary = hdp.hdp_
     console.print(
         f"The HDP has E[α] = {summary.alpha:.2f}, E[γ] = {summary.gamma:.2f} and "
-        f"{summary.effective_states:.1f} states in effect.\n"
+        f"{summary.effective_states:.1f} effective states.\n"
         f"The model is saved in [bold]{out}[/]: "
         f'[cyan]sojourn.load("{out}")[/] reads it.',
         highlight=False,
@@ -102,7 +102,7 @@ def run_demo(
 
 
 def word_classes(model: HDPHMM, n_classes: int = 15, n_words: int = 8) -> Table:
-    """Tabulate the largest states: share of the tokens, likeliest words, likeliest next state."""
+    """Tabulate the largest states: share of the tokens, most probable words and next state."""
     from rich.table import Table
 
     statistics = model.statistics_
@@ -111,7 +111,7 @@ def word_classes(model: HDPHMM, n_classes: int = 15, n_words: int = 8) -> Table:
     table = Table(title="Learned word classes, largest first", title_justify="left")
     table.add_column("state", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("likeliest words", ratio=1)
+    table.add_column("most probable words", ratio=1)
     table.add_column("next", justify="right")
     following = model.transmat_.argmax(axis=1)
     for k in np.argsort(-sizes)[:n_classes]:
@@ -129,7 +129,7 @@ def scores(held_out: dict[str, float]) -> Table:
     """Tabulate held-out scores."""
     from rich.table import Table
 
-    table = Table(title="Held-out log likelihood a token (nats)", title_justify="left")
+    table = Table(title="Held-out log likelihood per token (nats)", title_justify="left")
     table.add_column("model")
     table.add_column("score", justify="right")
     table.add_column("perplexity", justify="right")

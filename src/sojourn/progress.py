@@ -16,18 +16,19 @@ if TYPE_CHECKING:
 class LiveProgress:
     """Show passes, time left, speed, the held-out curve and states in use; a callback for `fit`.
 
-    Without a terminal there is no live view, but a plain line now and then where there is a score.
+    Without a terminal there is no live view, but a plain line for every tenth of the passes with a
+    score.
 
     Parameters
     ----------
     n_passes : int
-        Passes that training will make.
+        Number of passes of the training.
     title : str
-        What is being trained.
+        Name of what is trained.
     console : rich.console.Console, optional
         Where to print; standard error by default, so that piped output stays clean.
     n_used : callable, optional
-        Gives the number of states in use; asked after each pass.
+        Returns the number of states in use; called after each pass.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class LiveProgress:
             self._bars.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Take in the state of training."""
+        """Show the state of training."""
         speed = f"{_short(progress.steps / max(progress.seconds, 1e-9))} steps/s"
         if progress.score is not None:
             self._scores.append(progress.score)
@@ -97,7 +98,7 @@ class LiveProgress:
 
 
 def _short(number: float) -> str:
-    """Write a speed in four characters or so.
+    """Write a speed in about four characters.
 
     Examples
     --------
@@ -132,7 +133,7 @@ def sparkline(values: list[float], width: int = 16) -> str:
 
 
 class ShareProgress:
-    """Show how much of some work on files is done, and the time left; a report for `ingest`.
+    """Show the progress of work on files and the time left; a report for `ingest`.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ class ShareProgress:
         self._bars.stop()
 
     def __call__(self, what: str, share: float, n_done: int) -> None:
-        """Take in how much of something is done."""
+        """Show which share of a task is done."""
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=1.0, count="")
         count = f"{n_done:,} {self._unit}"

@@ -1,4 +1,4 @@
-"""The ``sojourn`` command: one module a command, put together in `app`."""
+"""The ``sojourn`` command line: one module per command, registered in `app`."""
 
 from sojourn.cli.app import app, main
 

@@ -1,4 +1,4 @@
-"""The commands, put together.  A new one is a module beside this and a line below."""
+"""The application: all commands are registered here, each from a module of its own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _common(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Define the options that belong to no command."""
 
 
 def main() -> None:

@@ -1,32 +1,24 @@
-"""A Dask cluster for a command: one that is there, or one that the command starts and stops."""
+"""A Dask cluster for a command: a running one, or one that the command starts and stops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
-
-Address = Annotated[
-    str | None,
-    typer.Option("--cluster", help="Compute on a Dask cluster: tcp://host:8786, its scheduler."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Compute on so many worker processes, started for this command."),
-]
 
 
 @contextmanager
 def connected(address: str | None, n_workers: int | None) -> Iterator[Any]:
-    """Give a client of the cluster that was asked for, or None.
+    """Yield a client of the cluster that was asked for, or None.
 
-    A cluster that fails is an error of the connection, which commands tell in a line.
+    A failure of the cluster is raised as a `ConnectionError`, which commands report on one line.
     """
     if address is not None and n_workers is not None:
         raise typer.BadParameter(
-            "--cluster names a cluster that has its workers", param_hint="--workers"
+            "--cluster names a cluster that has its workers",
+            param_hint="--workers",
         )
     if address is None and n_workers is None:
         yield None

@@ -1,4 +1,4 @@
-"""What the commands share: options, errors in a line, output for people and for machines."""
+"""What the commands share: errors on one line, output for people and for programs."""
 
 from __future__ import annotations
 
@@ -6,49 +6,15 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 
-DATA = "Reading the data"  # a panel of the help
 
-ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")]
-DataFile = Annotated[str, typer.Argument(metavar="DATA", help="File, folder or pattern.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        help="Tables: column with the steps; several make vectors.",
-        rich_help_panel=DATA,
-    ),
-]
-Sequence = Annotated[
-    str | None,
-    typer.Option(
-        help="Tables with a row a step: column with the sequence's id.", rich_help_panel=DATA
-    ),
-]
-Lower = Annotated[
-    bool | None,
-    typer.Option("--lower/--no-lower", help="Text in lower case.", rich_help_panel=DATA),
-]
-Pattern = Annotated[
-    str | None,
-    typer.Option(
-        help="Text: regular expression of a word; else whitespace separates.",
-        rich_help_panel=DATA,
-    ),
-]
-
-
-def console() -> Console:
-    """Return where results are printed: plain text where that is no terminal."""
-    return Console(highlight=False)
+def console(*, quiet: bool = False) -> Console:
+    """Return the console for results; without a terminal its output is plain text."""
+    return Console(highlight=False, quiet=quiet)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -58,10 +24,10 @@ def print_json(value: dict[str, Any]) -> None:
 
 @contextmanager
 def errors_in_short() -> Iterator[None]:
-    """Turn what a user can mend into one line, and everything else into a traceback.
+    """Turn errors that a user can fix into one line; all others keep their traceback.
 
-    Exit codes are 1 for data, models and files, 2 for the words of the command line, and 130
-    after Ctrl-C.
+    The exit code is 1 for errors in data, models and files, 2 for errors in the command line, and
+    130 after Ctrl-C.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Data files as the commands take them."""
+"""Data files as given on the command line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Opened(NamedTuple):
     columns : list of str
         Names of the columns of numbers, where the file has any.
     is_symbols : bool
-        Whether whole numbers stand for symbols: in lists, not in columns of a table.
+        Whether whole numbers are symbols: in lists they are, in columns of a table they are not.
     reading : dict
-        Options by which other data is read in the same way.
+        Options with which other data is read in the same way.
     notes : list of str
         What was decided, for people.
     """
@@ -41,13 +41,13 @@ class Opened(NamedTuple):
 def reading_options(
     column: list[str] | None, sequence: str | None, lower: bool | None, pattern: str | None
 ) -> dict[str, Any]:
-    """Gather what was given on the command line."""
+    """Collect the options that were given on the command line."""
     given = {"column": column or None, "sequence": sequence, "lower": lower, "pattern": pattern}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def open_data(path: str, given: Mapping[str, Any]) -> Opened:
-    """Open a file, folder or pattern; a table without lists has a row a step."""
+    """Open a file, folder or glob pattern; a table without lists has one row per step."""
     here = Path(path)
     kind = kind_of(here) if here.is_file() else None
     if kind in TABLES:
@@ -64,12 +64,12 @@ def open_data(path: str, given: Mapping[str, Any]) -> Opened:
 
 
 def open_for(model: BaseHMM, path: str, given: Mapping[str, Any]) -> Opened:
-    """Open data in the way in which the model's training data was read, unless told otherwise."""
+    """Open data as the model's training data was read, except for the options given."""
     return open_data(path, {**model.provenance_.get("reading", {}), **given})
 
 
 def _open_table(path: str, types: Mapping[str, Any], options: dict[str, Any]) -> Opened:
-    """Open a table with a row a step: pick the sequence's id, and the columns of one kind."""
+    """Open a table with one row per step: find the sequence's id and the columns to use."""
     notes = []
     sequence = options.pop("sequence", None)
     if sequence is None:
@@ -77,7 +77,7 @@ def _open_table(path: str, types: Mapping[str, Any], options: dict[str, Any]) ->
         notes.append(
             f"column {sequence!r} says which sequence a row belongs to"
             if sequence
-            else "all rows are taken as one sequence; --sequence COLUMN cuts it into several"
+            else "all rows are taken as one sequence; --sequence COLUMN splits them into several"
         )
     asked = options.pop("column", None)
     columns = [asked] if isinstance(asked, str) else asked
@@ -86,7 +86,7 @@ def _open_table(path: str, types: Mapping[str, Any], options: dict[str, Any]) ->
         columns = [name for name in others if _is_number(types[name])] or others[:1]
         left_out = [name for name in others if name not in columns]
         if left_out:
-            notes.append(f"columns left out, not numbers: {', '.join(left_out)}")
+            notes.append(f"columns left out because they are not numbers: {', '.join(left_out)}")
     is_words = len(columns) == 1 and columns[0] in types and not _is_number(types[columns[0]])
     reading: dict[str, Any] = {"column": columns, "sequence": sequence, **options}
     source = open_source(path, **{**reading, "column": columns[0] if is_words else columns})

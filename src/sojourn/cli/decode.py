@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sojourn.cli.cluster import Address, Workers, connected
-from sojourn.cli.common import (
+from sojourn.cli.cluster import connected
+from sojourn.cli.common import errors_in_short
+from sojourn.cli.options import (
+    Address,
     Columns,
     DataFile,
     Force,
+    JsonLines,
     Lower,
     ModelFile,
     Pattern,
     Sequence,
-    errors_in_short,
+    Workers,
 )
 
 if TYPE_CHECKING:
@@ -29,10 +32,13 @@ def decode(
     model: ModelFile,
     data: DataFile,
     out: Annotated[
-        Path | None, typer.Argument(metavar="[OUT]", help="Parquet file; else a line a sequence.")
+        Path | None,
+        typer.Argument(
+            metavar="[OUT]", help="Parquet file; without it, one line per sequence is printed."
+        ),
     ] = None,
     proba: Annotated[
-        bool, typer.Option("--proba", help="State probabilities in place of the best path.")
+        bool, typer.Option("--proba", help="State probabilities instead of the most probable path.")
     ] = False,
     words: Annotated[
         bool, typer.Option("--words", help="Print each word with its state: cat/3.")
@@ -44,21 +50,19 @@ def decode(
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a sequence.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
-    """Find the most probable states of every sequence, in order.
+    """Find the most probable state path of every sequence.
 
-    Without OUT, one line a sequence goes to standard output; with OUT, a Parquet file of any size,
-    or from a cluster a folder of them.
+    Without OUT, one line per sequence is printed. With OUT, a Parquet file of any size is written,
+    or on a cluster a folder of them.
 
     Example: [bold]sojourn decode words.sojourn new.txt --words[/]
     """
     if words and (out is not None or proba):
-        raise typer.BadParameter("only for paths that are printed", param_hint="--words")
+        raise typer.BadParameter("works only for paths that are printed", param_hint="--words")
     if out is None and (cluster is not None or workers is not None):
-        raise typer.BadParameter("workers write to a folder: OUT is needed", param_hint="OUT")
+        raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
     from sojourn.persist import load
 
@@ -76,7 +80,7 @@ def decode(
 def _print_states(
     model: BaseHMM, source: Source, *, proba: bool, words: bool, as_json: bool
 ) -> None:
-    """Print a line for each sequence, piece by piece."""
+    """Print one line per sequence while the data is read."""
     predict = model.predict_proba if proba else model.predict
     key = "probabilities" if proba else "states"
     for piece in source:

@@ -7,16 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.common import Seed, console
+from sojourn.cli.common import console
+from sojourn.cli.options import Seed
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to save the model.")] = Path("demo.sojourn"),
-    states: Annotated[int, typer.Option(min=1, help="Truncation level of the HDP-HMM.")] = 30,
-    passes: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 30,
+    out: Annotated[Path, typer.Option(help="Model file to write.")] = Path("demo.sojourn"),
+    states: Annotated[int, typer.Option(min=1, help="Maximum number of states.")] = 30,
+    passes: Annotated[int, typer.Option(min=1, help="Number of passes over the data.")] = 30,
     seed: Seed = 0,
 ) -> None:
-    """Learn word classes from Python's own documentation, in a few seconds.
+    """Learn word classes from Python's own documentation in a few seconds.
 
     Example: [bold]sojourn demo --states 20 --out words.sojourn[/]
     """

@@ -7,20 +7,23 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.common import Force, Json, Seed, errors_in_short, print_json
+from sojourn.cli.common import errors_in_short, print_json
+from sojourn.cli.options import Force, Json, Seed
 
 
 def generate(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")],
-    sequences: Annotated[int, typer.Option(min=1, help="Sentences to draw.")] = 5_000_000,
-    states: Annotated[int, typer.Option(min=1, help="States of the model.")] = 45,
-    symbols: Annotated[int, typer.Option(min=1, help="Words that there are.")] = 200_000,
-    held_out: Annotated[int, typer.Option(min=0, help="Sentences for a second file.")] = 0,
+    sequences: Annotated[int, typer.Option(min=1, help="Number of sequences to draw.")] = 5_000_000,
+    states: Annotated[int, typer.Option(min=1, help="Number of states of the HMM.")] = 45,
+    symbols: Annotated[int, typer.Option(min=1, help="Size of the vocabulary.")] = 200_000,
+    held_out: Annotated[
+        int, typer.Option(min=0, help="Number of sequences in a second, held-out file.")
+    ] = 0,
     seed: Seed = 0,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Draw a corpus with the look of English from a known HMM, whose parameters come beside it.
+    """Draw a corpus that resembles English text from an HMM, and save the HMM's parameters with it.
 
     Example: [bold]sojourn generate corpus.parquet --sequences 100000 --symbols 20000[/]
     """

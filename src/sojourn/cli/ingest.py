@@ -7,29 +7,31 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.common import Columns, DataFile, Force, Json, Pattern, Sequence, errors_in_short
+from sojourn.cli.common import errors_in_short, print_json
+from sojourn.cli.options import Columns, DataFile, Force, Json, Pattern, Sequence
 
 
 def ingest(
     data: DataFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")],
-    min_count: Annotated[int, typer.Option(min=1, help="Leave out rarer words.")] = 1,
-    max_size: Annotated[int | None, typer.Option(min=1, help="At most so many words.")] = None,
-    lower: Annotated[bool, typer.Option("--lower", help="Turn words into lower case.")] = False,
+    min_count: Annotated[int, typer.Option(min=1, help="Drop words that occur less often.")] = 1,
+    max_size: Annotated[
+        int | None, typer.Option(min=1, help="Maximum size of the vocabulary.")
+    ] = None,
+    lower: Annotated[bool, typer.Option("--lower", help="Convert text to lower case.")] = False,
     pattern: Pattern = None,
     column: Columns = None,
     sequence: Sequence = None,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="Take the vocabulary of this ingested file.")
+        Path | None, typer.Option(help="Use the vocabulary of this ingested file.")
     ] = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write data in the form that is read quickest: symbols in Parquet, with their vocabulary.
+    """Convert data to the format that is fastest to read: symbols in Parquet, with the vocabulary.
 
     Example: [bold]sojourn ingest wiki.txt.gz wiki.parquet --lower --min-count 5[/]
     """
-    from sojourn.cli.common import print_json
     from sojourn.progress import ShareProgress
     from sojourn.sources.ingest import ingest as run
     from sojourn.sources.ingest import vocabulary_of

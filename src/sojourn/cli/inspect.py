@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sojourn.cli.common import Json, ModelFile, console, errors_in_short, print_json
+from sojourn.cli.common import console, errors_in_short, print_json
+from sojourn.cli.options import Json, ModelFile
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 def inspect(
     model: ModelFile,
-    states: Annotated[int, typer.Option(min=0, help="States to show, largest first.")] = 10,
+    states: Annotated[
+        int, typer.Option(min=0, help="Number of states to show, largest first.")
+    ] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show what is in a model file: what was learned from what, and the largest states.
+    """Show the contents of a model file: model, data, training and the largest states.
 
     Example: [bold]sojourn inspect words.sojourn --states 5[/]
     """

@@ -7,23 +7,15 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.common import (
-    Columns,
-    Force,
-    Json,
-    Lower,
-    ModelFile,
-    Pattern,
-    Sequence,
-    errors_in_short,
-    print_json,
-)
+from sojourn.cli.common import errors_in_short, print_json
+from sojourn.cli.options import Columns, Force, Json, Lower, ModelFile, Pattern, Sequence
 
 
 def report(
     model: ModelFile,
     data: Annotated[
-        str | None, typer.Option(help="Data for examples and observed stays; any file as for fit.")
+        str | None,
+        typer.Option(help="Data for examples and observed dwell times; any file that fit takes."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="HTML file; by default MODEL.html.")
@@ -36,7 +28,7 @@ def report(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write what a model has learned to one HTML file, which any browser shows without a network.
+    """Write a report on a model as one HTML file, which needs no network to view.
 
     Example: [bold]sojourn report model.sojourn --data corpus.txt -o report.html[/]
     """

@@ -7,20 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from sojourn.cli.common import ModelFile, Seed, errors_in_short
+from sojourn.cli.common import errors_in_short
+from sojourn.cli.options import JsonLines, ModelFile, Seed
 
 
 def sample(
     model: ModelFile,
-    sequences: Annotated[int, typer.Option("--sequences", "-n", min=1, help="How many.")] = 5,
-    length: Annotated[int, typer.Option(min=1, help="Steps of each.")] = 12,
+    sequences: Annotated[
+        int, typer.Option("--sequences", "-n", min=1, help="Number of sequences.")
+    ] = 5,
+    length: Annotated[int, typer.Option(min=1, help="Number of steps in each.")] = 12,
     states: Annotated[bool, typer.Option("--states", help="Print the states as well.")] = False,
     seed: Seed = 0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a sequence.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
-    """Draw sequences from a model: words on a line; numbers a line a step, comma between columns.
+    """Draw sequences from a model.
+
+    Words are printed one sequence per line; numbers one step per line, with commas between columns.
 
     Example: [bold]sojourn sample words.sojourn -n 3 --length 8[/]
     """

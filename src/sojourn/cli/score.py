@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from sojourn.cli.cluster import Address, Workers, connected
-from sojourn.cli.common import (
+from sojourn.cli.cluster import connected
+from sojourn.cli.common import console, errors_in_short, print_json
+from sojourn.cli.options import (
+    Address,
     Columns,
     DataFile,
     Json,
@@ -13,9 +15,7 @@ from sojourn.cli.common import (
     ModelFile,
     Pattern,
     Sequence,
-    console,
-    errors_in_short,
-    print_json,
+    Workers,
 )
 
 
@@ -30,7 +30,7 @@ def score(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Tell how well a model predicts data: log likelihood in nats, in all and a step.
+    """Compute the log likelihood of data under a model, in nats: in total and per step.
 
     Example: [bold]sojourn score words.sojourn new.txt[/]
     """
@@ -64,6 +64,6 @@ def score(
     screen = console()
     screen.print(f"{n_sequences:,} sequences, {n_steps:,} steps")
     screen.print(f"log likelihood  {total:,.2f} nats")
-    screen.print(f"a step          [bold]{total / n_steps:.4f}[/]")
+    screen.print(f"per step        [bold]{total / n_steps:.4f}[/]")
     if "perplexity" in result:
         screen.print(f"perplexity      {result['perplexity']:.1f}")

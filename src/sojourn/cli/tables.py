@@ -10,7 +10,7 @@ from sojourn.report.states import summarize
 
 
 def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
-    """Tabulate the largest states: share of the steps, how long they last, what they stand for."""
+    """Tabulate the largest states: share of the steps, how long they last, what they represent."""
     shown = summarize(model, n_states)
     used = model.n_states_
     table = Table(
@@ -34,7 +34,7 @@ def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
 
 
 def printable(text: str) -> str:
-    r"""Replace what would move the cursor: data from others must not write to the terminal.
+    r"""Replace control characters, so that data cannot control the terminal.
 
     Examples
     --------

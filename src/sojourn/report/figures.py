@@ -14,7 +14,7 @@ _MOSTcellS = 40  # states in the heat map
 
 
 def svg(width: float, height: float, *children: str, label: str, class_: str = "figure") -> Markup:
-    """Make a figure of a size, with a name for people who do not see it."""
+    """Make a figure of a given size, with a label for screen readers."""
     return tag(
         "svg", *children, viewBox=f"0 0 {width:g} {height:g}", class_=class_, role="img",
         aria_label=label, width=width,
@@ -109,7 +109,7 @@ def heat_map(contents: Contents) -> Markup:
 
 
 def graph(contents: Contents) -> Markup:
-    """Draw the strong transitions of the largest states around a circle."""
+    """Draw the strongest transitions of the largest states around a circle."""
     model = contents.model
     found = strong_transitions(model)
     radius, middle, level = 185.0, 270.0, 238.0
@@ -128,7 +128,7 @@ def graph(contents: Contents) -> Markup:
         tx, ty = middle + (x - middle) / out * far, level + (y - level) / out * far
         side = "middle" if abs(x - middle) < 40 else ("start" if x > middle else "end")
         symbols = contents.symbols[k]
-        tip = f"state {k}: {shares[k]:.1%} of the steps, stays with {_percent(stay[k])}"
+        tip = f"state {k}: {shares[k]:.1%} of the steps, probability of staying {_percent(stay[k])}"
         nodes.append(
             tag(
                 "g",
@@ -139,7 +139,7 @@ def graph(contents: Contents) -> Markup:
                 class_=f"node {color_class(contents, k)}", data_state=k, data_tip=tip,
             )
         )  # fmt: skip
-    return svg(2 * middle, 2 * level, *edges, *nodes, label="strong transitions between states",
+    return svg(2 * middle, 2 * level, *edges, *nodes, label="strongest transitions between states",
                class_="figure graph")  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def _towards(
 
 
 def dwell_times(contents: Contents, most: int = 16) -> Markup:
-    """Draw how long states last: by the model, and in the decoded data."""
+    """Draw how long states last: in the model, and in the decoded data."""
     shown = contents.states[:most]
     runs = contents.decoded.runs if contents.decoded else None
     seen = {
@@ -213,7 +213,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
     for i, entry in enumerate(shown):
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
-        tip = f"state {entry.state}: {entry.stay} steps by the model"
+        tip = f"state {entry.state}: {entry.stay} steps in the model"
         if entry.state in seen:
             tip += f", {seen[entry.state]:.2f} in the decoded data"
         rows.append(_text(left - 8, y + 4, names[i], "end"))
@@ -254,14 +254,14 @@ def sticks(weights: np.ndarray, effective: float) -> Markup:
     at = left + min(effective, n) * wide
     drawn.append(tag("line", x1=at, x2=at, y1=4, y2=height - bottom, class_="effect"))
     side = "end" if at > width / 2 else "start"
-    drawn.append(_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} states in effect",
+    drawn.append(_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} effective states",
                        side, "note"))  # fmt: skip
     drawn.append(_text((left + width) / 2, height - 10, "states, by weight E[π]", "middle", "axis"))
     return svg(width, height, *drawn, label="weights of the states")
 
 
 def decoded_sequence(contents: Contents, example: Example, most: int = 4) -> Markup:
-    """Draw a sequence of numbers, a panel a column, with its states under it."""
+    """Draw a sequence of numbers, one panel per column, with its states below."""
     n = len(example.path)
     left, width, panel, gap = 70.0, 960.0, 96.0, 16.0
     columns = example.values.shape[1]

@@ -1,4 +1,4 @@
-"""What a report tells, gathered from a model and from data that it has decoded."""
+"""The contents of a report, gathered from a model and from data that it has decoded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sojourn.sequences import Sequences, as_sequences
 from sojourn.sources import Source
 from sojourn.sources.base import joined, reading
 
-_STEPS = 200_000  # of the data that are looked at
+_STEPS = 200_000  # of the data that are decoded
 _CONTEXT = 4  # words on either side
-_EXAMPLES = 4  # contexts a state
+_EXAMPLES = 4  # contexts per state
 _SHOWN_STEPS = 400  # of a sequence of numbers
 
 
@@ -42,16 +42,16 @@ class Example(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a model makes of some data.
+    """Data decoded by a model.
 
     Attributes
     ----------
     n_sequences, n_steps : int
-        That were looked at.
+        Size of the data decoded.
     score : float
-        Log likelihood a step.
+        Log likelihood per step.
     runs : list of integer arrays
-        How long each state lasted, time after time.
+        Lengths of the visits to each state.
     contexts : list of lists of Context
         For every state; empty for numbers.
     example : Example or None
@@ -75,9 +75,9 @@ class Contents(NamedTuple):
     states : list of StateSummary
         In use, the largest first.
     symbols : list of lists of (str, float)
-        Likeliest symbols of each state, by its number.
+        Most probable symbols of each state, by its number.
     ranks : list of int
-        Place by size of each state, by its number; decides the colour.
+        Rank by size of each state, by its number; determines the colour.
     curve : list of (float, float)
         Passes and held-out scores, or bounds.
     curve_name : str
@@ -93,13 +93,13 @@ class Contents(NamedTuple):
     decoded: Decoded | None
 
     def name(self, state: int) -> str:
-        """Return a state's number with its likeliest symbol."""
+        """Return a state's number with its most probable symbol."""
         symbols = self.symbols[state]
         return f"{state} {symbols[0][0]}" if symbols else str(state)
 
 
 def gather(model: BaseHMM, data: Any = None, lengths: Any = None) -> Contents:
-    """Gather what a report tells; data, where given, is decoded for examples and stays."""
+    """Gather the contents; data, if given, is decoded for examples and dwell times."""
     used = [entry for entry in summarize(model, None, 8) if entry.share > USED_SHARE]
     shown = used or summarize(model, 1, 8)
     curve, name = _curve(model)
@@ -115,7 +115,7 @@ def gather(model: BaseHMM, data: Any = None, lengths: Any = None) -> Contents:
 
 
 def _curve(model: BaseHMM) -> tuple[list[tuple[float, float]], str]:
-    for key, name in (("score", "held-out log likelihood a step"), ("bound", "bound")):
+    for key, name in (("score", "held-out log likelihood per step"), ("bound", "bound")):
         points = [(e["passes"], e[key]) for e in model.history_ if e[key] is not None]
         if points:
             return points, name
@@ -123,7 +123,7 @@ def _curve(model: BaseHMM) -> tuple[list[tuple[float, float]], str]:
 
 
 def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
-    """Decode the first of some data, and pick examples."""
+    """Decode the beginning of some data, and pick examples."""
     sequences = _first(model, data, lengths)
     with reading(data.name) if isinstance(data, Source) else nullcontext():
         valid = model.emission_.validate(sequences)
@@ -142,7 +142,7 @@ def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
 
 
 def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
-    """Take as many sequences as there are steps to look at; at least one."""
+    """Take sequences up to the number of steps to decode; at least one."""
     if isinstance(data, Source):
         pieces: list[Sequences] = []
         for piece in data:
@@ -150,7 +150,7 @@ def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
             if sum(one.n_steps for one in pieces) >= _STEPS:
                 break
         if not pieces:
-            raise ValueError(f"{data.name}: there is no data: not one sequence")
+            raise ValueError(f"{data.name}: there is no data, not a single sequence")
         with reading(data.name):
             sequences = model.emission_.as_steps(joined(pieces))
     else:

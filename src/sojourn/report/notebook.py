@@ -19,7 +19,7 @@ def notebook_card(model: BaseHMM) -> Markup:
         f"{model.n_updates_:,} updates",
     ]
     if scores:
-        facts.append(f"held-out {scores[-1]:.4f} a step")
+        facts.append(f"held-out {scores[-1]:.4f} per step")
     heads = ("state", "share", "stays", "what it stands for", "next")
     rows = [
         tag(

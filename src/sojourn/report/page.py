@@ -28,19 +28,19 @@ def write_report(
     *,
     title: str | None = None,
 ) -> Path:
-    """Write what a model has learned to one HTML file, for reading in a browser.
+    """Write a report on a model as one HTML file, for reading in a browser.
 
-    The file needs no network and holds no code but its own: words of the data are text in it,
-    whatever they contain.
+    The file needs no network and contains no code but its own: words of the data are always
+    inserted as text.
 
     Parameters
     ----------
     model : HMM or HDPHMM
         Fitted.
     path : path
-        HTML file; written whole or not at all.
+        HTML file; written atomically.
     X, lengths
-        Data for examples and observed stays, as for `fit`; the first 200,000 steps are used.
+        Data for examples and observed dwell times, as for `fit`; the first 200,000 steps are used.
     title : str, optional
 
     Returns
@@ -126,7 +126,7 @@ def _tiles(contents: Contents) -> list[tuple[str, str]]:
         tiles.append(("sequences", f"{model.total_sequences_:,}"))
     if contents.curve and contents.curve_name.startswith("held-out"):
         score = contents.curve[-1][1]
-        tiles.append(("held-out score a step", figures.signed(f"{score:.3f}")))
+        tiles.append(("held-out score per step", figures.signed(f"{score:.3f}")))
         if type(model.emission_).__name__ == "Categorical":
             tiles.append(("perplexity", f"{np.exp(-score):.1f}"))
     if model.history_:
@@ -140,25 +140,25 @@ def _sections(contents: Contents) -> list[Markup]:
     sections = [_section("States", _states_text(contents), _state_table(contents), "states")]
     if contents.decoded is not None and contents.decoded.example is not None:
         figure = figures.decoded_sequence(contents, contents.decoded.example)
-        text = "One sequence of the data, and under it the most probable state at each step."
+        text = "One sequence of the data, with the most probable state at each step below it."
         sections.append(_section("A sequence, decoded", text, _scroll(figure), "sequence"))
     if len(contents.states) > 1:
         text = (
-            "Arrows are transitions that a state makes in at least a tenth of its departures, "
-            "thicker where more probable. A wider ring is a state that stays. Touch a state to "
-            "see its own."
+            "Arrows are transitions with at least a tenth of the probability of leaving a state, "
+            "thicker where more probable. A wider ring means that the state lasts longer. Touch "
+            "a state to see its own transitions."
         )
         graph = tag("div", figures.graph(contents), class_="centred")
         columns.append(_section("Strong transitions", text, graph, "graph"))
     text = (
-        "Row to column, states in order of size. Shades follow the square root of the "
-        "probability, so that rare transitions show."
+        "From row to column, with states in order of size. Shades follow the square root of the "
+        "probability, so that rare transitions are visible."
     )
     heat = _scroll(figures.heat_map(contents))
     columns.append(_section("All transitions", text, heat, "transitions"))
-    text = "Mean number of steps in a row, by the model."
+    text = "Mean number of consecutive steps in a state, according to the model."
     if contents.decoded is not None:
-        text += " The upright mark is the mean in the decoded data."
+        text += " The vertical mark is the mean in the decoded data."
     dwell = _scroll(figures.dwell_times(contents))
     columns.append(_section("How long states last", text, dwell, "dwell"))
     if len(contents.curve) > 1:
@@ -169,7 +169,7 @@ def _sections(contents: Contents) -> list[Markup]:
     if isinstance(summary, HDPSummary):
         columns.append(_hdp(summary))
     sections.append(tag("div", *columns, class_="columns"))
-    sections.append(_section("What was trained on what", "", _facts(contents), "about"))
+    sections.append(_section("Model and data", "", _facts(contents), "about"))
     return sections
 
 
@@ -193,10 +193,13 @@ def _hdp(summary: HDPSummary) -> Markup:
 
 
 def _states_text(contents: Contents) -> str:
-    what = "likeliest symbols" if any(contents.symbols) else "parameters"
-    text = f"The largest first, with their {what}. A state is in use above 0.5% of the steps."
+    what = "most probable symbols" if any(contents.symbols) else "parameters"
+    text = (
+        f"The largest first, with their {what}. A state is in use if it has more than 0.5% of the "
+        "steps."
+    )
     if any(contents.symbols) and contents.decoded is not None:
-        text += " Open one to see it in context."
+        text += " Open a state to see examples in context."
     return text
 
 
@@ -225,8 +228,8 @@ def _state_row(contents: Contents, entry: StateSummary, largest: float) -> Marku
         tag("span", str(entry.state), class_=f"badge {kind}"),
         tag("span", f"{entry.share:.1%}", bar, class_="size"),
         what,
-        tag("span", f"stays {entry.stay} steps", tag("br"),
-            f"then state {entry.following}",
+        tag("span", f"lasts {entry.stay} steps", tag("br"),
+            f"next: state {entry.following}",
             class_="then"),
     )  # fmt: skip
     if not contexts:
@@ -264,7 +267,7 @@ def _facts(contents: Contents) -> Markup:
             (
                 "data in this report",
                 f"{seen.n_sequences:,} sequences, {seen.n_steps:,} steps, "
-                f"log likelihood a step {figures.signed(f'{seen.score:.4f}')}",
+                f"log likelihood per step {figures.signed(f'{seen.score:.4f}')}",
             )
         )
     facts.append(("model", f"{type(model).__name__}, {len(model.state_shares_)} states"))
@@ -291,7 +294,7 @@ def _footer(model: BaseHMM) -> Markup:
 
 
 def _summary(contents: Contents) -> dict[str, Any]:
-    """Return what a program may want to read from the page."""
+    """Return the states for programs that read the page."""
     return {
         "model": type(contents.model).__name__,
         "states_used": contents.model.n_states_,

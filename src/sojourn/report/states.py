@@ -79,7 +79,7 @@ def summarize(
 
 
 def describe_states(model: BaseHMM, n_symbols: int = 8) -> list[str]:
-    """Return one line a state: its likeliest symbols, or its parameters."""
+    """Return one line per state: its most probable symbols, or its parameters."""
     names = column_names(model)
     family = model.emission_
     natural = family.prior() + model._posterior.emissions.dense()
@@ -87,7 +87,7 @@ def describe_states(model: BaseHMM, n_symbols: int = 8) -> list[str]:
 
 
 def top_symbols(model: BaseHMM, n_symbols: int = 8) -> list[list[tuple[str, float]]]:
-    """Return the likeliest symbols of each state with their probabilities; none for numbers."""
+    """Return the most probable symbols of each state with probabilities; none for numbers."""
     if not isinstance(model.emission_, Categorical):
         return [[] for _ in range(len(model.state_shares_))]
     probabilities: Floats = model.emissionprob_

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which all kinds of colour vision tell apart; a thin dark line shows where
-# it lies on the broad light one.
+# Okabe and Ito's colours, distinguishable with all kinds of colour vision; a thin dark line is
+# visible on top of the broad light one.
 LOOKS: dict[str, dict[str, Any]] = {
     "SVI": {"color": "#D55E00", "linestyle": (0, (4, 1.5)), "linewidth": 1.6},
     "SCVI": {"color": "#56B4E9", "linestyle": "-", "linewidth": 3.4},
@@ -137,7 +137,7 @@ def _panel(axis: Axes, cells: list[dict[str, Any]], against: int) -> None:
 
 
 def _signed(margin: float) -> str:
-    """Write a margin with its sign, and none for nothing."""
+    """Write a margin with its sign, and zero without one."""
     text = f"{margin:+.3f}".replace("-", "−")
     return text if text[1:] != "0.000" else "0.000"
 
@@ -145,7 +145,7 @@ def _signed(margin: float) -> str:
 def _aligned(
     curves: list[list[list[float]]], against: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bring the curves of several seeds to common places: they have as many points each."""
+    """Average the positions of the curves of several seeds, which have equally many points."""
     points = np.array(curves)
     return points[..., against].mean(axis=0), points[..., 2]
 
@@ -157,7 +157,7 @@ def _frame(figure: Figure, axes: Any, result: dict[str, Any], x_label: str, titl
     low = max(scores.min(), ends.min() - 0.5 * (ends.max() - ends.min()) - 0.05)
     axes[0, 0].set_ylim(low, ends.max() + 0.06 * (ends.max() - low))
     figure.supxlabel(x_label, fontsize=9.5)
-    figure.supylabel("held-out log likelihood, nats a word", fontsize=9.5)
+    figure.supylabel("held-out log likelihood, nats per word", fontsize=9.5)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper right", ncols=3, frameon=False, handlelength=2.6

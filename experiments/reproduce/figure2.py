@@ -1,7 +1,7 @@
 """Figure 2 of the paper: SVI, SCVI and SCVI-HDP over minibatch sizes and forgetting rates.
 
-Every fit is a cell.  Its points go to a file of its own as soon as it is done, so that a run that
-was stopped goes on where it was; the figure is put together from these files.
+Every fit is a cell.  Its points are written to a separate file as soon as it is done, so that an
+interrupted run continues where it stopped; the figure is drawn from these files.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from experiments.reproduce.corpus import Corpus
 from sojourn.families import Categorical
 from sojourn.inference import Progress
 from sojourn.models import HDPHMM, HMM
 from sojourn.persist import write_whole
-from sojourn.reproduce.corpus import Corpus
 from sojourn.sources import open as open_source
 
 METHODS = ("SVI", "SCVI", "SCVI-HDP")
-POINTS_A_PASS = 5  # in the first pass it is three times as many
+POINTS_PER_PASS = 5  # three times as many in the first pass
 
 PAPER: dict[str, Any] = {
     "transition_concentration": 0.1,
@@ -35,10 +35,10 @@ PAPER: dict[str, Any] = {
     "hdp_batch_size": 10_000,
     "delay": 1.0,
 }
-"""What all cells share, as the paper has it."""
+"""Settings of all cells, as in the paper."""
 
 Report = Callable[[float, int, str], None]
-"""Takes the share that is done, the cells that are, and a line about the last one."""
+"""Receives the share that is done, the number of cells done, and a line about the last one."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Cell:
         )
 
     def model(self, n_symbols: int, n_jobs: int | None) -> HMM | HDPHMM:
-        """Make the model as the paper has it: none of the options that came later."""
+        """Make the model of the paper, without any of the later options."""
         emission = Categorical(n_symbols, concentration=PAPER["emission_concentration"])
         common: dict[str, Any] = {
             "batch_size": self.batch_size,
@@ -143,14 +143,14 @@ def run_small(
     n_jobs: int | None = None,
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Run what is missing of the cells, and write all points to ``figure2.json``."""
+    """Run the missing cells, and write all points to ``figure2.json``."""
     data = {"corpus": corpus.described(), "digest": corpus.fingerprint()}
     validation = corpus.held_out
     n_batches = {cell.batch_size: -(-len(corpus.train) // cell.batch_size) for cell in cells}
 
     def fit(cell: Cell, callback: Callable[[Progress], None]) -> list[list[float]]:
         model = cell.model(len(corpus.vocabulary), n_jobs)
-        every = max(1, n_batches[cell.batch_size] // (3 * POINTS_A_PASS))
+        every = max(1, n_batches[cell.batch_size] // (3 * POINTS_PER_PASS))
         model.fit(corpus.train, validation=validation, validation_every=every, callback=callback)
         return thinned(_points(model))
 
@@ -194,7 +194,7 @@ def run_large(
 
 
 def _points(model: HMM | HDPHMM) -> list[list[float]]:
-    """Return (passes, seconds, score) of every scored moment."""
+    """Return (passes, seconds, score) for every score."""
     return [
         [round(entry["passes"], 4), round(entry["seconds"], 3), round(entry["score"], 5)]
         for entry in model.history_
@@ -234,7 +234,7 @@ def _run(
             points = fit(cell, progress)
             _write_json(own, {"fingerprint": wanted, "points": points})
         results.append({**asdict(cell), "points": points})
-        line = f"{cell.name}: {points[-1][2]:.4f} nats a token, {points[-1][1]:.1f} s"
+        line = f"{cell.name}: {points[-1][2]:.4f} nats per token, {points[-1][1]:.1f} s"
         tell((n_done + 1) / len(cells), n_done + 1, line)
     result = {
         "date": date.today().isoformat(),
@@ -250,7 +250,7 @@ def _run(
 
 
 def fingerprint(cell: Cell, data: dict[str, Any]) -> str:
-    """Return a digest of everything that the points of a cell follow from."""
+    """Return a digest of everything that determines the points of a cell."""
     content = json.dumps([asdict(cell), data["digest"], PAPER], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 

@@ -56,9 +56,9 @@ class Corpus(NamedTuple):
 def read_corpus(path: Path | None) -> Corpus:
     """Read a text file, a folder with its parts, or, without a path, the embedded text.
 
-    Of a file, one sentence a line, a tenth of the sentences is held out at random.  A folder has
-    ``train.txt``, perhaps ``dev.txt``, which is learned from too, and ``test.txt``.  Words are
-    what whitespace separates, in lower case.  The embedded text is Python's own documentation.
+    A file has one sentence per line, of which a random tenth is held out.  A folder has
+    ``train.txt``, optionally ``dev.txt``, which is learned from too, and ``test.txt``.  Words are
+    separated by whitespace and lower-cased.  The embedded text is Python's own documentation.
 
     Examples
     --------

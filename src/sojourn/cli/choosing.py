@@ -1,0 +1,85 @@
+"""The emission family of ``sojourn fit``: the one named, or one chosen from the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sojourn.cli.data import Opened
+    from sojourn.families.choose import Choice
+    from sojourn.sequences import Sequences
+    from sojourn.sources import Source
+    from sojourn.vocabulary import Vocabulary
+
+
+def choose(
+    opened: Opened, train: Sequences | Source, wanted: str, min_count: int, max_size: int | None
+) -> Choice:
+    """Choose the family, and for words the vocabulary.
+
+    Parameters
+    ----------
+    opened : Opened
+        The data file.
+    train : Sequences or Source
+        The data to learn from.
+    wanted : str
+        Name of a family, or "auto".
+    min_count : int
+        Words that occur less often are dropped.
+    max_size : int or None
+        Maximum size of the vocabulary.
+    """
+    from sojourn.families import Categorical
+    from sojourn.families.choose import Choice, choose_family
+    from sojourn.sources import Source
+
+    values = train.sample()[0].sequences.values if isinstance(train, Source) else train.values
+    is_words = values.dtype.kind in "UTO"
+    if wanted == "auto":
+        choice = choose_family(values, is_symbols=opened.is_symbols and values.dtype.kind in "iu")
+    else:
+        choice = _named(wanted)
+    if is_words and not isinstance(choice.family, Categorical):
+        raise ValueError(f"{opened.source.name} holds words, which need --family categorical")
+    if is_words:
+        vocabulary = _vocabulary(train, min_count, max_size)
+        return Choice(Categorical(vocabulary=vocabulary), f"words, {len(vocabulary):,} in all")
+    if isinstance(choice.family, Categorical) and values.ndim == 2:
+        raise ValueError("--family categorical takes one column: name it with --column")
+    return choice
+
+
+def _named(wanted: str) -> Choice:
+    """Return the family of that name with its defaults."""
+    from sojourn.families import FAMILIES
+    from sojourn.families.choose import Choice, family_name
+
+    named = {
+        family_name(name): of
+        for name, of in FAMILIES.items()
+        if name not in ("Product", "LinearGaussian")
+    }
+    if wanted not in named:
+        raise ValueError(f"--family {wanted} is not one of auto, {', '.join(sorted(named))}")
+    return Choice(named[wanted](), "asked for")
+
+
+def _vocabulary(train: Sequences | Source, min_count: int, max_size: int | None) -> Vocabulary:
+    """Collect the words of the training data."""
+    from sojourn.sources import Source
+    from sojourn.sources.base import scan
+    from sojourn.vocabulary import Vocabulary
+
+    if isinstance(train, Source):
+        vocabulary = scan(train, min_count=min_count, max_size=max_size).vocabulary
+    else:
+        counts = Counter(train.values.tolist())
+        vocabulary = Vocabulary.from_counts(counts, min_count=min_count, max_size=max_size)
+    assert vocabulary is not None
+    if len(vocabulary) < 2:
+        raise ValueError(
+            f"no word occurs {min_count} times or more: --min-count 1 keeps those that occur once"
+        )
+    return vocabulary

@@ -1,1 +1,0 @@
-"""The experiments of Wang and Blunsom (2015), run again and drawn."""
