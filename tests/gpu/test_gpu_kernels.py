@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
 from sojourn.backends.cuda import find_device  # noqa: E402
-from sojourn.families.device import DeviceTable  # noqa: E402
 from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
+from sojourn.families.tensors import TensorTable  # noqa: E402
 from sojourn.inference import COLLAPSED  # noqa: E402
 from sojourn.kernels import gpu, gpu_wide  # noqa: E402
 from sojourn.transitions import Dirichlet, Rows  # noqa: E402
@@ -262,7 +262,7 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     monkeypatch.setattr(gpu, "SUMS", way)
     rng = np.random.default_rng(0)
     table = DecayedTable(rng.random((5, 9)), "float64")
-    moved = DeviceTable.of(table, DEVICE)
+    moved = TensorTable.of(table, DEVICE)
     for rows in ([1, 7, 3], [0, 1]):
         values = rng.random((len(rows), 5))
         table.blend(RowSums(np.array(rows), values, 9), keep=keep, weight=2.5)

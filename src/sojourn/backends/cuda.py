@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
-from sojourn.families.device import DeviceSymbols
+from sojourn.families.tensors import TensorSymbols as DeviceSymbols
 from sojourn.inference.local import Chunk, Engine, sum_log_base
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior

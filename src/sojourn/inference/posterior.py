@@ -105,7 +105,7 @@ class Posterior:
         """Return the same on a device, or itself where it is there."""
         if not isinstance(self.emissions, DecayedTable):
             return self
-        from sojourn.families.device import DeviceTable
+        from sojourn.families.tensors import TensorTable as DeviceTable
 
         emissions = cast(Any, DeviceTable.of(self.emissions, device))
         return self._converted(lambda part: sent(part, device), emissions)
