@@ -97,9 +97,9 @@ class RegressionFamily(MatrixNormalFamily):
         """
         coefficients, covariances = self.means(natural)
         location, slopes = np.asarray(self.location), coefficients[:, :, 1:]
-        at_zero = slopes @ self.of_regressors(location)
+        shift = slopes @ self.of_regressors(location)
         return {
             "coefs_": slopes,
-            "intercepts_": coefficients[:, :, 0] + location[: self.sizes[1]] - at_zero,
+            "intercepts_": coefficients[:, :, 0] + location[: self.sizes[1]] - shift,
             "covars_": covariances,
         }

@@ -66,10 +66,8 @@ class RowSums:
 
     def to_host(self) -> RowSums:
         """Return the same sums as NumPy arrays."""
-        if not is_tensor(self.values):
-            return self
-        rows, values = self.rows, to_host(self.values)
-        return RowSums(None if rows is None else to_host(rows), values, self.n_rows)
+        rows = None if self.rows is None else to_host(self.rows)
+        return RowSums(rows, to_host(self.values), self.n_rows)
 
     def _dense_tensor(self) -> Any:
         import torch
