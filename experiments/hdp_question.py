@@ -68,7 +68,7 @@ class RunningHDP(HDP):
         }
         seen += n_sequences
         pending = {**kept, "updates": np.asarray(n), "seen": np.asarray(seen)}
-        if seen < self._large_batch(total_sequences):
+        if seen < min(self.batch_size, total_sequences):
             return replace(self, pending=pending)
         updated = replace(self, pending=kept, n_pending=total_sequences).updated(total_sequences)
         return replace(updated, pending={**pending, "seen": np.zeros(())})

@@ -121,7 +121,7 @@ def test_bad_data_is_refused_and_the_model_stays_as_it_was(model, pristine, meth
 
 @pytest.mark.parametrize("method", ["partial_fit", *PREDICT])
 def test_strings_without_a_vocabulary_are_refused(model, pristine, method):
-    with pytest.raises(ValueError, match="the data are strings, but the model knows no vocab"):
+    with pytest.raises(ValueError, match="the data are strings, but the model has no vocab"):
         getattr(model, method)([["a", "b"]])
     assert_unchanged(model, pristine)
 
@@ -170,7 +170,7 @@ def test_bad_symbols_are_named_though_the_alphabet_is_still_unknown(model_class,
         ([[0, 1], []], "sequence 1 is empty"),
         ([], "there is no data"),
         (([0, 1], [3]), "lengths add up to 3, but there are 2 steps"),
-        ([["a"]], "strings, but the model knows no vocabulary"),
+        ([["a"]], "strings, but the model has no vocabulary"),
     ],
 )
 def test_bad_validation_data_is_refused_before_the_old_model_is_lost(

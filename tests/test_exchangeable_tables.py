@@ -6,7 +6,7 @@ from scipy.special import digamma
 from scipy.stats import nbinom
 
 import sojourn as sj
-from sojourn.transitions.hdp import exchangeable_tables, expected_tables
+from sojourn.transitions.tables import exchangeable_tables, expected_tables
 
 
 def tables_of_count(prior, count):

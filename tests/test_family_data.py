@@ -231,7 +231,7 @@ def test_product_shares_out_columns():
     twice = sj.Product(sj.Poisson(), sj.Poisson(), columns=[1, 2])
     twice = twice.resolve(sj.Sequences.from_lengths(x), 3)
     assert twice.parameter_names == ("part0_lambdas_", "part1_lambdas_")
-    with pytest.raises(ValueError, match="say how many each has"):
+    with pytest.raises(ValueError, match="set the number of columns of each"):
         sj.Product(sj.Poisson(), sj.Poisson()).resolve(sj.Sequences.from_lengths(x), 3)
     changed = sj.Product(sj.Poisson(), sj.Gamma()).set_params(part1__shape=3.0)
     assert changed.parts[1].shape == 3.0

@@ -11,7 +11,8 @@ from scipy.special import digamma
 import sojourn as sj
 from sojourn.kernels import reference
 from sojourn.transitions import HDP, Rows
-from sojourn.transitions.hdp import Gamma, Sticks, expected_tables
+from sojourn.transitions.distributions import GammaDistribution, Sticks
+from sojourn.transitions.tables import expected_tables
 from tests.test_kernels import random_batch
 
 
@@ -257,7 +258,9 @@ def test_sticks_leave_mass_beyond_the_truncation():
 
 def test_geometric_mean_of_a_gamma():
     draws = np.random.default_rng(0).gamma(2.5, 1 / 0.7, size=400_000)
-    assert Gamma(2.5, 0.7).geometric_mean == pytest.approx(np.exp(np.log(draws).mean()), rel=0.01)
+    assert GammaDistribution(2.5, 0.7).geometric_mean == pytest.approx(
+        np.exp(np.log(draws).mean()), rel=0.01
+    )
 
 
 def test_rows_are_normalised_or_divided_by_the_exact_normaliser():

@@ -690,7 +690,7 @@ def test_learned_stickiness_is_the_best_one_for_the_counts_of_an_hdp():
     hdp, cells = HDP.make(40, learn_stickiness=True), np.vstack(counts)
     certain = np.where(cells > 0, -np.inf, 0.0)  # whole counts, without a doubt
     for _ in range(300):
-        hdp = hdp._moved(cells, (certain, np.full(40, -np.inf), 0.0 * cells), 1.0)
+        hdp = hdp.blended(cells, (certain, np.full(40, -np.inf), 0.0 * cells), 1.0)
         hdp = replace(hdp, n_updates=1)
     weights = hdp.update_prior / hdp.alpha.geometric_mean
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
-from sojourn.families import dense
+from sojourn.families import blocks, dense
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_normal import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
@@ -158,14 +158,14 @@ def test_the_kernel_gets_rows_and_the_model_sums(name, n_states, n_steps, collap
 @every_row_a_step
 @pytest.mark.parametrize("numbers", [1, 100])
 def test_many_blocks_of_steps_give_the_same(name, numbers, monkeypatch):
-    monkeypatch.setattr(dense, "TENSOR_NUMBERS", numbers)
+    monkeypatch.setattr(blocks, "TENSOR_NUMBERS", numbers)
     check_for_the_kernel(drawn(name, 2), "cpu", "float64", True)
 
 
 @every_row_a_step
 def test_blocks_bound_the_memory_of_sums(name, monkeypatch):
     d, seen = drawn(name, 2), []
-    monkeypatch.setattr(dense, "TENSOR_NUMBERS", 7 * d.family.n_statistics + 1)
+    monkeypatch.setattr(blocks, "TENSOR_NUMBERS", 7 * d.family.n_statistics + 1)
     statistics = d.family.statistics
 
     def watched(x):
@@ -181,7 +181,7 @@ def test_blocks_bound_the_memory_of_sums(name, monkeypatch):
 @pytest.mark.parametrize("name", ["Poisson", "multinomial", "Gaussian", "autoregressive Gaussian"])
 def test_blocks_bound_the_memory_of_rows(name, monkeypatch):
     d, seen = drawn(name, 2), []
-    monkeypatch.setattr(dense, "TENSOR_NUMBERS", 7 * N_STATES * d.x.shape[1] + 1)
+    monkeypatch.setattr(blocks, "TENSOR_NUMBERS", 7 * N_STATES * d.x.shape[1] + 1)
     potentials = d.family.potentials
 
     def watched(natural, *, collapsed):

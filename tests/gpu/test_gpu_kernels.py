@@ -14,11 +14,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
 from sojourn.backends.cuda.backend import find_device  # noqa: E402
-from sojourn.families.device import DeviceTable  # noqa: E402
+from sojourn.families import Categorical  # noqa: E402
 from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
+from sojourn.families.tensors import TensorSymbols, TensorTable  # noqa: E402
 from sojourn.inference import COLLAPSED  # noqa: E402
 from sojourn.kernels import cuda  # noqa: E402
+from sojourn.kernels.arrays import to_device  # noqa: E402
 from sojourn.kernels.cuda import wide  # noqa: E402
+from sojourn.sequences import Sequences  # noqa: E402
 from sojourn.transitions import Dirichlet, Rows  # noqa: E402
 from tests.test_kernels import assert_signatures_are_those_declared  # noqa: E402
 
@@ -282,7 +285,7 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     monkeypatch.setattr(cuda.settings, "SUMS", way)
     rng = np.random.default_rng(0)
     table = DecayedTable(rng.random((5, 9)), "float64")
-    moved = DeviceTable.of(table, DEVICE)
+    moved = TensorTable.of(table, DEVICE)
     for rows in ([1, 7, 3], [0, 1]):
         values = rng.random((len(rows), 5))
         table.blend(RowSums(np.array(rows), values, 9), keep=keep, weight=2.5)
@@ -292,6 +295,28 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     back = moved.to_host()
     np.testing.assert_allclose(back.dense(), table.dense(), rtol=1e-12)
     np.testing.assert_allclose(back.totals, table.totals, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sums", ["sorted", "atomic"])
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_the_state_masses_are_the_totals_of_symbols_of_which_none_is_missing(
+    sums, is_complete, monkeypatch
+):
+    monkeypatch.setattr(cuda.settings, "SUMS", sums)
+    family, rng = Categorical(5, 0.1), np.random.default_rng(0)
+    x = rng.integers(5, size=40).astype(np.int32)
+    responsibilities = rng.dirichlet(np.ones(3), len(x)).astype(np.float32)
+    encoded = family.encode(Sequences(x, [0, len(x)]))
+    here = family.sum_statistics(encoded, responsibilities, n_threads=1, masses=pytest.fail)
+    assert here.totals is None
+    symbols = TensorSymbols.of(to_device(encoded, DEVICE), 5)._replace(is_complete=is_complete)
+    masses = tensor(responsibilities.sum(axis=0, dtype=np.float64))
+    there = family.sum_statistics(
+        symbols, tensor(responsibilities), n_threads=1, masses=lambda: masses
+    )
+    assert (there.totals is masses) == is_complete
+    np.testing.assert_allclose(host(there.dense()), here.dense(), rtol=1e-5)
+    np.testing.assert_allclose(host(masses), here.dense().sum(axis=0), rtol=1e-5)
 
 
 @pytest.mark.parametrize("total", [None, 3.0])

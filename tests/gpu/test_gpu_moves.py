@@ -20,7 +20,7 @@ pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
 from sojourn.backends.cuda import graphs  # noqa: E402
 from sojourn.backends.cuda.backend import find_device  # noqa: E402
-from sojourn.families.device import DeviceTable  # noqa: E402
+from sojourn.families.tensors import TensorTable  # noqa: E402
 from sojourn.kernels import cuda as gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.cuda import PaddedKernel  # noqa: E402
@@ -337,7 +337,7 @@ def test_tables_are_regrouped_and_refilled_as_on_the_host(dtype):
     rng = np.random.default_rng(0)
     table = DecayedTable(rng.random((9, 4)), dtype)
     table.blend(RowSums(None, rng.random((4, 9)), 4), keep=0.3, weight=2.0)
-    moved = DeviceTable.of(table, DEVICE)
+    moved = TensorTable.of(table, DEVICE)
     weights, other = rng.random((3, 9)), rng.random((5, 4))
     for here, there in (
         (table.regrouped(weights), moved.regrouped(weights)),
@@ -377,7 +377,7 @@ def test_the_prior_on_symbols_is_learned_as_on_the_cpu(learned, way, monkeypatch
     seen, new = learned
     table = DecayedTable(np.zeros((3, 8)), "float64")
     table.prior = SymbolPrior(8, 0.2, seen=seen, new=new)
-    moved = DeviceTable.of(table, DEVICE)
+    moved = TensorTable.of(table, DEVICE)
     held = [moved.prior.of_seen, moved.prior.of_new, moved.prior.n_seen, moved.prior.times_seen]
     for batch in ([0, 1, 1, 4], [1, 0, 2, 2], [5]):
         q = (1.0 - 1e-7) * rng.dirichlet(np.ones(3), len(batch))  # rounding is in it

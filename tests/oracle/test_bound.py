@@ -15,6 +15,7 @@ from sojourn.moves.merges import Merge, MergedStates, merge_chain, merge_weights
 from sojourn.moves.phase import Phase, Sample
 from sojourn.sequences import Sequences
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
+from sojourn.transitions.hdp import prior_divergence
 from sojourn.transitions.merging import merge_gains
 from tests.oracle.enumeration import enumerate_paths
 
@@ -108,9 +109,9 @@ def test_the_bound_is_its_definition_over_all_paths(kind, kernel):
     transitions = posterior.transitions.refitted(rows)
     divergence = {
         "learned": lambda t: t.stickiness.divergence(t.stickiness_prior),
-        "hdp": HDP._prior_divergence,
-        "sticky hdp": HDP._prior_divergence,
-        "learned hdp": HDP._prior_divergence,
+        "hdp": prior_divergence,
+        "sticky hdp": prior_divergence,
+        "learned hdp": prior_divergence,
     }.get(kind, lambda t: 0.0)(transitions)
     emissions = evidence((FAMILY.prior(), 1.2, row) for row in counts.emissions)
     expected = evidence(rows_of(transitions, rows)) + emissions + entropy - divergence

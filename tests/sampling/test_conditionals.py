@@ -5,7 +5,7 @@ import pytest
 
 from sojourn.kernels.cpu import sampling as kernel
 from sojourn.sampling import ChainState, CollapsedGibbs, DirectAssignment, SymbolData
-from sojourn.transitions import Gamma
+from sojourn.transitions import GammaDistribution
 
 DATA = SymbolData(np.array([0, 1, 1, 2, 2, 0, 0, 1, 2, 2], np.int32), np.array([0, 5, 8, 9, 10]), 3)
 
@@ -82,7 +82,7 @@ def test_infinite_conditionals(seed):
     rng = np.random.default_rng(seed)
     k, room = 3, 6
     prior = rng.uniform(0.1, 1.5, 3)
-    sampler = DirectAssignment(prior, Gamma(1.0, 1.0), Gamma(1.0, 1.0))
+    sampler = DirectAssignment(prior, GammaDistribution(1.0, 1.0), GammaDistribution(1.0, 1.0))
     alpha, gamma = rng.uniform(0.3, 3.0, 2)
     states = np.concatenate([np.arange(k), rng.integers(k, size=7)]).astype(np.int32)
     rng.shuffle(states)

@@ -13,7 +13,7 @@ from sojourn.sampling import (
     SymbolData,
     run_chains,
 )
-from sojourn.transitions import Gamma
+from sojourn.transitions import GammaDistribution
 from tests.sampling.exact import (
     finite_posterior,
     infinite_joint,
@@ -69,7 +69,11 @@ def test_infinite_samplers_have_the_exact_probabilities_of_sharing_a_state(sampl
     point = 1e7
     chains = Chains(n_samples=10_000, burn_in=100)
     samples = run_chains(
-        sampler(symbol_prior, Gamma(point, point / alpha), Gamma(point, point / gamma)),
+        sampler(
+            symbol_prior,
+            GammaDistribution(point, point / alpha),
+            GammaDistribution(point, point / gamma),
+        ),
         SymbolData.make(data, 2),
         chains,
         n_states=3,

@@ -9,7 +9,7 @@ import pytest
 
 from sojourn.kernels.cpu import sampling as kernel
 from sojourn.sampling import Beam, BlockedGibbs, CollapsedGibbs, DirectAssignment, infinite
-from sojourn.transitions import Gamma
+from sojourn.transitions import GammaDistribution
 from tests.sampling.geweke import finite_prior, infinite_prior, z_scores
 
 DRAWS, SWEEPS = 5_000, 5_000
@@ -19,7 +19,9 @@ SOUND, UNSOUND = 4.0, 6.0
 
 def make(sampler):
     if issubclass(sampler, infinite.InfiniteSampler):
-        return sampler(np.array([0.5, 0.8]), Gamma(3.0, 2.0), Gamma(3.0, 2.0)), infinite_prior
+        return sampler(
+            np.array([0.5, 0.8]), GammaDistribution(3.0, 2.0), GammaDistribution(3.0, 2.0)
+        ), infinite_prior
     rng = np.random.default_rng(0)
     return sampler(rng.uniform(0.3, 1.5, (4, 3)), rng.uniform(0.3, 1.5, (2, 3))), finite_prior
 

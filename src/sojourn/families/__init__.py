@@ -1,4 +1,4 @@
-"""Emission families: one a file, and the interface in `base`."""
+"""Emission families, one per module; `base` has their interface."""
 
 from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import EmissionRows, Family
@@ -15,6 +15,7 @@ from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product
+from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
@@ -43,25 +44,5 @@ __all__ = [
     "ZeroMeanGaussian",
 ]
 
-FAMILIES: dict[str, type[Family]] = {
-    family.__name__: family
-    for family in (
-        AutoregressiveGaussian,
-        Bernoulli,
-        Categorical,
-        DiagonalGaussian,
-        Exponential,
-        Gamma,
-        Gaussian,
-        Geometric,
-        LinearGaussian,
-        LogNormal,
-        Multinomial,
-        NegativeBinomial,
-        Poisson,
-        Product,
-        SphericalGaussian,
-        ZeroMeanGaussian,
-    )
-}
+FAMILIES: dict[str, type[Family]] = dict(sorted([*SINGLE_FAMILIES.items(), ("Product", Product)]))
 """Every family by its name, for model files."""

@@ -7,24 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.dense import (
-    Booleans,
-    as_given,
-    check_columns,
-    check_real,
-    column_moments,
-    column_vector,
-    plain_values,
-    present_rows,
-)
-from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
-from sojourn.kernels.arrays import namespace
+from sojourn.families.checks import check_columns, check_real, column_moments, plain_values
+from sojourn.families.regression import RegressionFamily
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
-class AutoregressiveGaussian(MatrixNormalFamily):
+class AutoregressiveGaussian(RegressionFamily):
     r"""Real vectors given their own past, with a matrix-normal–inverse-Wishart prior.
 
     .. math::
@@ -36,34 +25,36 @@ class AutoregressiveGaussian(MatrixNormalFamily):
 
     t = (1, z zᵀ) with z = (1, past, x), and the collapsed potential (2) is a multivariate t.
 
-    The first observation of a sequence has no past: it is taken as given, a step without evidence
-    about its state.  Where the steps after it reach back beyond it, it stands for what was before.
-    Only whole steps may be missing (all NaN).  The L steps after a missing one do not know their
-    past, and are steps without evidence too.
+    The first observation of a sequence has no past: it is conditioned on, and gives no evidence
+    about its state.  Steps whose past would reach back beyond it use it in place of earlier values.
+    Only whole steps may be missing (all NaN).  The L steps after a missing one have an incomplete
+    past, and give no evidence either.
+
+    The fitted model has ``coefs_`` (K, D, L D), the coefficients of the previous step first,
+    ``intercepts_`` (K, D) and ``covars_`` (K, D, D).
 
     Parameters
     ----------
     order : int
-        How many steps L the past reaches back.
+        Number of past steps L.
     n_features : int, optional
         Number of columns D; by default the data's.
     mean : float or (D,) array, optional
-        Prior mean of x where the past has its mean; by default the data's.
+        Prior mean of x when the past has its mean; by default the data's.
     mean_strength : float
-        How many steps the prior mean counts for.
+        Number of steps that the prior mean counts for.
     coef_strength : float
-        How many steps the prior mean of the coefficients, zero, counts for: the prior precision of
-        a coefficient is this times the variance of its column.
+        Number of steps that the prior mean of the coefficients, zero, counts for: the prior
+        precision of a coefficient is this times the variance of its column.
     degrees_of_freedom : float, optional
         ν°; by default D + 2.
     scale : float, (D,) or (D, D) array, optional
-        Ψ°, as for `Gaussian`; by default from the variances of the steps' differences, or of the
-        data where these are smaller.
+        Ψ°, as in `Gaussian`; by default from the variances of the differences between successive
+        steps, or those of the data if these are smaller.
     location : float or (n_features,) array, optional
-        Subtracted from the data so that sums of squares do not cancel; by default the data's mean.
+        Subtracted from the data to keep sums of squares accurate; by default the data's mean.
     spread : float or (n_features,) array, optional
-        Size of each column, for the prior of the coefficients; by default its
-        standard deviation.
+        Scale of each column, for the prior of the coefficients; by default its standard deviation.
 
     Examples
     --------
@@ -99,13 +90,8 @@ class AutoregressiveGaussian(MatrixNormalFamily):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """An intercept and the past, and the columns."""
+        """Number of regressors, an intercept and the past, and of targets, the columns."""
         return 1 + self.order * self.features, self.features
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("coefs_", "intercepts_", "covars_")
 
     def resolve(self, data: Sequences, n_states: int) -> AutoregressiveGaussian:
         """Take columns, location and scale from the data."""
@@ -119,39 +105,18 @@ class AutoregressiveGaussian(MatrixNormalFamily):
         if len(inside):
             steps = column_moments(values[inside] - values[inside - 1]).variance
             variance = np.minimum(variance, steps)
-        variance = within_states(variance, n_states, n_features)
-        location = as_given(self.location, moments.mean)
-        spread = as_given(self.spread, np.sqrt(moments.variance))
-        return self.changed(
-            n_features=n_features,
-            mean=column_vector(
-                "mean", as_given(self.mean, moments.mean), n_features, positive=False
-            ),
-            mean_strength=float(column_vector("mean_strength", self.mean_strength, 1)[0]),
-            coef_strength=float(column_vector("coef_strength", self.coef_strength, 1)[0]),
-            degrees_of_freedom=check_dof(
-                as_given(self.degrees_of_freedom, n_features + 2.0), n_features - 1.0
-            ),
-            scale=scale_matrix(as_given(self.scale, variance), n_features),
-            location=column_vector("location", location, n_features, positive=False),
-            spread=column_vector("spread", spread, n_features),
-        )
+        return self.filled(n_features, n_features, moments, variance, n_states)
+
+    def of_regressors(self, columns: Floats) -> Floats:
+        """Return the numbers of the columns, once per lag."""
+        return np.tile(columns, self.order)
 
     def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are finite, and rows whole or missing."""
+        """Check that the data are finite, and that rows are complete or missing."""
         return check_real(data, self.features, whole_rows=True)
 
-    def prior(self) -> Floats:
-        """Return λ°."""
-        squares = np.tile(np.asarray(self.spread) ** 2, self.order)
-        precision = np.concatenate([[self.mean_strength], self.coef_strength * squares])
-        coefficients = np.zeros((self.features, len(precision)))
-        coefficients[:, 0] = np.asarray(self.mean) - np.asarray(self.location)
-        assert self.degrees_of_freedom is not None
-        return pack_prior(self.degrees_of_freedom, coefficients, precision, np.asarray(self.scale))
-
     def observations(self, data: Sequences) -> Floats:
-        """Return every step beside its past, shape (T, D + L D): x_t, x_{t−1}, ..., x_{t−L}."""
+        """Return every step with its past, shape (T, D + L D): x_t, x_{t−1}, ..., x_{t−L}."""
         values = plain_values(data)
         n, steps = self.features, np.arange(data.n_steps)
         present = ~np.isnan(values[:, 0])
@@ -161,25 +126,13 @@ class AutoregressiveGaussian(MatrixNormalFamily):
         out[:, :n] = values
         for lag in range(1, self.order + 1):
             out[:, lag * n : (lag + 1) * n] = values[np.maximum(steps - lag, firsts)]
-        # Without its past a step says nothing; nor does the first, which has none.
+        # A step without its past gives no evidence; nor does the first, which has none.
         out[np.isnan(out).any(axis=1), :n] = np.nan
         out[firsts, :n] = np.nan
         return out
 
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster windows of steps by their regressions."""
-        return self.assign_windows(data, n_states, rng)
-
-    def design(self, x: Floats) -> tuple[Floats, Booleans]:
-        """Return z = (1, past, x), with the location taken out."""
-        x, present = present_rows(x)
-        z, n = with_one(x, np.tile(np.asarray(self.location), 1 + self.order)), self.features
-        return namespace(z).concatenate([z[:, :1], z[:, 1 + n :], z[:, 1 : 1 + n]], axis=1), present
-
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw vectors step by step; before a sequence begins, the past is the location."""
+        """Draw vectors step by step; the past of the first step is the location."""
         drawn = np.zeros((states.n_steps, self.features))
         for t in range(int(states.lengths.max())):
             now = (states.offsets[:-1] + t)[states.lengths > t]
@@ -189,17 +142,3 @@ class AutoregressiveGaussian(MatrixNormalFamily):
                 regressors[:, columns] = drawn[now - lag] if lag <= t else 0.0
             drawn[now] = self.draw(natural, states.values[now], regressors, rng)
         return drawn + np.asarray(self.location)
-
-    def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return ``coefs_`` (K, D, L D), ``intercepts_`` (K, D) and ``covars_`` (K, D, D).
-
-        The coefficients of the step before come first, then those of the step before that.
-        """
-        coefficients, covariances = self.means(natural)
-        location, slopes = np.asarray(self.location), coefficients[:, :, 1:]
-        past = np.tile(location, self.order)
-        return {
-            "coefs_": slopes,
-            "intercepts_": coefficients[:, :, 0] + location - slopes @ past,
-            "covars_": covariances,
-        }

@@ -1,13 +1,12 @@
-"""What an emission family must offer, and the maths that all of them share.
+"""The interface of an emission family, and the mathematics that all families share.
 
 A family is an exponential family with its conjugate prior:
 
     p(x | φ)  = h(x) exp{ φᵀ t(x) − a_l(φ) }
     p(φ | λ)  ∝ exp{ λ₁ᵀ φ − λ₂ a_l(φ) − a_g(λ) }
 
-Here λ and t(x) are written as one vector of S numbers: t(x) carries the constant coordinates
-that go with λ₂.  One function, the log normaliser a_g, then gives both kinds of emission
-potentials:
+Here λ and t(x) are written as one vector of S numbers each: t(x) includes the constant coordinates
+that belong to λ₂.  The log normaliser a_g then gives both kinds of emission potentials:
 
     collapsed   log φ̂(x) = log h(x) + a_g(λ + t(x)) − a_g(λ)        eq (2)
     mean-field  E[log p(x|φ)] = log h(x) + ⟨∇a_g(λ), t(x)⟩          eq (2')
@@ -16,6 +15,7 @@ potentials:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,14 +33,14 @@ from sojourn.vocabulary import Vocabulary
 
 @dataclass(frozen=True, eq=False)
 class EmissionRows:
-    """Emission potentials of a batch as a table and an index into it, for a kernel.
+    """Emission potentials of a batch for a kernel: a table, and an index into it.
 
     Attributes
     ----------
     table : (U, K) array
-        Potentials up to a factor for each row.
+        Potentials, each row up to a factor.
     log_scale : (U,) array or None
-        Logarithm of that factor.
+        Logarithm of that factor; None for one.
     index : (T,) integer array
         Row of the table for each step.
     """
@@ -50,37 +50,15 @@ class EmissionRows:
     index: Integers
 
 
-class Family(BaseEstimator, ABC):  # type: ignore[misc]
-    """An emission family: what is observed at a step, given the state.
-
-    A family is a value: parameters are only stored by ``__init__``, and `resolve` returns a new
-    family in which everything that the data can tell has been filled in.
+class ExponentialFamily(ABC):
+    """The mathematics of an exponential family with its conjugate prior.
 
     Notes
     -----
-    ``natural`` is λ for every state, shape (K, S).  Training calls `encode`, `emission_rows` and
-    `sum_statistics`; they see the statistics as a `DecayedTable`, so that a family with many
-    statistics touches only those of the batch.  ``x`` of the maths functions is what
-    `observations` makes of validated data: the values themselves, or for a family that looks at
-    the past a row of them with their past.
-
-    The maths functions, `emission_rows` and `sum_statistics` take NumPy arrays, or PyTorch tensors
-    for all of them (``encoded`` through `arrays.to_device`, a table whose `dense` gives a tensor);
-    then they return tensors on the same device, and read no value.
+    ``natural`` is λ of every state, shape (K, S), and ``x`` holds the observations of T steps.
+    All functions take NumPy arrays, or PyTorch tensors throughout; then they return tensors on the
+    same device, and never read a value back.
     """
-
-    statistics_are_counts: ClassVar[bool] = False
-    """Whether the statistics are never negative."""
-
-    @property
-    def table_dtype(self) -> str | None:
-        """Precision in which the statistics must be kept; None for the model's own."""
-        return None
-
-    @property
-    @abstractmethod
-    def step_ndim(self) -> int:
-        """Dimensions of one observation: 0 for a symbol or number, 1 for a vector."""
 
     @property
     @abstractmethod
@@ -88,66 +66,8 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
         """Number of statistics S of a resolved family."""
 
     @abstractmethod
-    def resolve(self, data: Sequences, n_states: int) -> Family:
-        """Return the family with everything filled in that the data can tell."""
-
-    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Family:
-        """Return the family with what a data file tells of its symbols, before `resolve`.
-
-        `resolve` then sees a sample.  Only families of symbols have an alphabet.
-        """
-        return self
-
-    @abstractmethod
-    def validate(self, data: Sequences) -> Sequences:
-        """Return the data in the family's own dtype, or say which sequence and position is bad."""
-
-    def as_steps(self, data: Sequences) -> Sequences:
-        """Make numbers vectors of one where vectors are expected, and refuse other shapes."""
-        shape = data.values.shape[1:]
-        if self.step_ndim == 1 and not shape:
-            return data.with_values(data.values[:, None])
-        if len(shape) != self.step_ndim:
-            takes = "one value" if self.step_ndim == 0 else "a vector"
-            raise ValueError(
-                f"{type(self).__name__} takes {takes} a step, and a step here has the shape "
-                f"{shape}: choose the columns with column=, or another family"
-            )
-        return data
-
-    def accept(self, data: Sequences) -> Sequences:
-        """Check and validate data as it comes from a file."""
-        return self.validate(self.as_steps(data))
-
-    @abstractmethod
     def prior(self) -> Floats:
-        """Return λ°, shape (S,), or (K, S) where states differ."""
-
-    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
-        """Return a prior to be learned along with the statistics; None for what has none.
-
-        `seen` and `new` say what of it is learned.
-        """
-        return None
-
-    def with_prior(self, prior: Floats) -> Family:
-        """Return the family with other prior counts, where `learned_prior` can learn them."""
-        raise NotImplementedError(f"the prior of {type(self).__name__} is not learned")
-
-    @abstractmethod
-    def initial_statistics(
-        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-    ) -> Floats:
-        """Draw statistics (K, S) with the mass of `total_steps` steps that tell states apart."""
-
-    def segment_statistics(
-        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-    ) -> Floats:
-        """Draw statistics (K, S) with the mass of `total_steps` steps from pieces of the data.
-
-        As `initial_statistics`, except where single steps do not tell states apart.
-        """
-        return self.initial_statistics(data, n_states, total_steps, rng)
+        """Return λ°, shape (S,), or (K, S) if states differ."""
 
     @abstractmethod
     def log_base_measure(self, x: NDArray[Any]) -> Floats:
@@ -164,8 +84,8 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     def divergence(self, natural: Floats) -> Floats:
         """Return KL(q(φ) || p(φ)) of every state for q with the parameter λ, shape (K,).
 
-        It is ⟨λ − λ°, ∇a_g(λ)⟩ − a_g(λ) + a_g(λ°).  Only the derivative along one direction is
-        needed, here by differences; a family that knows it in closed form says so.
+        This is ⟨λ − λ°, ∇a_g(λ)⟩ − a_g(λ) + a_g(λ°).  It needs the derivative along one direction
+        only, computed here by finite differences; families may override it with a closed form.
         """
         xp = namespace(natural)
         prior = xp.asarray(self.prior(), like=natural) + xp.zeros_like(natural)
@@ -186,18 +106,114 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     def expected_log_likelihood(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
+
+class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
+    """An emission family: the distribution of the observation at a step, given the state.
+
+    A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
+    with everything filled in that depends on the data.
+
+    Notes
+    -----
+    Training calls `encode`, `emission_rows` and `sum_statistics`.  They see the statistics as a
+    `DecayedTable`, so that a family with many statistics touches only those of the batch.  The
+    observations ``x`` of the mathematics are what `observations` makes of validated data: the
+    values themselves, or values with their past for a family that depends on it.
+
+    `emission_rows` and `sum_statistics` also take tensors: ``encoded`` through `arrays.to_device`,
+    and a table whose `dense` returns a tensor.
+    """
+
+    step_ndim: ClassVar[int]
+    """Number of dimensions of one observation: 0 for a symbol or number, 1 for a vector."""
+
+    table_dtype: ClassVar[str | None] = None
+    """Precision in which the statistics must be kept; None for that of the model."""
+
+    statistics_are_counts: ClassVar[bool] = False
+    """Whether the statistics are never negative."""
+
+    @property
+    @abstractmethod
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of what `parameters` returns."""
+
+    @abstractmethod
+    def resolve(self, data: Sequences, n_states: int) -> Family:
+        """Return the family with everything filled in that depends on the data."""
+
+    def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Family:
+        """Return the family with the alphabet of a data file, before `resolve` sees a sample.
+
+        Only families of symbols have an alphabet.
+        """
+        return self
+
+    @abstractmethod
+    def validate(self, data: Sequences) -> Sequences:
+        """Return the data in the family's dtype; errors name the sequence and the position."""
+
+    def as_steps(self, data: Sequences) -> Sequences:
+        """Return numbers as vectors of length one if vectors are expected; refuse other shapes."""
+        shape = data.values.shape[1:]
+        if self.step_ndim == 1 and not shape:
+            return data.with_values(data.values[:, None])
+        if len(shape) != self.step_ndim:
+            takes = "one value" if self.step_ndim == 0 else "a vector"
+            raise ValueError(
+                f"{type(self).__name__} takes {takes} per step, but the steps of the data have the "
+                f"shape {shape}: choose the columns with column=, or another family"
+            )
+        return data
+
+    def accept(self, data: Sequences) -> Sequences:
+        """Check and validate data as read from a file."""
+        return self.validate(self.as_steps(data))
+
+    def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
+        """Return a prior that is learned along with the statistics; None if there is none.
+
+        Parameters
+        ----------
+        seen : bool
+            Whether to learn the prior count of symbols that occur in the data.
+        new : bool
+            Whether to learn the prior count of the other symbols.
+        """
+        return None
+
+    def with_prior(self, prior: Floats) -> Family:
+        """Return the family with other prior counts, if `learned_prior` can learn them."""
+        raise NotImplementedError(f"the prior of {type(self).__name__} is not learned")
+
+    @abstractmethod
+    def initial_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Draw statistics (K, S) with the mass of `total_steps` steps that differ among states."""
+
+    def segment_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Draw statistics (K, S) with the mass of `total_steps` steps from segments of the data.
+
+        By default those of `initial_statistics`; others where single steps do not tell states
+        apart.
+        """
+        return self.initial_statistics(data, n_states, total_steps, rng)
+
     @abstractmethod
     def observations(self, data: Sequences) -> NDArray[Any]:
-        """Return x of the maths functions for every step of validated data."""
+        """Return the observations x of the mathematics for every step of validated data."""
 
     @abstractmethod
     def encode(self, data: Sequences) -> Any:
-        """Return what the potentials and the sums of a batch both need of it."""
+        """Return what both the potentials and the sums of a batch need of its data."""
 
     def rows_needed(self, encoded: Any) -> Integers | None:
         """Return which statistics the potentials of an encoded batch depend on; None for all.
 
-        Totals over all statistics are known besides.
+        Totals over all statistics are always available.
         """
         return None
 
@@ -207,32 +223,45 @@ class Family(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> EmissionRows:
         """Return the potentials of an encoded batch for the kernel, collapsed or mean-field.
 
-        `dtype` is the precision that the kernel is to compute in.
+        `dtype` is the precision in which the kernel computes.
         """
 
     @abstractmethod
-    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
+    def sum_statistics(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        *,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+    ) -> RowSums:
         """Return ``Σ_t responsibilities[t, k] t(x_t)`` of an encoded batch.
 
         It never builds (T, S).
+
+        Parameters
+        ----------
+        encoded : object
+            What `encode` returned.
+        responsibilities : (T, K) array
+        n_threads : int
+        masses : callable, optional
+            Returns the expected number of steps in each state, shape (K,), if the caller can
+            compute it faster than by summing the responsibilities.  A family whose statistics sum
+            to one at every step of the batch may take it for the totals of the sums.
         """
 
     @abstractmethod
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw data for sequences of states, from the posterior mean parameters, shape (T, ...)."""
 
-    @property
-    @abstractmethod
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-
     @abstractmethod
     def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return posterior means that a person reads, under hmmlearn's names."""
+        """Return posterior means under hmmlearn's names."""
 
     @abstractmethod
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return what `from_config` needs, as JSON values and as arrays, for model files."""
+        """Return the arguments of `from_config`, as JSON values and as arrays, for model files."""
 
     @classmethod
     @abstractmethod

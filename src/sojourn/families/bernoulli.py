@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn.families.blocks import LogPotentials
+from sojourn.families.checks import check_columns, check_counts, column_vector
 from sojourn.families.columns import log_beta
-from sojourn.families.dense import (
-    DenseFamily,
-    LogPotentials,
-    assign_steps,
-    check_columns,
-    check_counts,
-    column_vector,
-    plain_values,
-)
+from sojourn.families.dense import DenseFamily
+from sojourn.families.rates import concatenated
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -37,8 +32,10 @@ class Bernoulli(DenseFamily):
     ----------
     n_features : int, optional
         Number of columns D; by default the data's.
-    alpha, beta : float or (D,) array
-        Prior counts of ones and zeros.
+    alpha : float or (D,) array
+        α°, the prior count of ones.
+    beta : float or (D,) array
+        β°, the prior count of zeros.
 
     Examples
     --------
@@ -46,6 +43,8 @@ class Bernoulli(DenseFamily):
     >>> np.exp(family.log_predictive(np.array([[1.0]]), np.array([[3.0, 1.0]])))
     array([[0.75]])
     """
+
+    parameter_names = ("emissionprob_",)
 
     def __init__(
         self,
@@ -59,13 +58,8 @@ class Bernoulli(DenseFamily):
 
     @property
     def n_statistics(self) -> int:
-        """Ones and zeros of each column."""
+        """Number of statistics S: ones and zeros of each column."""
         return 2 * self.features
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("emissionprob_",)
 
     def resolve(self, data: Sequences, n_states: int) -> Bernoulli:
         """Take the number of columns from the data."""
@@ -79,25 +73,14 @@ class Bernoulli(DenseFamily):
 
     def prior(self) -> Floats:
         """Return λ° = (α°, β°)."""
-        alpha = column_vector("alpha", self.alpha, self.features)
-        return np.concatenate([alpha, column_vector("beta", self.beta, self.features)])
-
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by their values."""
-        return assign_steps(data, lambda x: x, n_states, rng)
+        return concatenated(self, "alpha", "beta")
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return zeros."""
         return namespace(x).zeros_like(x[:, 0])
 
     def statistics(self, x: Floats) -> Floats:
-        """Return (x, 1 − x), zero where missing."""
+        """Return (x, 1 − x), zeros for missing entries."""
         xp = namespace(x)
         return xp.nan_to_num(xp.concatenate([x, 1.0 - x], axis=1), nan=0.0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
 
 SEGMENT = 4
-"""Steps of the data that a state begins with in `Categorical.segment_statistics`."""
+"""Number of steps of a segment in `Categorical.segment_statistics`."""
 
 MISSING = -1
 """The symbol of a step that was not observed."""
@@ -32,9 +33,9 @@ class SymbolsPresent(NamedTuple):
     rows : (U,) integer array or None
         The distinct symbols; None for the whole alphabet.
     places : (T,) integer array
-        The place of each step's symbol among them; one beyond the last for a missing symbol.
+        Index of each step's symbol among them; U for a missing symbol.
     has_missing : bool
-        Whether there is one.
+        Whether a symbol is missing.
     """
 
     rows: Integers | None
@@ -50,7 +51,7 @@ class Categorical(Family):
         \phi_k \sim \mathrm{Dirichlet}(\lambda^\circ), \qquad
         x_t \mid z_t = k \sim \mathrm{Categorical}(\phi_k)
 
-    A symbol −1 is missing: a step that says nothing about its state.
+    The symbol −1 is missing: such a step gives no evidence about its state.
 
     t(x) is the one-hot vector of x and a_g(λ) = Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w), so that the
     collapsed potential (2) is the posterior mean (λ° + E[t_kw]) / (V λ° + E[t_k·]).
@@ -58,12 +59,12 @@ class Categorical(Family):
     Parameters
     ----------
     n_symbols : int, optional
-        Size V of the alphabet.  By default the vocabulary's, or one more than the largest symbol
-        in the data that `fit` sees.
+        Size V of the alphabet.  By default that of the vocabulary, or one more than the largest
+        symbol in the training data.
     concentration : float, (V,) array or (K, V) array
         Prior count λ° of every symbol.
     vocabulary : Vocabulary, optional
-        For data that comes as strings.  `fit` builds one from string data when none is given.
+        For data given as strings.  By default `fit` builds one from string data.
 
     Examples
     --------
@@ -73,7 +74,9 @@ class Categorical(Family):
     array([[0.5]])
     """
 
+    step_ndim = 0
     statistics_are_counts = True
+    parameter_names = ("emissionprob_",)
 
     def __init__(
         self,
@@ -86,19 +89,9 @@ class Categorical(Family):
         self.vocabulary = vocabulary
 
     @property
-    def step_ndim(self) -> int:
-        """Dimensions of one observation: a symbol has none."""
-        return 0
-
-    @property
     def n_statistics(self) -> int:
-        """Number of symbols V."""
+        """Number of statistics S, the size V of the alphabet."""
         return int(self.n_symbols)  # type: ignore[arg-type]
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("emissionprob_",)
 
     def resolve(self, data: Sequences, n_states: int) -> Categorical:
         """Fill in the alphabet, and check the prior against it."""
@@ -109,7 +102,7 @@ class Categorical(Family):
             if vocabulary is not None:
                 n_symbols = len(vocabulary)
             else:
-                # Negative symbols are left to `validate`, which says where they are.
+                # Negative symbols are left to `validate`, which reports their position.
                 n_symbols = max(1, int(_whole_numbers(data).max()) + 1)
         if isinstance(n_symbols, bool) or not isinstance(n_symbols, int | np.integer):
             raise TypeError(f"n_symbols must be a whole number, got {n_symbols!r}")
@@ -132,22 +125,22 @@ class Categorical(Family):
         )
 
     def with_alphabet(self, n_symbols: int | None, vocabulary: Vocabulary | None) -> Categorical:
-        """Take size and words of the alphabet from a file, where they were not given."""
+        """Take size and words of the alphabet from a file, unless they were given."""
         if self.vocabulary is not None:
             return self
         if self.n_symbols is None and n_symbols is None and vocabulary is None:
             raise ValueError(
-                "the data cannot tell how many symbols there are before they are read: give "
-                "n_symbols or a vocabulary"
+                "the number of symbols is not known before the data are read: give n_symbols or "
+                "a vocabulary"
             )
         known = self.n_symbols if self.n_symbols is not None else n_symbols
         return Categorical(known, self.concentration, vocabulary)
 
     def validate(self, data: Sequences) -> Sequences:
-        """Return symbols as int32, strings through the vocabulary."""
+        """Return symbols as int32; strings are encoded by the vocabulary."""
         if data.values.dtype.kind in "UTO":
             if self.vocabulary is None:
-                raise ValueError("the data are strings, but the model knows no vocabulary")
+                raise ValueError("the data are strings, but the model has no vocabulary")
             return self.vocabulary.encode(data)
         whole = _whole_numbers(data)
         outside = (whole < MISSING) | (whole >= self.n_statistics)
@@ -165,7 +158,7 @@ class Categorical(Family):
         return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
 
     def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
-        """Begin to learn the prior from one count for all symbols; others are the user's own."""
+        """Return a prior to be learned, if `concentration` is one number for all symbols."""
         if not (seen or new) or np.ndim(self.concentration) > 0:
             return None
         return SymbolPrior(self.n_statistics, float(self.prior()[0]), seen=seen, new=new)
@@ -186,10 +179,10 @@ class Categorical(Family):
     def segment_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
     ) -> Floats:
-        """Give each state the symbols of a short run of steps, mixed with those of all the data.
+        """Return the symbols of a short segment for each state, mixed with those of all the data.
 
-        Neighbours are often in the same state, or in few: states that begin so differ more than
-        exponential draws do, and reach better optima.
+        Successive steps often are in one state, or in few: such states differ more than those from
+        exponential draws, and reach better optima.
         """
         symbols = np.asarray(data.values)
         counts = np.bincount(symbols[symbols != MISSING], minlength=self.n_statistics)
@@ -203,7 +196,7 @@ class Categorical(Family):
         for k, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             own = symbols[begin:end]
             own = own[own != MISSING]
-            # A run of missing symbols only says nothing: the state begins like all the data.
+            # If all symbols of the segment are missing, the state has those of all the data.
             np.add.at(shares[k], own, 0.5 / max(1, len(own)))
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
         return shares * (total_steps / n_states)
@@ -247,8 +240,8 @@ class Categorical(Family):
         return data.values
 
     def encode(self, data: Sequences) -> SymbolsPresent:
-        """Number the symbols present."""
-        # A read-only array is another type to numba, and would be compiled for once more.
+        """Return the distinct symbols, and the index of every step among them."""
+        # numba would compile once more for a read-only array, which is another type.
         x = data.values if data.values.flags.writeable else data.values.copy()
         if x.min() >= 0:
             return SymbolsPresent(*symbols.distinct(x, self.n_statistics), False)
@@ -258,7 +251,7 @@ class Categorical(Family):
         return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)
 
     def rows_needed(self, encoded: SymbolsPresent) -> Integers | None:
-        """Return the symbols present; None where that may be the whole alphabet."""
+        """Return the distinct symbols; None for the whole alphabet."""
         return encoded.rows
 
     def emission_rows(
@@ -270,16 +263,11 @@ class Categorical(Family):
         dtype: Any,
         n_threads: int,
     ) -> EmissionRows:
-        """Return one row of potentials for each symbol present, and of ones for a missing one."""
+        """Return one row of potentials per distinct symbol, and a row of ones for a missing one."""
         if not isinstance(table, DecayedTable):
-            from sojourn.families import device
+            from sojourn.families import tensors
 
-            if isinstance(encoded, SymbolsPresent):
-                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
-            on_device, index = device.emission_rows(
-                self, encoded, table, collapsed=collapsed, dtype=dtype
-            )
-            return EmissionRows(on_device, None, index)
+            return tensors.emission_rows(self, encoded, table, collapsed=collapsed, dtype=dtype)
         rows = encoded.rows
         if table.prior is not None:
             prior, totals = table.prior.of(rows), np.asarray(table.prior.total)
@@ -297,14 +285,22 @@ class Categorical(Family):
             potentials = np.concatenate([potentials, ones])
         return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
-    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
-        """Return the responsibilities summed by symbol."""
-        if is_tensor(responsibilities):
-            from sojourn.families import device
+    def sum_statistics(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        *,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+    ) -> RowSums:
+        """Return the responsibilities summed by symbol.
 
-            if isinstance(encoded, SymbolsPresent):
-                encoded = device.DeviceSymbols.of(encoded, self.n_statistics)
-            return device.sum_statistics(self, encoded, responsibilities)
+        Without a missing symbol the totals of the sums are the state masses; tensors use them.
+        """
+        if is_tensor(responsibilities):
+            from sojourn.families import tensors
+
+            return tensors.sum_statistics(self, encoded, responsibilities, masses)
         n_rows = self.n_statistics if encoded.rows is None else len(encoded.rows)
         n_sums = n_rows + encoded.has_missing
         sums = symbols.sum_by_row(encoded.places, responsibilities, n_sums, n_threads=n_threads)
@@ -349,7 +345,7 @@ class Categorical(Family):
 
 
 def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
-    """Return the data as whole numbers, or say where one is not."""
+    """Return the data as whole numbers; errors name the sequence and the position."""
     values = data.values
     if values.dtype.kind in "iub":
         return values

@@ -1,4 +1,4 @@
-"""A family for data of which only the values are known."""
+"""The choice of a family for data of which only the values are known."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Choice(NamedTuple):
 
 
 def choose_family(values: NDArray[Any], *, is_symbols: bool = False) -> Choice:
-    """Choose an emission family by the look of the data.
+    """Choose an emission family by the values of the data.
 
     Parameters
     ----------
     values : (T,) or (T, D) array
-        Steps.  Whole numbers of one value a step are counts, unless `is_symbols`.
+        The steps.  Non-negative whole numbers are taken as counts.
     is_symbols : bool
-        Whether whole numbers are names of symbols.
+        Whether whole numbers, one per step, are symbols instead.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _one_kind(kind: str, columns: NDArray[Any]) -> Choice:
 
 
 def family_name(name: str) -> str:
-    """Return the name of a family as it is typed: ``DiagonalGaussian`` is ``diagonal-gaussian``.
+    """Return the name of a family on the command line.
 
     Examples
     --------

@@ -1,43 +1,42 @@
 """Families whose columns are independent given the state, each with its own conjugate prior.
 
-A column has p coordinates of λ and of t(x), the counts among them, so that a missing entry leaves
-all of them as they are: it is integrated out.  λ is kept as (K, p, D), flattened.
+A column has p coordinates of λ and of t(x), including the counts, so that a missing entry changes
+none of them: it is integrated out.  λ is kept as (K, p, D), flattened.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
-from sojourn.families.dense import Booleans, DenseFamily, LogPotentials, plain_values
+from sojourn.families.blocks import LogPotentials
+from sojourn.families.checks import Booleans
+from sojourn.families.dense import DenseFamily
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
-from sojourn.sequences import Sequences
 
-_MOST_VALUES = 1024  # distinct values up to which a table of potentials pays
+_MOST_VALUES = 1024  # distinct values up to which a table of potentials is faster
 
 
 class ColumnFamily(DenseFamily):
     """A family that is a product over columns.
 
-    Subclasses give the maths of entries: x of shape (T, D) or (T, 1), λ as p arrays.
+    Subclasses define the mathematics of entries: x has the shape (T, D) or (T, 1), and λ is given
+    as p arrays.
     """
 
-    @property
-    @abstractmethod
-    def coordinates(self) -> int:
-        """Number p of coordinates a column."""
+    coordinates: ClassVar[int]
+    """Number p of coordinates per column."""
 
-    @property
-    @abstractmethod
-    def discrete(self) -> bool:
-        """Whether the data are whole numbers from zero on."""
+    discrete: ClassVar[bool]
+    """Whether the data are non-negative whole numbers."""
 
     @abstractmethod
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
-        """Return the p coordinates of t(x): each of the shape of x, or of (D,), or a number."""
+        """Return the p coordinates of t(x): each has the shape of x or (D,), or is a number."""
 
     @abstractmethod
     def entry_log_base(self, x: Floats) -> Floats:
@@ -51,12 +50,12 @@ class ColumnFamily(DenseFamily):
     def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return eq (2) of a column: x (T, 1) and p arrays (K,) give (T, K).
 
-        All columns at once are the same: x (T, 1, D) and p arrays (K, D) give (T, K, D).
+        It also takes all columns at once: x (T, 1, D) and p arrays (K, D) give (T, K, D).
         """
 
     @abstractmethod
     def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
-        """Return eq (2') of a column, as `entry_log_predictive`."""
+        """Return eq (2') of a column; shapes are as in `entry_log_predictive`."""
 
     @property
     def n_statistics(self) -> int:
@@ -68,12 +67,8 @@ class ColumnFamily(DenseFamily):
         shaped = natural.reshape(len(natural), self.coordinates, self.features)
         return tuple(shaped[:, p] for p in range(self.coordinates))
 
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
     def log_base_measure(self, x: Floats) -> Floats:
-        """Return log h(x): the sum over the entries that are there."""
+        """Return log h(x): the sum over the entries that are present."""
         missing, filled = self._fill(x)
         return namespace(x).where(missing, 0.0, self.entry_log_base(filled)).sum(axis=1)
 
@@ -101,11 +96,11 @@ class ColumnFamily(DenseFamily):
         return plain if is_tensor(natural) else self.compiled(plain, natural, collapsed=collapsed)
 
     def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
-        """Return the potentials with a compiled form of them beside, or, as here, as they are."""
+        """Return the potentials with a compiled form, if there is one; by default as they are."""
         return plain
 
     def _fill(self, x: Floats) -> tuple[Booleans, Floats]:
-        """Find missing entries, and put a harmless value in their place."""
+        """Return which entries are missing, and x with ones in their place."""
         xp = namespace(x)
         missing = xp.isnan(x)
         return missing, xp.where(missing, 1.0, x) if maybe_any(missing) else x
@@ -113,7 +108,7 @@ class ColumnFamily(DenseFamily):
     def _sum_columns(self, entry: Callable[..., Floats], x: Floats, natural: Floats) -> Floats:
         missing, filled = self._fill(x)
         parts = self.parts(natural)
-        if is_tensor(x):  # a device likes few and large operations
+        if is_tensor(x):  # a GPU prefers few and large operations
             rows = entry(filled[:, None], slice(None), *parts)
             return (rows * ~missing[:, None]).sum(axis=2)
         total = np.zeros((len(x), len(natural)))
@@ -131,7 +126,7 @@ class ColumnFamily(DenseFamily):
 
 
 def log_rising(a: Floats, x: Floats) -> Floats:
-    """Return log Γ(a + x) − log Γ(a), to full precision where a is large.
+    """Return log Γ(a + x) − log Γ(a), to full precision for large a.
 
     Examples
     --------
@@ -141,7 +136,7 @@ def log_rising(a: Floats, x: Floats) -> Floats:
     xp = namespace(a)
     plain = xp.gammaln(a + x) - xp.gammaln(a)
     ratio = x / a
-    # Stirling's series; the terms that would cancel are taken apart.
+    # Stirling's series, arranged so that large terms do not cancel.
     series = (a + x - 0.5) * xp.log1p(ratio) - x + x * xp.log(a) - x / (12.0 * a * (a + x))
     return xp.where(a > 1e3, series, plain)
 

@@ -7,24 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import ColumnFamily, log_rising
-from sojourn.families.dense import (
-    Booleans,
-    CompiledPotentials,
-    LogPotentials,
+from sojourn.families.blocks import CompiledPotentials, LogPotentials
+from sojourn.families.checks import (
     as_given,
-    assign_steps,
     check_columns,
     check_real,
     column_moments,
     column_vector,
 )
+from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
     column_sums,
     column_weights,
+    complete_design,
     complete_with_one,
+    located,
     within_states,
 )
 from sojourn.kernels.arrays import namespace
@@ -59,13 +58,13 @@ class DiagonalGaussian(ColumnFamily):
     mean : float or (D,) array, optional
         m°; by default the data's mean.
     mean_strength : float
-        κ°: how many steps the prior mean counts for.
+        κ°: number of steps that the prior mean counts for.
     degrees_of_freedom : float
         ν°.  With 3, the default, the prior variance has the mean Ψ°.
     scale : float or (D,) array, optional
         Ψ°; by default each column's variance divided by K^(2/D).
     location : float or (D,) array, optional
-        c, as for `Gaussian`.
+        c, as in `Gaussian`.
 
     Examples
     --------
@@ -75,6 +74,10 @@ class DiagonalGaussian(ColumnFamily):
     >>> np.sort(model.means_[:, 0]).round()
     array([0., 9.])
     """
+
+    coordinates = 4  # κ, ν, sums and sums of squares
+    discrete = False
+    parameter_names = ("means_", "covars_")
 
     def __init__(
         self,
@@ -92,34 +95,15 @@ class DiagonalGaussian(ColumnFamily):
         self.scale = scale
         self.location = location
 
-    @property
-    def coordinates(self) -> int:
-        """κ, ν, sums and sums of squares."""
-        return 4
-
-    @property
-    def discrete(self) -> bool:
-        """Real numbers are not."""
-        return False
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("means_", "covars_")
-
     def resolve(self, data: Sequences, n_states: int) -> DiagonalGaussian:
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "DiagonalGaussian")
         moments = column_moments(check_real(data, n_features).values)
         scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
-        mean, location = as_given(self.mean, moments.mean), as_given(self.location, moments.mean)
-        return DiagonalGaussian(
-            n_features,
-            column_vector("mean", mean, n_features, positive=False),
-            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
-            check_dof(self.degrees_of_freedom, 0.0),
-            column_vector("scale", scale, n_features),
-            column_vector("location", location, n_features, positive=False),
+        return self.changed(
+            **located(self, moments),
+            degrees_of_freedom=check_dof(self.degrees_of_freedom, 0.0),
+            scale=column_vector("scale", scale, n_features),
         )
 
     def validate(self, data: Sequences) -> Sequences:
@@ -139,12 +123,6 @@ class DiagonalGaussian(ColumnFamily):
                 np.asarray(self.scale) + strength * mean**2,
             ]
         )
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by their values."""
-        return assign_steps(data, lambda x: x, n_states, rng)
 
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, 1, y, y²)."""
@@ -188,7 +166,7 @@ class DiagonalGaussian(ColumnFamily):
         parts = self.parts(natural)
         kappa, nu, _, _ = parts
         n_states, n = nu.shape
-        # A product of t densities is one power if the columns have seen the same number of steps.
+        # The product of t densities has one power only if ν is the same for all columns.
         same = np.ptp(nu, axis=1) <= 1e-12 * nu[:, 0]
         if n > MOST_COLUMNS or (collapsed and not same.all()):
             return plain
@@ -196,7 +174,7 @@ class DiagonalGaussian(ColumnFamily):
         location = np.asarray(self.location)
         squared = 1.0 / (scale * (1.0 + 1.0 / kappa)) if collapsed else nu / scale
         weights, spans = column_weights(mean, squared, one_group=not collapsed)
-        # At the mean itself only the constants are left.
+        # At the mean only the constants remain.
         entry = self.entry_log_predictive if collapsed else self.entry_expected
         constants = np.zeros(n_states)
         for d in range(n):
@@ -204,12 +182,17 @@ class DiagonalGaussian(ColumnFamily):
             constants += np.diagonal(entry(mean[:, d, None] + location[d], d, *own))
         powers = 0.5 * (nu[:, 0] + 1.0) if collapsed else np.full(n_states, 0.5)
 
-        def design(x: Floats) -> tuple[Floats, Booleans] | None:
-            z = complete_with_one(x, location)
-            return None if z is None else (z, np.ones(len(x), dtype=bool))
-
         ones = np.ones(n_states)
-        return CompiledPotentials(plain, design, weights, spans, ones, powers, constants, collapsed)
+        return CompiledPotentials(
+            plain,
+            complete_design(location),
+            weights,
+            spans,
+            ones,
+            powers,
+            constants,
+            collapsed,
+        )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
@@ -228,7 +211,7 @@ class DiagonalGaussian(ColumnFamily):
         """Return ``means_`` and ``covars_`` (variances), shape (K, D) both."""
         parts = self.parts(natural)
         mean, scale = _centred(*parts)
-        # Up to ν = 2 the mean does not exist, and the mode stands in.
+        # Up to ν = 2 the mean does not exist; the mode is used instead.
         weight = np.where(parts[1] > 2, parts[1] - 2, parts[1] + 2)
         return {"means_": mean + np.asarray(self.location), "covars_": scale / weight}
 

@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import ColumnFamily, log_rising
-from sojourn.families.dense import (
-    as_given,
-    assign_steps,
-    check_columns,
-    check_positive,
-    column_moments,
-    column_vector,
-)
+from sojourn.families.checks import as_given, check_positive, column_vector
+from sojourn.families.columns import log_rising
+from sojourn.families.rates import RateFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
-class Gamma(ColumnFamily):
+class Gamma(RateFamily):
     r"""Vectors of positive numbers with a known shape c, and a Gamma prior on each column's rate.
 
     .. math::
@@ -38,9 +32,11 @@ class Gamma(ColumnFamily):
     n_features : int, optional
         Number of columns D; by default the data's.
     shape : float or (D,) array
-        The shape c of each column: known, not learned.
-    prior_shape, prior_rate : float or (D,) array, optional
-        a° and b°.  By default those of a tenth of a step at the column's mean m.
+        The shape c of each column, which is not learned.
+    prior_shape : float or (D,) array, optional
+        a°; by default 0.1 c, the weight of a tenth of a step.
+    prior_rate : float or (D,) array, optional
+        b°; by default 0.1 m with the mean m of the column.
 
     Examples
     --------
@@ -48,6 +44,9 @@ class Gamma(ColumnFamily):
     >>> np.exp(family.log_predictive(np.array([[1.0]]), np.array([[1.0, 1.0]])))
     array([[0.25]])
     """
+
+    discrete = False
+    parameter_names = ("rates_",)
 
     def __init__(
         self,
@@ -61,45 +60,21 @@ class Gamma(ColumnFamily):
         self.prior_shape = prior_shape
         self.prior_rate = prior_rate
 
-    @property
-    def coordinates(self) -> int:
-        """Steps and sums."""
-        return 2
+    def check(self, data: Sequences, n_features: int) -> Sequences:
+        """Check that the data are positive."""
+        return check_positive(data, n_features)
 
-    @property
-    def discrete(self) -> bool:
-        """Real numbers are not."""
-        return False
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("rates_",)
-
-    def resolve(self, data: Sequences, n_states: int) -> Gamma:
-        """Take columns and prior mean from the data."""
-        n_features = check_columns(data, self.n_features, "Gamma")
-        mean = column_moments(check_positive(data, n_features).values).mean
-        mean = np.where(mean > 0, mean, 1.0)
+    def resolved(self, mean: Floats) -> dict[str, Any]:
+        """Return c, and a° and b°, by default from the means of the columns."""
+        n_features, mean = len(mean), np.where(mean > 0, mean, 1.0)
         c = column_vector("shape", self.shape, n_features)
         shape = column_vector("prior_shape", as_given(self.prior_shape, 0.1 * c), n_features)
         rate = column_vector("prior_rate", as_given(self.prior_rate, 0.1 * mean), n_features)
-        return Gamma(n_features, c, shape, rate)
+        return {"shape": c, "prior_shape": shape, "prior_rate": rate}
 
-    def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are positive."""
-        return check_positive(data, self.features)
-
-    def prior(self) -> Floats:
-        """Return λ° = (a°, b°)."""
-        shape = column_vector("prior_shape", self.prior_shape, self.features)
-        return np.concatenate([shape, column_vector("prior_rate", self.prior_rate, self.features)])
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by log x."""
-        return assign_steps(data, np.log, n_states, rng)
+    def points(self, x: Floats) -> Floats:
+        """Return log x."""
+        return np.log(x)
 
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (c, x)."""
@@ -110,14 +85,8 @@ class Gamma(ColumnFamily):
         xp, c = namespace(x), self._c(x)
         return (c - 1.0) * xp.log(x) - xp.gammaln(c)
 
-    def entry_log_normalizer(self, *parts: Floats) -> Floats:
-        """Return log Γ(a) − a log b."""
-        a, b = parts
-        xp = namespace(a)
-        return xp.gammaln(a) - a * xp.log(b)
-
     def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
-        """Return the log density of the compound gamma distribution."""
+        """Return the log density of a compound gamma distribution."""
         a, b = parts
         xp = namespace(a)
         c = self._c(x)[column]
@@ -134,14 +103,9 @@ class Gamma(ColumnFamily):
         return base + c * (xp.digamma(a) - xp.log(b)) - x * (a / b)
 
     def _c(self, like: Floats) -> Floats:
-        """Return c, as an array of the kind of another."""
+        """Return c as an array of the same kind as `like`."""
         return namespace(like).asarray(column_vector("shape", self.shape, self.features), like=like)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw numbers at the posterior mean rates."""
         return rng.gamma(self._c(natural), 1.0 / self.parameters(natural)["rates_"][states.values])
-
-    def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return ``rates_``, the mean rates, shape (K, D)."""
-        a, b = self.parts(natural)
-        return {"rates_": a / b}

@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.dense import (
+from sojourn.families.checks import (
     Booleans,
     as_given,
-    assign_steps,
     check_columns,
     check_real,
     column_moments,
-    column_vector,
-    plain_values,
     present_rows,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
+from sojourn.families.scales import (
+    check_dof,
+    located,
+    scale_matrix,
+    with_one,
+    within_states,
+)
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -43,15 +46,15 @@ class Gaussian(MatrixNormalFamily):
     mean : float or (D,) array, optional
         m°; by default the data's mean.
     mean_strength : float
-        κ°: how many steps the prior mean counts for.
+        κ°: number of steps that the prior mean counts for.
     degrees_of_freedom : float, optional
-        ν°; by default D + 2, the least for which the prior covariance has a mean, which is Ψ°.
+        ν°; by default D + 2, for which the prior covariance has the mean Ψ°.
     scale : float, (D,) or (D, D) array, optional
-        Ψ°, the numbers of its diagonal, or all of it.  By default diagonal with each column's
-        variance divided by K^(2/D): the states share out the space that the data fill.
+        Ψ°, or its diagonal.  By default diagonal, with the variance of each column divided by
+        K^(2/D): the states divide the space that the data fill.
     location : float or (D,) array, optional
-        c, subtracted from the data so that sums of squares do not cancel; by default the data's
-        mean.  It changes nothing but rounding, and what ``statistics_`` are sums of.
+        c, subtracted from the data to keep sums of squares accurate; by default the data's mean.
+        It affects only rounding, and the location of ``statistics_``.
 
     Examples
     --------
@@ -62,6 +65,8 @@ class Gaussian(MatrixNormalFamily):
     >>> np.sort(model.means_[:, 0]).round()
     array([1., 9.])
     """
+
+    parameter_names = ("means_", "covars_")
 
     def __init__(
         self,
@@ -81,32 +86,23 @@ class Gaussian(MatrixNormalFamily):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """One regressor, which is one, and D targets."""
+        """Number of regressors, the constant, and of targets, the columns."""
         return 1, self.features
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("means_", "covars_")
 
     def resolve(self, data: Sequences, n_states: int) -> Gaussian:
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "Gaussian")
         moments = column_moments(check_real(data, n_features).values)
         scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
-        return Gaussian(
-            n_features,
-            column_vector("mean", as_given(self.mean, moments.mean), n_features, positive=False),
-            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
-            check_dof(as_given(self.degrees_of_freedom, n_features + 2.0), n_features - 1.0),
-            scale_matrix(scale, n_features),
-            column_vector(
-                "location", as_given(self.location, moments.mean), n_features, positive=False
-            ),
+        dof = as_given(self.degrees_of_freedom, n_features + 2.0)
+        return self.changed(
+            **located(self, moments),
+            degrees_of_freedom=check_dof(dof, n_features - 1.0),
+            scale=scale_matrix(scale, n_features),
         )
 
     def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are finite, and rows whole or missing."""
+        """Check that the data are finite, and that rows are complete or missing."""
         return check_real(data, self.features, whole_rows=True)
 
     def prior(self) -> Floats:
@@ -115,16 +111,6 @@ class Gaussian(MatrixNormalFamily):
         strength = np.array([self.mean_strength])
         assert self.degrees_of_freedom is not None
         return pack_prior(self.degrees_of_freedom, mean[:, None], strength, np.asarray(self.scale))
-
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by their values."""
-        return assign_steps(data, lambda x: x, n_states, rng)
 
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, x − c)."""

@@ -1,4 +1,4 @@
-"""Positive counts: how often until it happens."""
+"""Positive counts: the number of trials until the first success."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import ColumnFamily, log_beta, log_rising
-from sojourn.families.dense import (
-    as_given,
-    assign_steps,
-    check_columns,
-    check_counts,
-    column_moments,
-    column_vector,
-)
+from sojourn.families.checks import as_given, check_counts, column_vector
+from sojourn.families.columns import log_rising
+from sojourn.families.rates import ProbabilityFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
-class Geometric(ColumnFamily):
+class Geometric(ProbabilityFamily):
     r"""Vectors of positive counts, with an independent Beta prior on each column.
 
     .. math::
@@ -36,8 +30,10 @@ class Geometric(ColumnFamily):
     ----------
     n_features : int, optional
         Number of columns D; by default the data's.
-    alpha, beta : float or (D,) array, optional
-        Parameters of the Beta prior; by default those of a tenth of a step at the column's mean.
+    alpha : float or (D,) array, optional
+        α°; by default 0.1, the weight of a tenth of a step.
+    beta : float or (D,) array, optional
+        β°; by default 0.1 (m − 1) with the mean m of the column.
 
     Examples
     --------
@@ -45,6 +41,8 @@ class Geometric(ColumnFamily):
     >>> np.exp(family.log_predictive(np.array([[1.0]]), np.array([[1.0, 1.0]])))
     array([[0.5]])
     """
+
+    discrete = True
 
     def __init__(
         self,
@@ -56,44 +54,21 @@ class Geometric(ColumnFamily):
         self.alpha = alpha
         self.beta = beta
 
-    @property
-    def coordinates(self) -> int:
-        """Steps and failures."""
-        return 2
+    def check(self, data: Sequences, n_features: int) -> Sequences:
+        """Check that the data are positive counts."""
+        return check_counts(data, n_features, least=1)
 
-    @property
-    def discrete(self) -> bool:
-        """Counts are."""
-        return True
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("probs_",)
-
-    def resolve(self, data: Sequences, n_states: int) -> Geometric:
-        """Take columns and prior mean from the data."""
-        n_features = check_columns(data, self.n_features, "Geometric")
-        mean = column_moments(check_counts(data, n_features, least=1).values).mean
+    def resolved(self, mean: Floats) -> dict[str, Any]:
+        """Return α° and β°, by default from the means of the columns."""
+        n_features = len(mean)
         alpha = column_vector("alpha", as_given(self.alpha, 0.1), n_features)
         failures = 0.1 * np.maximum(mean - 1.0, 0.1)
         beta = column_vector("beta", as_given(self.beta, failures), n_features)
-        return Geometric(n_features, alpha, beta)
+        return {"alpha": alpha, "beta": beta}
 
-    def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are positive counts."""
-        return check_counts(data, self.features, least=1)
-
-    def prior(self) -> Floats:
-        """Return λ° = (α°, β°)."""
-        alpha = column_vector("alpha", self.alpha, self.features)
-        return np.concatenate([alpha, column_vector("beta", self.beta, self.features)])
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by log x."""
-        return assign_steps(data, np.log, n_states, rng)
+    def points(self, x: Floats) -> Floats:
+        """Return log x."""
+        return np.log(x)
 
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, x − 1)."""
@@ -102,10 +77,6 @@ class Geometric(ColumnFamily):
     def entry_log_base(self, x: Floats) -> Floats:
         """Return zeros."""
         return namespace(x).zeros_like(x)
-
-    def entry_log_normalizer(self, *parts: Floats) -> Floats:
-        """Return log B(α, β)."""
-        return log_beta(*parts)
 
     def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return log B(α + 1, β + x − 1) − log B(α, β)."""
@@ -123,8 +94,3 @@ class Geometric(ColumnFamily):
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw counts at the posterior mean parameters."""
         return rng.geometric(self.parameters(natural)["probs_"][states.values])
-
-    def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return ``probs_``, the mean of φ, shape (K, D)."""
-        alpha, beta = self.parts(natural)
-        return {"probs_": alpha / (alpha + beta)}

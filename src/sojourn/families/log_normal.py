@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.dense import (
-    DenseFamily,
-    LogPotentials,
-    check_columns,
-    check_positive,
-    plain_values,
-)
+from sojourn.families.blocks import LogPotentials
+from sojourn.families.checks import check_columns, check_positive, plain_values
+from sojourn.families.dense import DenseFamily
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -33,8 +29,18 @@ class LogNormal(DenseFamily):
 
     Parameters
     ----------
-    n_features, mean, mean_strength, degrees_of_freedom, scale, location
-        As for `DiagonalGaussian`, of the logarithms.
+    n_features : int, optional
+        Number of columns D; by default the data's.
+    mean : float or (D,) array, optional
+        Prior mean of the logarithms; by default their mean.
+    mean_strength : float
+        Number of steps that the prior mean counts for.
+    degrees_of_freedom : float
+        ν° of the logarithms, as in `DiagonalGaussian`.
+    scale : float or (D,) array, optional
+        Ψ° of the logarithms, as in `DiagonalGaussian`.
+    location : float or (D,) array, optional
+        Subtracted from the logarithms, as in `DiagonalGaussian`.
 
     Examples
     --------
@@ -44,6 +50,8 @@ class LogNormal(DenseFamily):
     >>> np.sort(model.means_[:, 0]).round()
     array([0., 9.])
     """
+
+    parameter_names = DiagonalGaussian.parameter_names
 
     def __init__(
         self,
@@ -71,11 +79,6 @@ class LogNormal(DenseFamily):
         """Number of statistics S."""
         return self.logarithms.n_statistics
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return self.logarithms.parameter_names
-
     def resolve(self, data: Sequences, n_states: int) -> LogNormal:
         """Take columns, location and scale from the logarithms of the data."""
         n_features = check_columns(data, self.n_features, "LogNormal")
@@ -91,10 +94,6 @@ class LogNormal(DenseFamily):
         """Return λ° of the logarithms."""
         return self.logarithms.prior()
 
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
     def assign(
         self, data: Sequences, n_states: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
@@ -105,7 +104,7 @@ class LogNormal(DenseFamily):
         return np.exp(logs), weights
 
     def log_base_measure(self, x: Floats) -> Floats:
-        """Return that of the logarithms, less Σ_d log x_d."""
+        """Return that of the logarithms minus Σ_d log x_d."""
         xp = namespace(x)
         logs = xp.log(x)
         return self.logarithms.log_base_measure(logs) - xp.nansum(logs, axis=1)
@@ -119,7 +118,7 @@ class LogNormal(DenseFamily):
         return self.logarithms.log_normalizer(natural)
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
-        """Return those of the logarithms, less Σ_d log x_d."""
+        """Return those of the logarithms minus Σ_d log x_d."""
         of_logs = self.logarithms.potentials(natural, collapsed=collapsed)
 
         def potentials(x: Floats) -> Floats:

@@ -1,4 +1,4 @@
-r"""What the families with a full covariance matrix share: linear regression with a conjugate prior.
+r"""What families with a full covariance matrix share: linear regression with a conjugate prior.
 
 A step has regressors φ (R numbers, none for `ZeroMeanGaussian`, a one for `Gaussian`) and a target
 y (D numbers):
@@ -22,16 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sojourn.families.blocks import CompiledPotentials, LogPotentials
+from sojourn.families.checks import Booleans
 from sojourn.families.columns import log_rising
-from sojourn.families.dense import (
-    Booleans,
-    CompiledPotentials,
-    DenseFamily,
-    LogPotentials,
-    sample_sequences,
-    soft_assignments,
-    standardized,
-)
+from sojourn.families.dense import DenseFamily
+from sojourn.families.start import sample_sequences, soft_assignments, standardized
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats, Integers
@@ -42,7 +37,7 @@ _LOG_2 = float(np.log(2.0))
 
 
 class Factors(NamedTuple):
-    """λ of every state, taken apart.
+    """The factors of λ, for every state.
 
     Attributes
     ----------
@@ -50,8 +45,10 @@ class Factors(NamedTuple):
         ν.
     lower : (K, R + D, R + D) array
         L.
-    log_det_precision, log_det_scale : (K,) arrays
-        log|P| and log|Ψ|.
+    log_det_precision : (K,) array
+        log|P|.
+    log_det_scale : (K,) array
+        log|Ψ|.
     """
 
     dof: Floats
@@ -61,9 +58,9 @@ class Factors(NamedTuple):
 
 
 class MatrixNormalFamily(DenseFamily):
-    """A family that is linear regression in every state.
+    """A family that is a linear regression in every state.
 
-    Subclasses say what regressors and targets are, and set the prior.
+    Subclasses define regressors, targets and the prior.
     """
 
     @property
@@ -73,7 +70,7 @@ class MatrixNormalFamily(DenseFamily):
 
     @abstractmethod
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
-        """Return z = (φ, y), shape (T, R + D), and which steps are there."""
+        """Return z = (φ, y), shape (T, R + D), and which steps are present."""
 
     @property
     def n_statistics(self) -> int:
@@ -129,7 +126,7 @@ class MatrixNormalFamily(DenseFamily):
             rows = of_design(z)
             return rows * present[:, None] if maybe_any(~present) else rows
 
-        # With several regressors the leverage of a step is its own.
+        # The compiled kernel requires that all steps have the same leverage.
         if self.sizes[0] > 1 or is_tensor(natural):
             return plain
         return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
@@ -156,7 +153,7 @@ class MatrixNormalFamily(DenseFamily):
         factors = factorize(natural, n_regressors)
         scale = factors.lower[:, n_regressors:, n_regressors:]
         scale = scale @ np.swapaxes(scale, 1, 2)
-        # Below ν = D + 1 the mean does not exist, and the mode stands in.
+        # Up to ν = D + 1 the mean does not exist; the mode is used instead.
         beyond = factors.dof - n_targets - 1
         weight = np.where(beyond > 0, beyond, factors.dof + n_targets + 1)
         # W = (P Mᵀ)ᵀ P⁻¹ = (M L_P) L_P⁻¹.
@@ -164,54 +161,6 @@ class MatrixNormalFamily(DenseFamily):
         side = factors.lower[:, n_regressors:, :n_regressors]
         inverse = np.linalg.inv(corner) if n_regressors else corner
         return side @ inverse, scale / weight[:, None, None]
-
-    def assign_windows(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster short windows of steps, by how they are fitted and not by where they lie.
-
-        A window's coefficients and residual covariance are its coordinates for k-means++.  A few
-        rounds then fit a regression to each cluster and give every window to where it fits.
-        """
-        data = sample_sequences(data, rng)
-        x = self.observations(data)
-        z, _present = self.design(x)
-        window, n_windows = self._windows(data)
-        n_regressors, n_targets = self.sizes
-        sums = np.zeros((n_windows, self.n_statistics))
-        np.add.at(sums, window, self.statistics(x))
-        shape = (n_windows, n_regressors + n_targets)
-        ridge = self.prior()
-        coefficients, covariances = self.means(sums + ridge)
-        spread = np.sqrt(np.maximum((z**2).mean(axis=0), 1e-300))
-        unit = spread[n_regressors:]
-        relative = coefficients * spread[:n_regressors] / unit[:, None]
-        whitened = covariances / (unit[:, None] * unit)
-        upper = np.triu_indices(n_targets, 1)
-        variances = np.diagonal(whitened, axis1=1, axis2=2)
-        deviations = np.sqrt(variances)
-        correlations = whitened / (deviations[:, :, None] * deviations[:, None, :])
-        points = np.concatenate(
-            [relative.reshape(shape[0], -1), np.log(variances), correlations[:, *upper]], axis=1
-        )
-        weights = soft_assignments(standardized(points), n_states, rng)
-        for _ in range(10):
-            natural = ridge + weights.T @ sums
-            scores = np.zeros((n_windows, n_states))
-            np.add.at(scores, window, self.log_predictive(x, natural))
-            scores -= scores.max(axis=1, keepdims=True)
-            weights = np.exp(scores)
-            weights /= weights.sum(axis=1, keepdims=True)
-            weights = 0.95 * weights + 0.05 / n_states
-        return x, weights[window]
-
-    def _windows(self, data: Sequences) -> tuple[Integers, int]:
-        """Number the windows of whole sequences: the window of every step, and how many."""
-        length = max(10, 3 * sum(self.sizes))
-        within = np.arange(data.n_steps) - np.repeat(data.offsets[:-1], data.lengths)
-        counts = -(-data.lengths // length)
-        firsts = np.concatenate([[0], np.cumsum(counts)])
-        return np.repeat(firsts[:-1], data.lengths) + within // length, int(firsts[-1])
 
 
 def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Floats:
@@ -223,7 +172,7 @@ def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Fl
 
 
 def factorize(natural: Floats, n_regressors: int) -> Factors:
-    """Take λ apart by a Cholesky decomposition."""
+    """Factorise λ by a Cholesky decomposition."""
     xp = namespace(natural)
     side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
     place = np.zeros((side, side), dtype=np.int64)
@@ -237,10 +186,10 @@ def factorize(natural: Floats, n_regressors: int) -> Factors:
 
 
 def stable_cholesky(matrices: Floats) -> Floats:
-    """Return Cholesky factors; where rounding made a matrix indefinite, of one close by.
+    """Return Cholesky factors, of a nearby matrix if rounding has made one indefinite.
 
-    The matrices are scaled to a unit diagonal first, so that columns of very different size are
-    treated alike, and what is added is of the order of the rounding error.
+    The matrices are first scaled to a unit diagonal, so that columns of very different scales are
+    treated alike, and the correction is of the order of the rounding error.
     """
     xp = namespace(matrices)
     size = xp.sqrt(xp.clip(xp.diagonal(matrices), 1e-300, None))
@@ -257,7 +206,7 @@ def compiled(
     *,
     collapsed: bool,
 ) -> CompiledPotentials:
-    """Return the same potentials for the compiled kernel, where the only regressor is one."""
+    """Return the same potentials for the compiled kernel, if the only regressor is the constant."""
     inverse = np.linalg.inv(factors.lower)
     weights = np.zeros((1 + n_targets, n_targets, len(inverse)))
     weights[1 - n_regressors :] = inverse[:, n_regressors:].transpose(2, 1, 0)
@@ -343,7 +292,7 @@ def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPoten
     inverse = xp.inv_lower(factors.lower)
     n_states, side, _ = inverse.shape
     n_targets = side - n_regressors
-    # Columns of the product are (target, state): a target's squares add to whole rows.
+    # The columns of the product are (target, state), so that squares are summed over whole rows.
     to_residual = xp.transpose(inverse[:, n_regressors:], (2, 1, 0))
     to_residual = xp.ascontiguousarray(to_residual.reshape(side, n_targets * n_states))
 
@@ -366,3 +315,52 @@ def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPoten
         return squares.reshape(len(z), n_regressors, n_states).sum(axis=1)
 
     return residual, leverage
+
+
+def assign_windows(
+    family: MatrixNormalFamily, data: Sequences, n_states: int, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Cluster short windows of steps by their regressions, and not by their values.
+
+    The coefficients and the residual covariance of a window are its coordinates for k-means++.  A
+    few rounds of mixture fitting then reassign windows to the regressions of the clusters.
+    """
+    data = sample_sequences(data, rng)
+    x = family.observations(data)
+    z, _present = family.design(x)
+    window, n_windows = _windows(data, max(10, 3 * sum(family.sizes)))
+    n_regressors, n_targets = family.sizes
+    sums = np.zeros((n_windows, family.n_statistics))
+    np.add.at(sums, window, family.statistics(x))
+    shape = (n_windows, n_regressors + n_targets)
+    ridge = family.prior()
+    coefficients, covariances = family.means(sums + ridge)
+    spread = np.sqrt(np.maximum((z**2).mean(axis=0), 1e-300))
+    unit = spread[n_regressors:]
+    relative = coefficients * spread[:n_regressors] / unit[:, None]
+    whitened = covariances / (unit[:, None] * unit)
+    upper = np.triu_indices(n_targets, 1)
+    variances = np.diagonal(whitened, axis1=1, axis2=2)
+    deviations = np.sqrt(variances)
+    correlations = whitened / (deviations[:, :, None] * deviations[:, None, :])
+    points = np.concatenate(
+        [relative.reshape(shape[0], -1), np.log(variances), correlations[:, *upper]], axis=1
+    )
+    weights = soft_assignments(standardized(points), n_states, rng)
+    for _ in range(10):
+        natural = ridge + weights.T @ sums
+        scores = np.zeros((n_windows, n_states))
+        np.add.at(scores, window, family.log_predictive(x, natural))
+        scores -= scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores)
+        weights /= weights.sum(axis=1, keepdims=True)
+        weights = 0.95 * weights + 0.05 / n_states
+    return x, weights[window]
+
+
+def _windows(data: Sequences, length: int) -> tuple[Integers, int]:
+    """Return the window of every step, and the number of windows; none spans two sequences."""
+    within = np.arange(data.n_steps) - np.repeat(data.offsets[:-1], data.lengths)
+    counts = -(-data.lengths // length)
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    return np.repeat(firsts[:-1], data.lengths) + within // length, int(firsts[-1])

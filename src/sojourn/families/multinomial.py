@@ -1,4 +1,4 @@
-"""Vectors of counts of one alphabet."""
+"""Vectors of counts of the symbols of an alphabet."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import log_rising
-from sojourn.families.dense import (
-    DenseFamily,
-    LogPotentials,
-    assign_steps,
+from sojourn.families.blocks import LogPotentials
+from sojourn.families.checks import (
     check_columns,
     check_counts,
     column_vector,
-    plain_values,
     present_rows,
     refuse_partly_missing,
 )
+from sojourn.families.columns import log_rising
+from sojourn.families.dense import DenseFamily
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
-_MOST_VALUES = 1024  # distinct counts up to which a table of potentials pays
+_MOST_VALUES = 1024  # distinct counts up to which a table of potentials is faster
 
 
 class Multinomial(DenseFamily):
-    r"""How often each of V symbols occurs at a step, with a Dirichlet prior.
+    r"""Counts of V symbols at every step, with a Dirichlet prior.
 
     .. math::
 
@@ -41,7 +39,7 @@ class Multinomial(DenseFamily):
     Parameters
     ----------
     n_features : int, optional
-        Number of symbols V; by default the number of the data's columns.
+        Number of symbols V; by default the number of columns of the data.
     concentration : float or (V,) array
         Prior count λ° of every symbol.
 
@@ -51,6 +49,8 @@ class Multinomial(DenseFamily):
     >>> np.exp(family.log_predictive(np.array([[1.0, 1.0]]), np.array([[1.0, 1.0]])))
     array([[0.33333333]])
     """
+
+    parameter_names = ("emissionprob_",)
 
     def __init__(
         self, n_features: int | None = None, concentration: float | ArrayLike = 0.1
@@ -63,11 +63,6 @@ class Multinomial(DenseFamily):
         """Number of symbols V."""
         return self.features
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("emissionprob_",)
-
     def resolve(self, data: Sequences, n_states: int) -> Multinomial:
         """Take the number of columns from the data."""
         n_features = check_columns(data, self.n_features, "Multinomial")
@@ -76,7 +71,7 @@ class Multinomial(DenseFamily):
         )
 
     def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are counts, and rows whole or missing."""
+        """Check that the data are counts, and that rows are complete or missing."""
         data = check_counts(data, self.features)
         if data.values.dtype.kind == "f":
             refuse_partly_missing(np.isnan(data.values), data)
@@ -86,20 +81,9 @@ class Multinomial(DenseFamily):
         """Return λ°, shape (V,)."""
         return column_vector("concentration", self.concentration, self.features)
 
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by the square roots of their shares."""
-        return assign_steps(
-            data,
-            lambda x: np.sqrt(x / np.maximum(x.sum(axis=1, keepdims=True), 1.0)),
-            n_states,
-            rng,
-        )
+    def points(self, x: Floats) -> Floats:
+        """Return the square roots of the shares of the symbols."""
+        return np.sqrt(x / np.maximum(x.sum(axis=1, keepdims=True), 1.0))
 
     def log_base_measure(self, x: Floats) -> Floats:
         """Return log n! − Σ_w log x_w!."""
@@ -126,7 +110,7 @@ class Multinomial(DenseFamily):
 
         def predictive(x: Floats) -> Floats:
             counts, _ = present_rows(x)
-            if is_tensor(x):  # a device likes few and large operations
+            if is_tensor(x):  # a GPU prefers few and large operations
                 total = log_rising(natural, counts[:, None]).sum(axis=2)
                 total -= log_rising(totals, counts.sum(axis=1)[:, None])
                 return total + self.log_base_measure(x)[:, None]
@@ -139,7 +123,7 @@ class Multinomial(DenseFamily):
         return predictive
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw one symbol a step: the number of trials is not part of the model."""
+        """Draw one symbol per step: the number of trials is not part of the model."""
         chances = self.parameters(natural)["emissionprob_"]
         return rng.multinomial(1, chances[states.values])
 
@@ -149,7 +133,7 @@ class Multinomial(DenseFamily):
 
 
 def _risen(a: Floats, counts: Floats) -> Floats:
-    """Return log Γ(a + x) − log Γ(a), shape (T, K), by a table where there are few counts."""
+    """Return log Γ(a + x) − log Γ(a), shape (T, K), by a table if there are few counts."""
     top = int(counts.max())
     if top >= min(_MOST_VALUES, len(counts)):
         return log_rising(a, counts[:, None])

@@ -1,4 +1,4 @@
-"""Counts without a bound."""
+"""Counts without an upper limit."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import ColumnFamily, log_rising
-from sojourn.families.dense import (
-    as_given,
-    assign_steps,
-    check_columns,
-    check_counts,
-    column_moments,
-    column_vector,
-)
+from sojourn.families.checks import as_given, check_counts, column_vector
+from sojourn.families.columns import log_rising
+from sojourn.families.rates import RateFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
-class Poisson(ColumnFamily):
+class Poisson(RateFamily):
     r"""Vectors of counts, with an independent Gamma prior on the rate of each column.
 
     .. math::
@@ -36,9 +30,11 @@ class Poisson(ColumnFamily):
     ----------
     n_features : int, optional
         Number of columns D; by default the data's.
-    prior_shape, prior_rate : float or (D,) array, optional
-        a° and b°.  By default the prior's mean is the column's mean m and its weight that of at
-        most one step and at most one count: a° = min(m, 1), b° = a° / m.
+    prior_shape : float or (D,) array, optional
+        a°; by default min(m, 1) with the mean m of the column.
+    prior_rate : float or (D,) array, optional
+        b°; by default a° / m, so that the prior has the mean m, and the weight of at most one step
+        and one count.
 
     Examples
     --------
@@ -46,6 +42,10 @@ class Poisson(ColumnFamily):
     >>> np.exp(family.log_predictive(np.array([[0.0]]), np.array([[1.0, 1.0]])))
     array([[0.5]])
     """
+
+    discrete = True
+    prior_names = ("prior_rate", "prior_shape")
+    parameter_names = ("lambdas_",)
 
     def __init__(
         self,
@@ -57,44 +57,26 @@ class Poisson(ColumnFamily):
         self.prior_shape = prior_shape
         self.prior_rate = prior_rate
 
-    @property
-    def coordinates(self) -> int:
-        """Steps and counts."""
-        return 2
+    def check(self, data: Sequences, n_features: int) -> Sequences:
+        """Check that the data are counts."""
+        return check_counts(data, n_features)
 
-    @property
-    def discrete(self) -> bool:
-        """Counts are."""
-        return True
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("lambdas_",)
-
-    def resolve(self, data: Sequences, n_states: int) -> Poisson:
-        """Take columns and prior mean from the data."""
-        n_features = check_columns(data, self.n_features, "Poisson")
-        mean = np.maximum(column_moments(check_counts(data, n_features).values).mean, 1e-3)
+    def resolved(self, mean: Floats) -> dict[str, Any]:
+        """Return a° and b°, by default from the means of the columns."""
+        n_features, mean = len(mean), np.maximum(mean, 1e-3)
         shape = as_given(self.prior_shape, np.minimum(mean, 1.0))
         shape = column_vector("prior_shape", shape, n_features)
         rate = column_vector("prior_rate", as_given(self.prior_rate, shape / mean), n_features)
-        return Poisson(n_features, shape, rate)
+        return {"prior_shape": shape, "prior_rate": rate}
 
-    def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are counts."""
-        return check_counts(data, self.features)
+    def points(self, x: Floats) -> Floats:
+        """Return log(1 + x)."""
+        return np.log1p(x)
 
-    def prior(self) -> Floats:
-        """Return λ° = (b°, a°)."""
-        rate = column_vector("prior_rate", self.prior_rate, self.features)
-        return np.concatenate([rate, column_vector("prior_shape", self.prior_shape, self.features)])
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by log(1 + x)."""
-        return assign_steps(data, np.log1p, n_states, rng)
+    def shape_and_rate(self, *parts: Floats) -> tuple[Floats, Floats]:
+        """Return a and b of λ = (b, a)."""
+        b, a = parts
+        return a, b
 
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return (1, x)."""
@@ -104,14 +86,8 @@ class Poisson(ColumnFamily):
         """Return −log x!."""
         return -namespace(x).gammaln(x + 1.0)
 
-    def entry_log_normalizer(self, *parts: Floats) -> Floats:
-        """Return log Γ(a) − a log b."""
-        b, a = parts
-        xp = namespace(a)
-        return xp.gammaln(a) - a * xp.log(b)
-
     def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
-        """Return the log probability of the negative binomial with size a and odds 1/b."""
+        """Return the log probability of a negative binomial with size a and odds 1/b."""
         b, a = parts
         xp = namespace(b)
         grown = log_rising(a, x) - xp.gammaln(x + 1.0)
@@ -126,8 +102,3 @@ class Poisson(ColumnFamily):
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw counts at the posterior mean rates."""
         return rng.poisson(self.parameters(natural)["lambdas_"][states.values])
-
-    def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return ``lambdas_``, the mean rates, shape (K, D)."""
-        b, a = self.parts(natural)
-        return {"lambdas_": a / b}

@@ -1,10 +1,10 @@
-"""Several families side by side, each on columns of its own."""
+"""Several families side by side, each for its own columns."""
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Self
@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
 from sojourn.families.categorical import MISSING, Categorical
-from sojourn.families.dense import (
-    assign_steps,
-    natural_parameters,
-    potential_rows,
-    weighted_sums,
-)
+from sojourn.families.registry import SINGLE_FAMILIES
+from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
@@ -34,22 +31,22 @@ class Product(Family):
 
         p(x_t \mid z_t = k) = \prod_i p_i(x_t^{(i)} \mid \phi_k^{(i)})
 
-    λ and t(x) are those of the parts one after another, and a_g is the sum of theirs.  Each part
-    treats missing values in its own way; in a column of symbols NaN and −1 are missing.
+    λ and t(x) are those of the parts, concatenated, and a_g is the sum over the parts.  Each part
+    handles missing values in its own way; in a column of symbols NaN and −1 are missing.
 
     Parameters
     ----------
     *parts : Family
         The families, in the order of their columns.
     columns : sequence of int, optional
-        How many columns each part has.  By default what the parts say (``n_features``; one for
-        `Categorical`).  If a single part does not say, it takes the columns that are left; if
-        several do not, each takes one.
+        Number of columns of each part.  By default ``n_features`` of the part, and one for
+        `Categorical`.  If one part leaves it open, it takes the remaining columns; if several do,
+        each takes one.
 
     Notes
     -----
-    The parts' parameters keep their names where no other part has the same; otherwise they are
-    ``part0_means_``, ``part1_means_`` and so on.
+    Fitted parameters keep the names that they have in the part, unless two parts share a name; then
+    they are called ``part0_means_``, ``part1_means_`` and so on.
 
     Examples
     --------
@@ -62,11 +59,14 @@ class Product(Family):
     ((2, 1), (2, 1), (2, 4))
     """
 
+    step_ndim = 1
+    table_dtype = "float64"
+
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts
         self.columns = columns
 
-    # scikit-learn reads parameters off the signature, which has no names for the parts.
+    # scikit-learn reads the names of parameters from the signature, which has none for the parts.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parts as part0, part1, ..., and the columns."""
@@ -105,49 +105,38 @@ class Product(Family):
         return f"Product({', '.join(inside)})"
 
     @property
-    def step_ndim(self) -> int:
-        """Dimensions of one observation: a vector has one."""
-        return 1
-
-    @property
-    def table_dtype(self) -> str:
-        """Double precision, whatever the model's is."""
-        return "float64"
-
-    @property
     def n_statistics(self) -> int:
-        """Number of statistics S, of all parts together."""
+        """Number of statistics S of all parts together."""
         return sum(part.n_statistics for part in self.parts)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of what `parameters` returns."""
-        return tuple(name for names in self._names() for name in names.values())
+        return tuple(name for names in _names(self.parts) for name in names.values())
 
     def resolve(self, data: Sequences, n_states: int) -> Product:
-        """Share out the columns, and let every part take what the data tell."""
+        """Assign the columns to the parts, and resolve every part with its own."""
         if not self.parts or not all(isinstance(part, Family) for part in self.parts):
             raise TypeError(f"Product needs emission families, got {self.parts!r}")
         if any(isinstance(part, Product) for part in self.parts):
-            raise TypeError("a Product within a Product: put all parts in one")
-        columns = self._share(int(data.values.shape[1]))
-        shared = Product(*self.parts, columns=columns)
-        pairs = zip(self.parts, shared._split(data), strict=True)
+            raise TypeError("a Product cannot be part of a Product: put all parts in one")
+        columns = _assigned_columns(self, int(data.values.shape[1]))
+        pairs = zip(self.parts, _split(self.parts, columns, data), strict=True)
         return Product(*(part.resolve(own, n_states) for part, own in pairs), columns=columns)
 
     def validate(self, data: Sequences) -> Sequences:
-        """Let every part check its columns."""
-        assert self.columns is not None, "the family has not seen data yet"
-        if data.values.shape[1] != sum(self.columns):
+        """Check the columns of every part."""
+        columns = _known_columns(self)
+        if data.values.shape[1] != sum(columns):
             raise ValueError(
-                f"the model has {sum(self.columns)} columns, the data have {data.values.shape[1]}"
+                f"the model has {sum(columns)} columns, the data have {data.values.shape[1]}"
             )
-        for part, own in zip(self.parts, self._split(data), strict=True):
+        for part, own in zip(self.parts, _split(self.parts, columns, data), strict=True):
             part.validate(own)
         return data
 
     def prior(self) -> Floats:
-        """Return the parts' λ° one after another, shape (S,), or (K, S) where states differ."""
+        """Return λ° of the parts, concatenated, shape (S,), or (K, S) if states differ."""
         priors = [part.prior() for part in self.parts]
         states = max((prior.shape[:-1] for prior in priors), key=len)
         return np.concatenate(
@@ -157,28 +146,26 @@ class Product(Family):
     def initial_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
     ) -> Floats:
-        """Give statistics of soft assignments from k-means++ on all columns together."""
-        pairs = [data.with_values(data.values[:, c]) for c in self._slices()]
+        """Return statistics of soft assignments by k-means++ on all columns together."""
+        columns = [data.values[:, c] for c in _slices(_known_columns(self))]
         rows, weights = assign_steps(
             data.with_values(np.arange(data.n_steps)[:, None]),
-            lambda steps: self._coordinates(pairs, steps[:, 0].astype(np.intp)),
+            lambda steps: _points(self.parts, columns, steps[:, 0].astype(np.intp)),
             n_states,
             rng,
         )
         chosen = rows[:, 0].astype(np.intp)
-        x = self.observations(data)
-        sums = self._sum([part[chosen] for part in x], weights)
+        x = [part[chosen] for part in self.observations(data)]
+        sums = self.sum_statistics(x, weights, n_threads=1).values
         return sums.T * (total_steps / len(chosen))
 
     def observations(self, data: Sequences) -> Any:
-        """Return the parts' observations, one array a part."""
-        return [
-            part.observations(part.validate(own))
-            for part, own in zip(self.parts, self._split(data), strict=True)
-        ]
+        """Return the observations of the parts, one array each."""
+        pairs = zip(self.parts, _split(self.parts, _known_columns(self), data), strict=True)
+        return [part.observations(part.validate(own)) for part, own in pairs]
 
     def encode(self, data: Sequences) -> Any:
-        """Return the parts' observations."""
+        """Return the observations of the parts."""
         return self.observations(data)
 
     def log_base_measure(self, x: Any) -> Floats:
@@ -186,30 +173,30 @@ class Product(Family):
         return _total(p.log_base_measure(own) for p, own in zip(self.parts, x, strict=True))
 
     def statistics(self, x: Any) -> Floats:
-        """Return the parts' statistics one after another."""
+        """Return the statistics of the parts, concatenated."""
         pairs = zip(self.parts, x, strict=True)
         own_statistics = [part.statistics(own) for part, own in pairs]
         return namespace(x[0]).concatenate(own_statistics, axis=1)
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return the sum over the parts."""
-        pairs = zip(self.parts, self._naturals(natural), strict=True)
+        pairs = zip(self.parts, _naturals(self.parts, natural), strict=True)
         return _total(part.log_normalizer(own) for part, own in pairs)
 
     def log_predictive(self, x: Any, natural: Floats) -> Floats:
         """Return the sum over the parts of eq (2)."""
-        parts = zip(self.parts, x, self._naturals(natural), strict=True)
+        parts = zip(self.parts, x, _naturals(self.parts, natural), strict=True)
         return _total(part.log_predictive(own, n) for part, own, n in parts)
 
     def expected_log_likelihood(self, x: Any, natural: Floats) -> Floats:
         """Return the sum over the parts of eq (2')."""
-        parts = zip(self.parts, x, self._naturals(natural), strict=True)
+        parts = zip(self.parts, x, _naturals(self.parts, natural), strict=True)
         return _total(part.expected_log_likelihood(own, n) for part, own, n in parts)
 
     def emission_rows(
         self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
-        """Return one row of potentials for every step."""
+        """Return one row of potentials per step."""
         natural = natural_parameters(self, table)
         function = self.log_predictive if collapsed else self.expected_log_likelihood
         return potential_rows(
@@ -221,19 +208,33 @@ class Product(Family):
             n_threads,
         )
 
-    def sum_statistics(self, encoded: Any, responsibilities: Floats, *, n_threads: int) -> RowSums:
-        """Return the weighted sums of the statistics, as one matrix product a block."""
-        return RowSums(None, self._sum(encoded, responsibilities, n_threads), self.n_statistics)
+    def sum_statistics(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        *,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+    ) -> RowSums:
+        """Return the weighted sums of the statistics, one matrix product per block."""
+        sums = weighted_sums(
+            lambda chosen: self.statistics([own[chosen] for own in encoded]),
+            _steps(encoded),
+            responsibilities,
+            self.n_statistics,
+            n_threads,
+        )
+        return RowSums(None, sums, self.n_statistics)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw every part's columns."""
-        pairs = zip(self.parts, self._naturals(natural), strict=True)
+        """Draw the columns of every part."""
+        pairs = zip(self.parts, _naturals(self.parts, natural), strict=True)
         drawn = [part.sample(own, states, rng) for part, own in pairs]
         return np.concatenate([d.reshape(states.n_steps, -1) for d in drawn], axis=1)
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
-        """Return the parts' parameters, under names of their own where they clash."""
-        parts = zip(self.parts, self._naturals(natural), self._names(), strict=True)
+        """Return the parameters of the parts, renamed if names clash."""
+        parts = zip(self.parts, _naturals(self.parts, natural), _names(self.parts), strict=True)
         return {
             names[key]: value
             for part, own, names in parts
@@ -242,8 +243,7 @@ class Product(Family):
 
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what `from_config` needs."""
-        assert self.columns is not None, "the family has not seen data yet"
-        values: dict[str, Any] = {"columns": list(self.columns), "parts": []}
+        values: dict[str, Any] = {"columns": list(_known_columns(self)), "parts": []}
         arrays: dict[str, NDArray[Any]] = {}
         for i, part in enumerate(self.parts):
             own_values, own_arrays = part.config()
@@ -254,8 +254,6 @@ class Product(Family):
     @classmethod
     def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Product:
         """Rebuild the family from `config`."""
-        from sojourn.families import FAMILIES  # the registry holds this class too
-
         parts = []
         for i, part in enumerate(values["parts"]):
             prefix = f"part{i}."
@@ -264,82 +262,86 @@ class Product(Family):
                 for name, array in arrays.items()
                 if name.startswith(prefix)
             }
-            parts.append(FAMILIES[part["name"]].from_config(part["values"], own))
+            parts.append(SINGLE_FAMILIES[part["name"]].from_config(part["values"], own))
         return cls(*parts, columns=values["columns"])
 
-    def _share(self, n_columns: int) -> list[int]:
-        """Say how many columns each part takes."""
-        if self.columns is not None:
-            columns = [int(n) for n in self.columns]
-        else:
-            known = [_own_columns(part) for part in self.parts]
-            unknown = known.count(None)
-            left = n_columns - sum(n for n in known if n is not None)
-            columns = [(left if unknown == 1 else 1) if n is None else n for n in known]
-        if len(columns) != len(self.parts) or sum(columns) != n_columns or min(columns) < 1:
-            raise ValueError(
-                f"the data have {n_columns} columns, the parts of the Product take {columns}: "
-                "say how many each has with columns=[...]"
-            )
-        return columns
 
-    def _slices(self) -> list[slice]:
-        assert self.columns is not None, "the family has not seen data yet"
-        ends = np.cumsum(self.columns)
-        return [slice(int(e - n), int(e)) for e, n in zip(ends, self.columns, strict=True)]
-
-    def _split(self, data: Sequences) -> list[Sequences]:
-        """Give every part its columns; symbols come as one column of whole numbers."""
-        out = []
-        for part, columns in zip(self.parts, self._slices(), strict=True):
-            values = data.values[:, columns]
-            if part.step_ndim == 0:
-                values = values[:, 0]
-                if values.dtype.kind == "f":
-                    values = np.where(np.isnan(values), MISSING, values)
-            out.append(data.with_values(values))
-        return out
-
-    def _naturals(self, natural: Floats) -> list[Floats]:
-        ends = np.cumsum([0, *(part.n_statistics for part in self.parts)])
-        return [natural[:, begin:end] for begin, end in pairwise(ends.tolist())]
-
-    def _sum(self, x: Any, weights: Floats, n_threads: int = 1) -> Floats:
-        """Return Σ_t weights[t, k] t(x_t), (S, K), block by block."""
-        return weighted_sums(
-            lambda chosen: self.statistics([own[chosen] for own in x]),
-            _steps(x),
-            weights,
-            self.n_statistics,
-            n_threads,
+def _assigned_columns(product: Product, n_columns: int) -> list[int]:
+    """Return how many of the data's columns each part takes."""
+    if product.columns is not None:
+        columns = [int(n) for n in product.columns]
+    else:
+        known = [_own_columns(part) for part in product.parts]
+        unknown = known.count(None)
+        left = n_columns - sum(n for n in known if n is not None)
+        columns = [(left if unknown == 1 else 1) if n is None else n for n in known]
+    if len(columns) != len(product.parts) or sum(columns) != n_columns or min(columns) < 1:
+        raise ValueError(
+            f"the data have {n_columns} columns, the parts of the Product take {columns}: "
+            "set the number of columns of each with columns=[...]"
         )
+    return columns
 
-    def _coordinates(self, pairs: list[Sequences], chosen: NDArray[np.intp]) -> Floats:
-        """Return coordinates for clusters: symbols one by one, numbers on a compressed scale."""
-        out = []
-        for part, own in zip(self.parts, pairs, strict=True):
-            values = np.asarray(own.values[chosen], dtype=np.float64)
-            if isinstance(part, Categorical):
-                shown = min(part.n_statistics, 50)
-                out.append((values == np.arange(shown)).astype(np.float64))
-            else:
-                size = np.nanmedian(np.abs(values), axis=0)
-                middle = np.nanmedian(values, axis=0)
-                size = np.nanmedian(np.abs(values - middle), axis=0)
-                scaled = (values - middle) / np.where(size > 0, size, 1.0)
-                out.append(np.sign(scaled) * np.log1p(np.abs(scaled)))
-        return np.concatenate(out, axis=1)
 
-    def _names(self) -> list[dict[str, str]]:
-        """Map every part's parameter names to the Product's."""
-        counts = Counter(name for part in self.parts for name in part.parameter_names)
-        return [
-            {
-                name: name if counts[name] == 1 else f"part{i}_{name}"
-                for name in part.parameter_names
-            }
-            for i, part in enumerate(self.parts)
-        ]
+def _own_columns(part: Family) -> int | None:
+    """Return the number of columns that a part asks for."""
+    return 1 if part.step_ndim == 0 else part.n_features
+
+
+def _known_columns(product: Product) -> Sequence[int]:
+    assert product.columns is not None, "the family has not seen data yet"
+    return product.columns
+
+
+def _slices(columns: Sequence[int]) -> list[slice]:
+    ends = np.cumsum(columns)
+    return [slice(int(e - n), int(e)) for e, n in zip(ends, columns, strict=True)]
+
+
+def _split(parts: Sequence[Family], columns: Sequence[int], data: Sequences) -> list[Sequences]:
+    """Return the columns of every part; symbols as one column of whole numbers."""
+    out = []
+    for part, chosen in zip(parts, _slices(columns), strict=True):
+        values = data.values[:, chosen]
+        if part.step_ndim == 0:
+            values = values[:, 0]
+            if values.dtype.kind == "f":
+                values = np.where(np.isnan(values), MISSING, values)
+        out.append(data.with_values(values))
+    return out
+
+
+def _naturals(parts: Sequence[Family], natural: Floats) -> list[Floats]:
+    """Return λ of every part."""
+    ends = np.cumsum([0, *(part.n_statistics for part in parts)])
+    return [natural[:, begin:end] for begin, end in pairwise(ends.tolist())]
+
+
+def _points(
+    parts: Sequence[Family], columns: list[NDArray[Any]], chosen: NDArray[np.intp]
+) -> Floats:
+    """Return coordinates for k-means++: indicators of symbols, numbers on a compressed scale."""
+    out = []
+    for part, own in zip(parts, columns, strict=True):
+        values = np.asarray(own[chosen], dtype=np.float64)
+        if isinstance(part, Categorical):
+            shown = min(part.n_statistics, 50)
+            out.append((values == np.arange(shown)).astype(np.float64))
+        else:
+            middle = np.nanmedian(values, axis=0)
+            size = np.nanmedian(np.abs(values - middle), axis=0)
+            scaled = (values - middle) / np.where(size > 0, size, 1.0)
+            out.append(np.sign(scaled) * np.log1p(np.abs(scaled)))
+    return np.concatenate(out, axis=1)
+
+
+def _names(parts: Sequence[Family]) -> list[dict[str, str]]:
+    """Map the parameter names of every part to those of the Product."""
+    counts = Counter(name for part in parts for name in part.parameter_names)
+    return [
+        {name: name if counts[name] == 1 else f"part{i}_{name}" for name in part.parameter_names}
+        for i, part in enumerate(parts)
+    ]
 
 
 def _total(terms: Iterable[Floats]) -> Floats:
@@ -347,10 +349,5 @@ def _total(terms: Iterable[Floats]) -> Floats:
 
 
 def _steps(x: Any) -> Integers:
-    """Number the steps of the parts' observations, on the device where they are."""
+    """Return the numbers of the steps, as an array of the same kind as the observations."""
     return namespace(x[0]).arange(len(x[0]), dtype="int64", like=x[0])
-
-
-def _own_columns(part: Family) -> int | None:
-    """Return how many columns a part says that it has."""
-    return 1 if part.step_ndim == 0 else part.n_features

@@ -1,25 +1,27 @@
-"""What the families of real numbers share: prior scales, and columns for the compiled kernel."""
+"""What the Gaussian families share: prior location and scale, and input of compiled kernels."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.families.checks import Booleans, Moments, as_given, column_vector
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
 
 MOST_COLUMNS = 64
-"""Columns up to which the compiled form of independent columns is small."""
+"""Number of columns up to which the compiled form of independent columns is small."""
 
 
 def within_states(variance: Floats, n_states: int, n_features: int) -> Floats:
-    """Guess the variance within a state: the data's, divided by K^(2/D).
+    """Return a guess of the variance within a state: that of the data divided by K^(2/D).
 
-    K boxes that fill a box of D dimensions have sides K^(1/D) times shorter.  This is Fraley and
-    Raftery's (2007) default for mixtures.
+    K boxes that fill a box of D dimensions have sides K^(1/D) times shorter.  Fraley and Raftery
+    (2007) use this default for mixtures.
 
     Examples
     --------
@@ -29,8 +31,28 @@ def within_states(variance: Floats, n_states: int, n_features: int) -> Floats:
     return variance / n_states ** (2.0 / n_features)
 
 
+class HasMean(Protocol):
+    """A Gaussian family with a prior mean m°, its strength κ° and a location c."""
+
+    mean: Any
+    mean_strength: float
+    location: Any
+
+
+def located(family: HasMean, moments: Moments) -> dict[str, Any]:
+    """Return the number of columns, m°, κ° and c of a family, by default from the data's mean."""
+    n_features = len(moments.mean)
+    mean, location = as_given(family.mean, moments.mean), as_given(family.location, moments.mean)
+    return {
+        "n_features": n_features,
+        "mean": column_vector("mean", mean, n_features, positive=False),
+        "mean_strength": float(column_vector("mean_strength", family.mean_strength, 1)[0]),
+        "location": column_vector("location", location, n_features, positive=False),
+    }
+
+
 def scale_matrix(scale: Any, n_features: int) -> Floats:
-    """Return Ψ° as a matrix, or say that it is not positive definite."""
+    """Return Ψ° as a matrix; raise an error if it is not positive definite."""
     scale = np.asarray(scale, dtype=np.float64)
     if scale.ndim < 2:
         scale = np.diag(np.broadcast_to(scale, n_features))
@@ -48,7 +70,7 @@ def scale_matrix(scale: Any, n_features: int) -> Floats:
 
 
 def check_dof(value: Any, least: float) -> float:
-    """Return degrees of freedom above `least`, below which the prior is improper."""
+    """Return the degrees of freedom; raise an error if they are not above `least`."""
     if not (np.isfinite(value) and value > least):
         raise ValueError(f"degrees_of_freedom must be above {least}, got {value!r}")
     return float(value)
@@ -77,13 +99,23 @@ def with_one(x: Floats, location: Any) -> Floats:
 
 
 def complete_with_one(x: Floats, location: Any) -> Floats | None:
-    """Return (1, x − c), or None where an entry is missing."""
+    """Return (1, x − c), or None if an entry is missing."""
     z = with_one(x, location)
     return None if np.isnan(z.sum()) else z
 
 
+def complete_design(location: Any) -> Callable[[Floats], tuple[Floats, Booleans] | None]:
+    """Return `CompiledPotentials.design` for data without missing entries: x to (1, x − c)."""
+
+    def design(x: Floats) -> tuple[Floats, Booleans] | None:
+        z = complete_with_one(x, location)
+        return None if z is None else (z, np.ones(len(x), dtype=bool))
+
+    return design
+
+
 def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats, Floats]:
-    """Return the weighted sums of 1 (1, K), of every column and of its square (D, K)."""
+    """Return the weighted sums of 1 (1, K), of the columns (D, K) and of their squares (D, K)."""
     columns = np.arange(1, z.shape[1])
     pairs = np.concatenate(
         [

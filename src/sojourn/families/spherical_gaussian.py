@@ -7,26 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.columns import log_rising
-from sojourn.families.dense import (
-    Booleans,
-    CompiledPotentials,
-    DenseFamily,
-    LogPotentials,
+from sojourn.families.blocks import CompiledPotentials, LogPotentials
+from sojourn.families.checks import (
     as_given,
-    assign_steps,
     check_columns,
     check_real,
     column_moments,
     column_vector,
-    plain_values,
 )
+from sojourn.families.columns import log_rising
+from sojourn.families.dense import DenseFamily
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
     column_sums,
     column_weights,
+    complete_design,
     complete_with_one,
+    located,
     within_states,
 )
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -38,7 +36,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class SphericalGaussian(DenseFamily):
-    r"""Real vectors with one variance a state, and a normal–inverse-gamma prior.
+    r"""Real vectors with one variance per state, and a normal–inverse-gamma prior.
 
     .. math::
 
@@ -47,7 +45,7 @@ class SphericalGaussian(DenseFamily):
         x_t \mid z_t = k \sim \mathcal{N}(\mu_k, \sigma^2_k I)
 
     With y = x − c for a fixed location c, t(x) = (1 for each column, D, y, yᵀy): the ones count for
-    κ, a column each, and D, the number of entries, for ν.  With Ψ = λ_4 − Σ_d λ_{3d}² / κ_d,
+    κ of their columns, and D, the number of entries, for ν.  With Ψ = λ_4 − Σ_d λ_{3d}² / κ_d,
 
     .. math:: a_g = \log\Gamma(\nu/2) - \tfrac{\nu}{2} \log(\Psi/2)
               - \tfrac12 \textstyle\sum_d \log\kappa_d + \tfrac{D}{2} \log 2\pi
@@ -62,13 +60,13 @@ class SphericalGaussian(DenseFamily):
     mean : float or (D,) array, optional
         m°; by default the data's mean.
     mean_strength : float
-        κ°: how many steps the prior mean counts for.
+        κ°: number of steps that the prior mean counts for.
     degrees_of_freedom : float, optional
         ν°; by default D + 2.
     scale : float, optional
-        Ψ°; by default D times the columns' mean variance divided by K^(2/D).
+        Ψ°; by default D times the mean variance of the columns, divided by K^(2/D).
     location : float or (D,) array, optional
-        c, as for `Gaussian`.
+        c, as in `Gaussian`.
 
     Examples
     --------
@@ -79,6 +77,8 @@ class SphericalGaussian(DenseFamily):
     >>> model.covars_.shape
     (2,)
     """
+
+    parameter_names = ("means_", "covars_")
 
     def __init__(
         self,
@@ -101,24 +101,17 @@ class SphericalGaussian(DenseFamily):
         """Number of statistics S."""
         return 2 * self.features + 2
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("means_", "covars_")
-
     def resolve(self, data: Sequences, n_states: int) -> SphericalGaussian:
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "SphericalGaussian")
         moments = column_moments(check_real(data, n_features).values)
         variance = within_states(moments.variance, n_states, n_features)
-        mean, location = as_given(self.mean, moments.mean), as_given(self.location, moments.mean)
-        return SphericalGaussian(
-            n_features,
-            column_vector("mean", mean, n_features, positive=False),
-            float(column_vector("mean_strength", self.mean_strength, 1)[0]),
-            check_dof(as_given(self.degrees_of_freedom, n_features + 2.0), 0.0),
-            float(column_vector("scale", as_given(self.scale, variance.sum()), 1)[0]),
-            column_vector("location", location, n_features, positive=False),
+        dof = as_given(self.degrees_of_freedom, n_features + 2.0)
+        scale = as_given(self.scale, variance.sum())
+        return self.changed(
+            **located(self, moments),
+            degrees_of_freedom=check_dof(dof, 0.0),
+            scale=float(column_vector("scale", scale, 1)[0]),
         )
 
     def validate(self, data: Sequences) -> Sequences:
@@ -140,18 +133,8 @@ class SphericalGaussian(DenseFamily):
             ]
         )
 
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Cluster steps by their values."""
-        return assign_steps(data, lambda x: x, n_states, rng)
-
     def log_base_measure(self, x: Floats) -> Floats:
-        """Return −½ log 2π for each entry that is there."""
+        """Return −½ log 2π for each entry that is present."""
         return -0.5 * _LOG_2PI * _present(x).sum(axis=1)
 
     def statistics(self, x: Floats) -> Floats:
@@ -175,8 +158,8 @@ class SphericalGaussian(DenseFamily):
         location = xp.asarray(self.location, like=natural)
 
         def distances(x: Floats, weights: Floats) -> Floats:
-            """Return Σ_d weights_kd (y_d − mean_kd)² over the entries that are there."""
-            if is_tensor(x):  # a device likes few and large operations
+            """Return Σ_d weights_kd (y_d − mean_kd)² over the entries that are present."""
+            if is_tensor(x):  # a GPU prefers few and large operations
                 away = xp.nan_to_num((x - location)[:, None] - mean)
                 return (weights * away**2).sum(axis=2)
             total = np.zeros((len(x), len(natural)))
@@ -218,12 +201,17 @@ class SphericalGaussian(DenseFamily):
             constants -= 0.5 * (1.0 / kappa).sum(axis=1)
         weights, spans = column_weights(mean, squared, one_group=True)
 
-        def design(x: Floats) -> tuple[Floats, Booleans] | None:
-            z = complete_with_one(x, location)
-            return None if z is None else (z, np.ones(len(x), dtype=bool))
-
         ones = np.ones(len(natural))
-        return CompiledPotentials(plain, design, weights, spans, ones, powers, constants, collapsed)
+        return CompiledPotentials(
+            plain,
+            complete_design(location),
+            weights,
+            spans,
+            ones,
+            powers,
+            constants,
+            collapsed,
+        )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
@@ -243,7 +231,7 @@ class SphericalGaussian(DenseFamily):
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``means_``, shape (K, D), and ``covars_`` (variances), shape (K,)."""
         _, nu, mean, scale = self._parts(natural)
-        # Up to ν = 2 the mean does not exist, and the mode stands in.
+        # Up to ν = 2 the mean does not exist; the mode is used instead.
         weight = np.where(nu > 2, nu - 2, nu + 2)
         return {"means_": mean + np.asarray(self.location), "covars_": scale / weight}
 
@@ -258,6 +246,6 @@ class SphericalGaussian(DenseFamily):
 
 
 def _present(x: Floats) -> Floats:
-    """Return one for every entry that is there, and zero for those that are missing."""
+    """Return one for every entry that is present, and zero for a missing one."""
     xp = namespace(x)
     return xp.astype(~xp.isnan(x), "float64")

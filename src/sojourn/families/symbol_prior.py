@@ -1,4 +1,4 @@
-"""Prior counts of symbols that are learned along with their statistics."""
+"""Prior counts of symbols, learned along with their statistics."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
 
-_STEPS_A_SYMBOL = 32  # steps a symbol between two updates, so that they cost little of training
-_FARTHEST = np.log(10.0)  # a limit to extrapolation
-_NUMBERS = {"of_seen": float, "of_new": float, "n_seen": int, "n_once": int}  # on a device tensors
+_STEPS_PER_SYMBOL = 32  # steps per symbol between two updates: they take little time of training
+_FARTHEST = np.log(10.0)  # limit of the extrapolation
+_NUMBERS = {"of_seen": float, "of_new": float, "n_seen": int, "n_once": int}  # tensors on a GPU
 
 
 class SymbolPrior:
@@ -25,13 +25,13 @@ class SymbolPrior:
         \phi_k \sim \mathrm{Dirichlet}(\lambda), \qquad
         \lambda_w = \lambda_{\mathrm{seen}} \text{ or } \lambda_{\mathrm{new}}
 
-    λ_seen follows from expected table counts, eq (17), in the same way as the HDP's α.  The same
-    likelihood would have λ_new = 0, since no state has such a symbol.  But a symbol that was seen
-    once is new when it is left out: the leave-one-out likelihood, eq (18), finds the mass that new
-    symbols will need.
+    λ_seen follows from expected table counts, eq (17), like the HDP's α.  The same likelihood would
+    give λ_new = 0, because no state has such a symbol.  But a symbol that was seen once is new when
+    it is left out: the leave-one-out likelihood, eq (18), estimates the mass of new symbols.
 
-    An update looks at the whole table.  Updates come after V steps, then when the number of steps
-    has doubled, and later after every 32 V steps, so that the cost of a step does not depend on V.
+    An update reads the whole table.  Updates take place after V steps, then when the number of
+    steps has doubled, and later after every 32 V steps, so that the cost per step does not depend
+    on V.
 
     Parameters
     ----------
@@ -39,23 +39,31 @@ class SymbolPrior:
         V.
     concentration : float
         Both counts, until the first update.
-    seen, new : bool
-        Whether λ_seen is learned, and whether λ_new is, which otherwise is λ_seen.
+    seen : bool
+        Whether λ_seen is learned.
+    new : bool
+        Whether λ_new is learned; otherwise it equals λ_seen.
 
     Attributes
     ----------
     times_seen : (V,) uint8 array
-        0, 1, or 2 for more, in the first pass over the data; changes in place.  On a device it is
-        a tensor, and so are the four that follow: they change in place too, where a recorded step
-        reads them.
-    of_seen, of_new : float
-        λ_seen and λ_new.
-    n_seen, n_once : int
-        Symbols seen, and those seen once.
+        How often each symbol occurred in the first pass over the data: 0, 1, or 2 for more.
+        Changes in place.  On a GPU it is a tensor, as are the next four attributes: these then
+        change in place too, because a CUDA graph reads them.
+    of_seen : float
+        λ_seen.
+    of_new : float
+        λ_new.
+    n_seen : int
+        Number of symbols seen.
+    n_once : int
+        Number of symbols seen once.
     n_sequences : int
-        Sequences looked at so far, at most a pass.
-    steps_before, steps_since : int
-        Steps before the last update, and since.
+        Number of sequences observed so far, at most one pass.
+    steps_before : int
+        Number of steps before the last update.
+    steps_since : int
+        Number of steps since the last update.
 
     Examples
     --------
@@ -101,22 +109,22 @@ class SymbolPrior:
         total_sequences: int,
         n_threads: int = 1,
     ) -> None:
-        """Take in a minibatch that has been blended into the table; update if it is time."""
-        if self.n_sequences < total_sequences:  # later passes bring the same symbols again
+        """Count a minibatch that has been blended into the table, and update if it is due."""
+        if self.n_sequences < total_sequences:  # later passes repeat the same symbols
             self._count(sums)
             self.n_sequences += n_sequences
         self.steps_since += n_steps
         n_symbols = len(self.times_seen)
-        interval = np.clip(self.steps_before, n_symbols, _STEPS_A_SYMBOL * n_symbols)
+        interval = np.clip(self.steps_before, n_symbols, _STEPS_PER_SYMBOL * n_symbols)
         if self.steps_since >= interval:
             self.learn(table, n_threads=n_threads)
             self.steps_before += self.steps_since
             self.steps_since = 0
 
     def _count(self, sums: RowSums) -> None:
-        """Add the times that each symbol occurs: its responsibilities sum to that."""
+        """Add how often each symbol occurs, which is the sum of its responsibilities."""
         if is_tensor(self.times_seen):
-            self._count_on_device(sums)
+            self._count_tensors(sums)
             return
         rows = np.arange(sums.n_rows) if sums.rows is None else sums.rows
         occurs = np.rint(np.minimum(sums.values.sum(axis=1, dtype=np.float64), 2.0))
@@ -126,8 +134,8 @@ class SymbolPrior:
         self.n_seen += int(np.count_nonzero(after) - np.count_nonzero(before))
         self.n_once += int((after == 1).sum() - (before == 1).sum())
 
-    def _count_on_device(self, sums: RowSums) -> None:
-        """Do the same where symbols may come several times, and the missing one with them."""
+    def _count_tensors(self, sums: RowSums) -> None:
+        """Count tensors, in which a symbol may have several rows, and the missing one may occur."""
         times_seen: Any = self.times_seen
         xp, n_symbols = namespace(times_seen), len(times_seen)
         occurs = xp.zeros(n_symbols + 1, "float64", like=times_seen)
@@ -138,10 +146,10 @@ class SymbolPrior:
             occurs.index_add_(0, xp.astype(sums.rows, "int64"), times)
         after = xp.clip(times_seen + xp.round(occurs[:n_symbols]), None, 2.0)
         times_seen.copy_(after)
-        self._become(n_seen=(after > 0).sum(), n_once=(after == 1).sum())
+        self._set(n_seen=(after > 0).sum(), n_once=(after == 1).sum())
 
-    def _become(self, **numbers: Any) -> None:
-        """Take new numbers, of the kind that there are."""
+    def _set(self, **numbers: Any) -> None:
+        """Set numbers; tensors in place."""
         for name, value in numbers.items():
             own = getattr(self, name)
             if is_tensor(own):
@@ -153,26 +161,26 @@ class SymbolPrior:
         """Update both counts from the statistics, eqs (17) and (18)."""
         xp = namespace(self.times_seen)
         if self.learns_seen:
-            # Two rounds of (17), and on to where a geometric approach would end.
+            # Two rounds of (17), then the limit if convergence is geometric.
             first = xp.log(self.of_seen)
             second = xp.log(self._round(table, self.of_seen, n_threads))
             third = xp.log(self._round(table, xp.exp(second), n_threads))
             slowness = (third - second) / xp.where(second == first, np.inf, second - first)
             slowness = xp.where((slowness > 0.0) & (slowness < 1.0), slowness, 0.0)
             ahead = (third - second) * slowness / (1.0 - slowness)
-            self._become(of_seen=xp.exp(third + xp.clip(ahead, -_FARTHEST, _FARTHEST)))
+            self._set(of_seen=xp.exp(third + xp.clip(ahead, -_FARTHEST, _FARTHEST)))
         n_new = len(self.times_seen) - self.n_seen
         if not self.learns_new:
-            self._become(of_new=self.of_seen)
+            self._set(of_new=self.of_seen)
         else:
             share = (table.totals / (table.totals + self.total)).sum()
             found = (1.0 + self.n_once) / (1.0 + n_new * share)
-            self._become(of_new=xp.where(n_new > 0, found, self.of_new))
+            self._set(of_new=xp.where(n_new > 0, found, self.of_new))
 
     def _round(self, table: DecayedTable, seen: Any, n_threads: int) -> Any:
         """Return the right-hand side of (17)."""
         tables = table.expected_tables(seen, n_threads=n_threads)
-        # Without a count of their own, new symbols share this one.
+        # New symbols share this count if theirs is not learned.
         n_sharing = self.n_seen if self.learns_new else len(self.times_seen)
         total = n_sharing * seen + (len(self.times_seen) - n_sharing) * self.of_new
         xp = namespace(table.totals)
@@ -189,7 +197,7 @@ class SymbolPrior:
         return moved
 
     def to_host(self) -> Self:
-        """Undo `to_device`."""
+        """Return a copy on the host."""
         moved = copy(self)
         moved.times_seen = to_host(self.times_seen).copy()
         for name, kind in _NUMBERS.items():
@@ -203,7 +211,7 @@ class SymbolPrior:
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Undo `state`."""
+        """Rebuild the prior from `state`."""
         prior = cls(len(arrays["times_seen"]), values["of_seen"])
         vars(prior).update(values, times_seen=arrays["times_seen"].copy())
         return prior

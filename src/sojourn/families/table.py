@@ -1,7 +1,7 @@
-"""Emission statistics that are decayed at every step without touching all of them.
+"""Emission statistics that decay at every update at a cost independent of their number.
 
-The blend of eq (3) multiplies every statistic by 1 − ρ and adds the few of the minibatch.  Keeping
-one scale factor for all rows makes that cost proportional to the rows of the minibatch.
+The blend of eq (3) multiplies every statistic by 1 − ρ and adds the few of the minibatch.  With one
+scale factor for all rows, the cost is proportional to the number of rows of the minibatch.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from sojourn.families.symbol_prior import SymbolPrior
 
 SMALLEST_SCALE = 1e-15
-"""A table whose scale falls below this is multiplied by it, so that no row overflows."""
+"""The rows are rescaled when the scale falls below this, so that none overflows."""
 
 
 @dataclass
 class RowSums:
-    """Emission statistics of a batch, one row a statistic: sparse, or all of them.
+    """Emission statistics of a batch, one row per statistic: sparse, or all of them.
 
     Attributes
     ----------
     rows : (U,) integer array or None
-        Distinct numbers of the rows present; None for all rows.
+        Numbers of the rows present, which are distinct; None for all rows.
     values : (U, K) array
         Their sums over the batch.
     n_rows : int
-        Number of statistics S in all.
+        Number of all statistics S.
     totals : (K,) array, optional
-        The values summed over rows, where that is known already.
+        The values summed over rows, if already known.
 
     Examples
     --------
@@ -59,26 +59,24 @@ class RowSums:
         if self.rows is None:
             return self.values
         if is_tensor(self.values):
-            return self._dense_on_device()
+            return self._dense_tensor()
         out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
         out[self.rows] = self.values
         return out
 
     def to_host(self) -> RowSums:
-        """Return the same without tensors."""
-        if not is_tensor(self.values):
-            return self
-        rows, values = self.rows, to_host(self.values)
-        return RowSums(None if rows is None else to_host(rows), values, self.n_rows)
+        """Return the same sums as NumPy arrays."""
+        rows = None if self.rows is None else to_host(self.rows)
+        return RowSums(rows, to_host(self.values), self.n_rows)
 
-    def _dense_on_device(self) -> Any:
+    def _dense_tensor(self) -> Any:
         import torch
 
-        from sojourn.kernels import cuda as gpu
+        from sojourn.kernels import cuda
 
         shape = (self.n_rows, self.values.shape[1])
         out = torch.zeros(shape, dtype=torch.float64, device=self.values.device)
-        gpu.add_rows(out, self.rows, self.values, torch.ones((), device=out.device))
+        cuda.add_rows(out, self.rows, self.values, torch.ones((), device=out.device))
         return out
 
     def __iadd__(self, other: RowSums) -> RowSums:
@@ -100,7 +98,7 @@ class RowSums:
 
     @classmethod
     def total(cls, parts: Sequence[RowSums]) -> RowSums:
-        """Add many at once, first to last, and keep them sparse: no argument is changed.
+        """Return the sum of many, added from first to last; sparse if all of them are.
 
         Examples
         --------
@@ -133,15 +131,15 @@ class DecayedTable:
     Attributes
     ----------
     rows : (S, W) array
-        The statistics divided by `scale`, one row a statistic, so that a symbol's are together;
-        padded with zeros to the width W that kernels like.
+        The statistics divided by `scale`, one row per statistic, so that those of a symbol are
+        contiguous; padded with zeros to a width W that suits the kernels.
     scale : float
     totals : (K,) float64 array
         The statistics summed over rows.
     prior : SymbolPrior or None
-        Prior counts that are learned; None where the family's own hold.
+        Learned prior counts; None if those of the family are used.
     numbers : (U,) integer array or None
-        Which statistics the rows are, in increasing order; None for all of them.
+        Numbers of the statistics in `rows`, in increasing order; None for all of them.
 
     Examples
     --------
@@ -176,7 +174,7 @@ class DecayedTable:
         self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
         if self.scale < SMALLEST_SCALE:
-            # Also where keep is zero: then nothing of the old statistics is left.
+            # This includes keep = 0, which discards all earlier statistics.
             self.rows *= self.dtype.type(self.scale)
             self.scale = 1.0
         symbols.add_rows(
@@ -186,7 +184,7 @@ class DecayedTable:
     def extract(self, numbers: Integers | None) -> DecayedTable:
         """Return some of the statistics with the totals of all: enough for their potentials.
 
-        The rows are shared or copied as they are, so that potentials are the same to the bit.
+        The rows are shared or copied unchanged, so that potentials are identical.
         """
         part = copy(self)
         if numbers is not None:
@@ -194,7 +192,7 @@ class DecayedTable:
         return part
 
     def clip(self, rows: Integers | None) -> None:
-        """Set what rounding left below zero in some rows, after a subtraction, to zero."""
+        """Set entries of some rows that rounding made negative to zero, after a subtraction."""
         chosen = slice(None) if rows is None else rows
         self.rows[chosen] = np.maximum(self.rows[chosen], 0.0)
         self.totals = np.maximum(self.totals, 0.0)
@@ -208,9 +206,9 @@ class DecayedTable:
         collapsed: bool,
         n_threads: int,
     ) -> Floats:
-        """Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
+        """Return the Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
         if self.numbers is not None:
-            assert rows is not None, "all rows of an extract that has not all"
+            assert rows is not None, "an extract does not have all rows"
             rows = np.searchsorted(self.numbers, rows).astype(np.int32)
         return symbols.predictive_rows(
             self.rows,
@@ -229,7 +227,7 @@ class DecayedTable:
         )
 
     def regrouped(self, weights: Floats) -> DecayedTable:
-        """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
+        """Return a table of new states, each a weighted sum of these; `weights` is (K', K)."""
         rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
         table = DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
         table.prior = self.prior

@@ -1,4 +1,4 @@
-"""Real vectors of which the covariance alone depends on the state."""
+"""Real vectors with mean zero, whose covariance depends on the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.families.dense import (
+from sojourn.families.checks import (
     Booleans,
     as_given,
     check_columns,
@@ -15,7 +15,7 @@ from sojourn.families.dense import (
     plain_values,
     present_rows,
 )
-from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
 from sojourn.families.scales import check_dof, scale_matrix, within_states
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -29,8 +29,8 @@ class ZeroMeanGaussian(MatrixNormalFamily):
         \Sigma_k \sim \mathcal{W}^{-1}(\nu^\circ, \Psi^\circ), \qquad
         x_t \mid z_t = k \sim \mathcal{N}(0, \Sigma_k)
 
-    t(x) = (1, x xᵀ), and the collapsed potential (2) is a multivariate t around zero.  For returns,
-    vibrations and other signals whose size is what changes.  Only whole steps may be missing.
+    t(x) = (1, x xᵀ), and the collapsed potential (2) is a multivariate t around zero.  It suits
+    returns, vibrations and other signals whose scale changes.  Only whole steps may be missing.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ZeroMeanGaussian(MatrixNormalFamily):
     degrees_of_freedom : float, optional
         ν°; by default D + 2, for which the prior covariance has the mean Ψ°.
     scale : float, (D,) or (D, D) array, optional
-        Ψ°, as for `Gaussian`; by default from the columns' mean squares.
+        Ψ°, as in `Gaussian`; by default from the mean squares of the columns.
 
     Examples
     --------
@@ -50,6 +50,8 @@ class ZeroMeanGaussian(MatrixNormalFamily):
     >>> bool(model.covars_.max() > 100 * model.covars_.min())
     True
     """
+
+    parameter_names = ("covars_",)
 
     def __init__(
         self,
@@ -63,13 +65,8 @@ class ZeroMeanGaussian(MatrixNormalFamily):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """No regressor, and D targets."""
+        """Number of regressors, zero, and of targets, the columns."""
         return 0, self.features
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of what `parameters` returns."""
-        return ("covars_",)
 
     def resolve(self, data: Sequences, n_states: int) -> ZeroMeanGaussian:
         """Take columns and scale from the data."""
@@ -85,7 +82,7 @@ class ZeroMeanGaussian(MatrixNormalFamily):
         )
 
     def validate(self, data: Sequences) -> Sequences:
-        """Check that the data are finite, and rows whole or missing."""
+        """Check that the data are finite, and that rows are complete or missing."""
         return check_real(data, self.features, whole_rows=True)
 
     def prior(self) -> Floats:
@@ -94,15 +91,11 @@ class ZeroMeanGaussian(MatrixNormalFamily):
         nothing = np.empty((self.features, 0))
         return pack_prior(self.degrees_of_freedom, nothing, np.empty(0), np.asarray(self.scale))
 
-    def observations(self, data: Sequences) -> Floats:
-        """Return the values in double precision."""
-        return plain_values(data)
-
     def assign(
         self, data: Sequences, n_states: int, rng: np.random.Generator
     ) -> tuple[Floats, Floats]:
         """Cluster windows of steps by their covariances."""
-        return self.assign_windows(data, n_states, rng)
+        return assign_windows(self, data, n_states, rng)
 
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = x."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -68,15 +69,17 @@ def expected_statistics(
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
-            family.sum_statistics(encoded, smoothed.responsibilities, n_threads=backend.n_threads),
+            family.sum_statistics(
+                encoded,
+                smoothed.responsibilities,
+                masses=partial(backend.state_masses, smoothed),
+                n_threads=backend.n_threads,
+            ),
             log_z,
             len(sequences),
             sequences.n_steps,
             smoothed.absences,
         )
-        if getattr(encoded, "is_complete", False):
-            # Every step has a symbol, and was come to from a state or is a first one.
-            part.emissions.totals = backend.state_masses(smoothed)
         if entropy:
             part.entropy = part.log_normalizer - backend.log_potential(smoothed, factors, index)
             part.log_base = backend.log_base(family, chunk)

@@ -55,7 +55,8 @@ from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
 from sojourn.sources import MemorySource, Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink, whole_folder
-from sojourn.transitions import Gamma, Rows, Transitions
+from sojourn.transitions import GammaDistribution as Gamma
+from sojourn.transitions import Rows, Transitions
 from sojourn.warnings import FitWarning
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]

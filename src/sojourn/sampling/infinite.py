@@ -10,7 +10,7 @@ from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
 from sojourn.sampling.finite import draw_paths
 from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence
-from sojourn.transitions import Gamma
+from sojourn.transitions import GammaDistribution
 
 _SMALLEST = 1e-300  # a share that has underflowed still has a Dirichlet
 
@@ -23,12 +23,12 @@ class InfiniteSampler(Sampler):
     ----------
     symbol_prior : (V,) array
         λ° of every symbol, the same for all states.
-    alpha_prior, gamma_prior : Gamma
+    alpha_prior, gamma_prior : GammaDistribution
     """
 
     symbol_prior: Floats
-    alpha_prior: Gamma
-    gamma_prior: Gamma
+    alpha_prior: GammaDistribution
+    gamma_prior: GammaDistribution
 
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
         """Draw every state among `n_states` with equal probabilities."""
@@ -164,7 +164,7 @@ def compact(state: ChainState) -> ChainState:
 
 def draw_concentration(
     value: float,
-    prior: Gamma,
+    prior: GammaDistribution,
     customers: Floats,
     tables: int,
     rng: np.random.Generator,

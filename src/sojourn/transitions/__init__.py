@@ -2,9 +2,11 @@
 
 from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions
 from sojourn.transitions.dirichlet import Dirichlet
-from sojourn.transitions.hdp import HDP, Gamma, HDPSummary
+from sojourn.transitions.distributions import BetaDistribution, GammaDistribution
+from sojourn.transitions.hdp import HDP
 from sojourn.transitions.point_hdp import PointHDP
 from sojourn.transitions.sticky import StickyDirichlet
+from sojourn.transitions.summary import HDPSummary
 
 TRANSITIONS: dict[str, type[Transitions]] = {
     kind.__name__: kind for kind in (Dirichlet, HDP, PointHDP, StickyDirichlet)
@@ -14,9 +16,10 @@ TRANSITIONS: dict[str, type[Transitions]] = {
 __all__ = [
     "HDP",
     "TRANSITIONS",
+    "BetaDistribution",
     "Concentrations",
     "Dirichlet",
-    "Gamma",
+    "GammaDistribution",
     "HDPSummary",
     "PointHDP",
     "PriorCounts",

@@ -1,7 +1,7 @@
-"""What a prior on the transitions must offer.
+"""The interface of a prior on start and transitions.
 
-Row 0 of the mathematics, the start distribution, is a vector of its own here: ``start`` (K,)
-beside ``transitions`` (K, K).
+The start distribution, row 0 in the mathematics, is a separate vector here: ``start`` (K,) beside
+``transitions`` (K, K).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 class Concentrations(NamedTuple):
-    """Dirichlet parameters of every row, and what the rows are normalised by.
+    """Dirichlet parameters of every row, and the normalisers of the rows.
 
     Attributes
     ----------
@@ -48,15 +48,15 @@ class Concentrations(NamedTuple):
 
 
 class PriorCounts(NamedTuple):
-    """What a prior adds to the expected counts of every row.
+    """Prior counts: what is added to the expected counts of every row.
 
     Attributes
     ----------
     rows : Rows
         Added to the counts; ``transitions`` may be one vector for all rows.
     total : float, Rows or None
-        Where the rows are normalised by this plus their counts, the start by another number than
-        the others if it is `Rows`; None for their own sums.
+        If given, rows are normalised by this plus the sum of their counts; `Rows` has a number for
+        the start and one for the others.  If None, rows are normalised by their own sums.
     """
 
     rows: Rows
@@ -79,7 +79,7 @@ def normalized(rows: Rows) -> Rows:
 
 
 def stacked(rows: Rows) -> Floats:
-    """Return the start before the rows, as row 0 of the mathematics, shape (K + 1, K)."""
+    """Return the start and the rows below it as one matrix, shape (K + 1, K)."""
     return namespace(rows.start).concatenate([rows.start[None], rows.transitions])
 
 
@@ -94,13 +94,16 @@ def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
 
 
 class Transitions(ABC):
-    """A prior on start and transitions, with whatever posterior it keeps beside the counts.
+    """A prior on start and transitions, with the posterior of its own parameters, if it has any.
 
-    A value: `observe` returns a new one.
+    It is an immutable value: `observe` returns a new one.
     """
 
     n_updates: int = 0
-    """Updates of what is kept beside the counts: between two of them the prior counts stay."""
+    """Number of updates of the prior's own posterior; prior counts change only with an update."""
+
+    shares_weights: ClassVar[bool]
+    """Whether a merged state has the prior counts of both its parts together, or those of one."""
 
     @abstractmethod
     def prior_counts(self) -> PriorCounts:
@@ -116,7 +119,7 @@ class Transitions(ABC):
 
     @abstractmethod
     def wants_absences(self, total_sequences: int) -> bool:
-        """Whether `observe` needs the sums of log(1 − q) for a data set of that size."""
+        """Return whether `observe` needs the sums of log(1 − q) for a data set of that size."""
 
     @abstractmethod
     def observe(
@@ -128,26 +131,34 @@ class Transitions(ABC):
         *,
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Take in the expected counts of a minibatch of `n_sequences` sequences.
+        """Return the prior after a minibatch.
 
-        `update` stands in for the prior's own update of what it keeps, where there is one.
+        Parameters
+        ----------
+        counts : Rows
+            Expected counts of the minibatch.
+        absences : Absences or None
+            Sums of log(1 − q) and of q², if `wants_absences` asks for them.
+        n_sequences : int
+            Number of sequences in the minibatch.
+        total_sequences : int
+            Number of sequences in the data set.
+        update : callable, optional
+            Called as ``update(prior, total_sequences)`` instead of the prior's own update.
         """
-
-    shares_weights: ClassVar[bool]
-    """Whether a state made of two has both their prior counts, or those of one."""
 
     @abstractmethod
     def evidence_prior(self) -> Concentrations:
-        """Return what the evidence of the rows, eq (13), has without data, every cell of it."""
+        """Return the parameters of the evidence of the rows, eq (13), before any counts."""
 
     @property
     @abstractmethod
     def is_symmetric(self) -> bool:
-        """Whether all states are alike to the prior, so that their number may change."""
+        """Whether the prior treats all states alike, so that their number may change."""
 
     @abstractmethod
     def regrouped(self, weights: Floats) -> Self:
-        """Return the prior for other states, each a weighted sum of these; `weights` (K', K)."""
+        """Return the prior for new states, each a weighted sum of these; `weights` is (K', K)."""
 
     @abstractmethod
     def refitted(self, counts: Rows) -> Self:
@@ -155,24 +166,25 @@ class Transitions(ABC):
 
     @abstractmethod
     def divergence(self, counts: Rows) -> float:
-        """Return what the mean-field bound subtracts: KL(q || p) of the rows and all above them."""
+        """Return KL(q || p) of the rows and of all above them, for the mean-field bound."""
 
     @abstractmethod
     def collapsed_bound(self, counts: Rows) -> float:
-        """Return the part of the collapsed bound that transitions have, at the expected counts.
+        """Return the part of the collapsed bound that depends on the transitions.
 
-        Σ_k log p(C_k) with the rows integrated out, less the KL divergence of what is above them.
+        This is Σ_k log p(C_k) at the expected counts with the rows integrated out, minus the KL
+        divergence of the parameters above the rows.
         """
 
     @abstractmethod
     def converted(self, convert: Callable[[Any], Any]) -> Self:
-        """Return the prior with every array and learned number in it converted."""
+        """Return the prior with `convert` applied to every array and learned number in it."""
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the prior and all it has learned, as JSON values and as arrays."""
+        """Return the prior and what it has learned, as JSON values and as arrays."""
 
     @classmethod
     @abstractmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Undo `state`."""
+        """Rebuild the prior from `state`."""

@@ -54,9 +54,15 @@ class Dirichlet(Transitions):
         transitions: ArrayLike,
         stickiness: float = 0.0,
     ) -> Dirichlet:
-        """Check and expand concentrations: a number, a vector or (for transitions) a matrix.
+        """Check and expand concentrations.
 
-        Without a start concentration, that of the transitions holds, of a matrix the mean row.
+        Parameters
+        ----------
+        n_states : int
+        start : float, (K,) array or None
+            By default the mean row of the transition concentrations.
+        transitions : float, (K,) or (K, K) array
+        stickiness : float
         """
         matrix = _expand("transition_concentration", transitions, (n_states, n_states))
         first = matrix.mean(axis=0)
@@ -76,7 +82,7 @@ class Dirichlet(Transitions):
         return Rows(self.prior.start + counts.start, self.prior.transitions + counts.transitions)
 
     def wants_absences(self, total_sequences: int) -> bool:
-        """Never: there is nothing beside the counts to learn."""
+        """Return False: the prior has no parameters to learn."""
         return False
 
     def observe(
@@ -88,22 +94,22 @@ class Dirichlet(Transitions):
         *,
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Return itself: there is nothing beside the counts to learn."""
+        """Return the prior itself: it has no parameters to learn."""
         return self
 
     def evidence_prior(self) -> Concentrations:
-        """Return a and its sums."""
+        """Return a and the sums of its rows."""
         start, matrix = self.prior
         return Concentrations(self.prior, start.sum(), matrix.sum(axis=1))
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether all prior counts but those of staying are the same."""
+        """Whether all prior counts except those of staying are equal."""
         matrix = self.prior.transitions - self.stickiness * np.eye(len(self.prior.start))
         return all(bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix))
 
     def regrouped(self, weights: Floats) -> Self:
-        """Return the same prior counts on another number of states."""
+        """Return the same prior counts for another number of states."""
         n_states, (start, matrix) = len(weights), self.prior
         xp = namespace(start)
         none, eye = xp.zeros(n_states, "float64", like=start), xp.eye(n_states, like=start)
@@ -111,7 +117,7 @@ class Dirichlet(Transitions):
         return replace(self, prior=Rows(none + start[0], row + self.stickiness * eye))
 
     def refitted(self, counts: Rows) -> Self:
-        """Return itself: there is nothing beside the counts to learn."""
+        """Return the prior itself: it has no parameters to learn."""
         return self
 
     def divergence(self, counts: Rows) -> float:
@@ -137,7 +143,7 @@ class Dirichlet(Transitions):
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Undo `state`."""
+        """Rebuild the prior from `state`."""
         return cls(Rows(**arrays), **values)
 
 

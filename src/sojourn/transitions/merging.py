@@ -1,4 +1,4 @@
-"""What it does to the evidence of the transitions when two states become one."""
+"""The change of the evidence of the transitions when two states are merged."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sojourn.transitions.base import Rows, Transitions
 def merge_gains(
     transitions: Transitions, counts: Rows, first: Integers, second: Integers
 ) -> Floats:
-    """Change of the evidence of start and transition rows for each of many pairs, eq (22).
+    """Return the change of the evidence of start and transitions for many pairs, eq (22).
 
-    What the prior has learned is held.  Where it shares weights among the states, a state made of
-    two has both their weights; otherwise it has those of one, and rows have less in all.
+    The prior's own posterior is held fixed.  If it shares weights among the states, a merged state
+    has the weights of both; otherwise it has those of one, and the totals of the rows decrease.
     """
     (start, cells), start_total, totals = transitions.evidence_prior()
     shares, rows = transitions.shares_weights, counts.transitions
@@ -35,7 +35,7 @@ def merge_gains(
     less = totals if shares else totals - cells[first[0], second[0]]
     start_less = start_total if shares else start_total - start[0]
     alone, start_alone = evidence(rows, cells), evidence(counts.start, start)
-    # Columns: every other row, and the start, has one target in place of two.
+    # Columns: every other row, and the start, has one target instead of two.
     columns = evidence(rows[:, first] + rows[:, second], pooled(cells[:, first], cells[:, second]))
     columns -= alone[:, first] + alone[:, second]
     columns += (of_row(less, masses) - of_row(totals, masses))[:, None]
@@ -45,7 +45,7 @@ def merge_gains(
     gains += evidence(both, pooled(start[first], start[second]))
     gains -= start_alone[first] + start_alone[second]
     gains += of_row(start_less, counts.start.sum()) - of_row(start_total, counts.start.sum())
-    # Rows: one in place of two, and in it one cell of staying in place of two.
+    # Rows: one instead of two, and in it one cell of staying instead of two.
     joint = rows[first] + rows[second]
     cell = evidence(joint, cells[first])
     cell[every, first] = cell[every, second] = 0.0
@@ -58,10 +58,10 @@ def merge_gains(
 
 
 def choice_entropies(counts: Rows, first: Integers, second: Integers) -> Floats:
-    """Most that the entropy of which of two states a path is in can be, eq (22), for many pairs.
+    """Return upper bounds on the entropy of which of two states a path is in, eq (22).
 
-    Of each state that leads to either of the two, and of the start, it is the entropy of which of
-    them it leads to on average; paths choose with less doubt, not with more.
+    For each state that leads to either of the two, and for the start, this is the entropy of the
+    average choice between them; the choices of individual paths are never more uncertain.
     """
     start, rows = counts
     xp = namespace(rows)

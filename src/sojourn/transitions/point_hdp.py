@@ -1,13 +1,13 @@
 """The HDP with a point estimate of its weights, for mean-field inference, eqs (9) to (11).
 
-Johnson and Willsky (2014) keep q(θ) beside a single value of π.  With the truncation at K states a
-row has K + 1 cells, the last for all states beyond K, which no data reach.
+Johnson and Willsky (2014) combine q(θ) with a point estimate of π.  With a truncation at K states a
+row has K + 1 cells; the last is for all states beyond K, to which no data are assigned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,14 +18,15 @@ from scipy.special import digamma, expit, gammaln
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Absences, Floats
 from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions, normalized
-from sojourn.transitions.hdp import HDPSummary, effective_states
+from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
+from sojourn.transitions.summary import HDPSummary, effective_states
 
-_LARGEST_LOGIT = 30.0  # keeps every weight, and what is left of one, above zero
+_LARGEST_LOGIT = 30.0  # keeps every weight, and the remainder, above zero
 
 
 @dataclass(frozen=True, eq=False)
 class PointHDP(Transitions):
-    r"""Rows around shared weights of which the best value is kept.
+    r"""Rows around shared weights, of which a point estimate is kept.
 
     .. math::
 
@@ -37,17 +38,28 @@ class PointHDP(Transitions):
     ----------
     n_states : int
         Truncation level K.
-    alpha, gamma : float
-        Held fixed, as the authors do.
+    alpha : float
+        Concentration of the rows around the weights; fixed, as in the paper.
+    gamma : float
+        Concentration of the sticks; fixed, as in the paper.
     batch_size : int
-        Sequences between two updates of the weights.
-    forgetting_rate, delay : float
-        Step sizes (delay + n) ** -forgetting_rate of the n-th update here.
+        Number of sequences between two updates of the weights.
+    forgetting_rate : float
+        The n-th update has the step size (delay + n) ** -forgetting_rate.
+    delay : float
+        See `forgetting_rate`.
     logits : (K,) array
         log(v_k / (1 − v_k)).
+    n_updates : int
+        Number of updates so far.
+    pending : dict of arrays
+        Sums over the large batch so far.
+    n_pending : int
+        Number of sequences in it.
     """
 
     shares_weights = True
+    is_symmetric = False  # the sticks have the order of the states
 
     n_states: int
     alpha: float = 10.0
@@ -63,7 +75,7 @@ class PointHDP(Transitions):
     @classmethod
     def make(cls, n_states: int, **options: Any) -> PointHDP:
         """Start from equal weights for the K states and for the rest."""
-        left = np.arange(n_states, 0, -1)  # v_k = 1 / (1 + states and rest still to come)
+        left = np.arange(n_states, 0, -1)  # v_k = 1 / (1 + number of later states and the rest)
         return cls(n_states, logits=-np.log(left.astype(np.float64)), **options)
 
     @property
@@ -86,7 +98,7 @@ class PointHDP(Transitions):
         return normalized(Rows(prior + counts.start, prior + counts.transitions))
 
     def wants_absences(self, total_sequences: int) -> bool:
-        """Never: the weights follow from the counts."""
+        """Return False: the weights are estimated from the counts alone."""
         return False
 
     def observe(
@@ -98,20 +110,19 @@ class PointHDP(Transitions):
         *,
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Collect a minibatch, and move the weights when the large batch is full."""
-        # A sum is a value of its own, also of the first minibatch.
-        parts = {
-            name: self.pending.get(name, 0.0) + value for name, value in counts._asdict().items()
-        }
+        """Add a minibatch to the large batch, and update the weights when that is full."""
+        parts = added(self.pending, counts._asdict())
         n_pending = self.n_pending + n_sequences
         if n_pending < min(self.batch_size, total_sequences):
             return replace(self, pending=parts, n_pending=n_pending)
         copies = total_sequences / n_pending
-        # The search for the best weights is the host's, wherever the counts are.
+        # The optimisation runs on the CPU, wherever the counts are.
         stacked = copies * np.vstack([to_host(parts["start"]), to_host(parts["transitions"])])
         logits = to_host(self.logits)
         best = best_logits(logits, stacked, self.alpha, self.gamma)
-        step_size = (self.delay + self.n_updates + 1) ** -self.forgetting_rate
+        step_size = step_size_of(
+            self.n_updates, forgetting_rate=self.forgetting_rate, delay=self.delay
+        )
         return replace(
             self,
             logits=namespace(self.logits).asarray(
@@ -123,24 +134,19 @@ class PointHDP(Transitions):
         )
 
     def evidence_prior(self) -> Concentrations:
-        """Not there: moves go with collapsed inference."""
-        raise NotImplementedError("moves on the states go with collapsed inference")
-
-    @property
-    def is_symmetric(self) -> bool:
-        """Never: the sticks have the order of the states."""
-        return False
+        """Raise an error: moves on the states require collapsed inference."""
+        raise NotImplementedError("moves on the states require collapsed inference")
 
     def regrouped(self, weights: Floats) -> Self:
-        """Not there: moves go with collapsed inference."""
-        raise NotImplementedError("moves on the states go with collapsed inference")
+        """Raise an error: moves on the states require collapsed inference."""
+        raise NotImplementedError("moves on the states require collapsed inference")
 
     def refitted(self, counts: Rows) -> Self:
-        """Not there: moves go with collapsed inference."""
-        raise NotImplementedError("moves on the states go with collapsed inference")
+        """Raise an error: moves on the states require collapsed inference."""
+        raise NotImplementedError("moves on the states require collapsed inference")
 
     def divergence(self, counts: Rows) -> float:
-        """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π): what the bound subtracts."""
+        """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π), which the bound subtracts."""
         stacked = np.vstack([counts.start, counts.transitions])
         prior = self.alpha * self.weights
         cells = np.hstack([prior[:-1] + stacked, np.full((len(stacked), 1), prior[-1])])
@@ -151,8 +157,8 @@ class PointHDP(Transitions):
         return float(kl) - log_stick_prior(self.logits, self.gamma)
 
     def collapsed_bound(self, counts: Rows) -> float:
-        """Not there: a point estimate of π goes with mean-field rows."""
-        raise NotImplementedError("a point estimate of the weights goes with mean-field inference")
+        """Raise an error: a point estimate of π requires mean-field rows."""
+        raise NotImplementedError("a point estimate of the weights requires mean-field inference")
 
     def summary(self) -> HDPSummary:
         """Return α, γ, π and the effective number of states."""
@@ -160,33 +166,22 @@ class PointHDP(Transitions):
         return HDPSummary(self.alpha, self.gamma, weights, effective_states(weights))
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
-        """Return the prior with its weights, and the large batch so far, converted."""
+        """Return the prior with its weights and the large batch converted."""
         pending = {name: convert(part) for name, part in self.pending.items()}
         return replace(self, logits=convert(self.logits), pending=pending)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options, weights and the large batch so far."""
-        values = {
-            entry.name: getattr(self, entry.name)
-            for entry in fields(self)
-            if entry.name not in ("logits", "pending")
-        }
-        pending = {f"pending.{name}": np.asarray(part) for name, part in self.pending.items()}
-        return values, {"logits": self.logits, **pending}
+        return state_of(self, "logits")
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Undo `state`."""
-        pending = {
-            name.removeprefix("pending."): part
-            for name, part in arrays.items()
-            if name.startswith("pending.")
-        }
-        return cls(**values, logits=arrays["logits"], pending=pending)
+        """Rebuild the prior from `state`."""
+        return cls(**values, logits=arrays["logits"], pending=pending_of(arrays))
 
 
 def stick_weights(logits: Floats) -> Floats:
-    """Return π_k = v_k ∏_{l<k}(1 − v_l) and the weight that is left, shape (K + 1,).
+    """Return π_k = v_k ∏_{l<k}(1 − v_l) and the remaining weight, shape (K + 1,).
 
     Examples
     --------
@@ -199,7 +194,7 @@ def stick_weights(logits: Floats) -> Floats:
 
 
 def logits_of(weights: Floats) -> Floats:
-    """Undo `stick_weights`.
+    """Return the logits of given weights: the inverse of `stick_weights`.
 
     Examples
     --------
@@ -211,12 +206,12 @@ def logits_of(weights: Floats) -> Floats:
 
 
 def log_stick_prior(logits: Floats, gamma: float) -> float:
-    """Return Σ_k log Beta(v_k; 1, γ), a density of the sticks v."""
+    """Return Σ_k log Beta(v_k; 1, γ), the log density of the sticks v."""
     return float(len(logits) * np.log(gamma) - (gamma - 1.0) * np.logaddexp(0.0, logits).sum())
 
 
 def stick_bound(logits: Floats, log_sums: Floats, n_rows: int, alpha: float, gamma: float) -> float:
-    r"""Return what of the mean-field bound depends on π, with q(θ) held, eq (9).
+    r"""Return the terms of the mean-field bound that depend on π, for fixed q(θ), eq (9).
 
     .. math::
 
@@ -230,7 +225,9 @@ def stick_bound(logits: Floats, log_sums: Floats, n_rows: int, alpha: float, gam
     log_sums : (K + 1,) array
         S.
     n_rows : int
-        R = K + 1, the rows with the start.
+        R = K + 1, the number of rows including the start.
+    alpha : float
+    gamma : float
     """
     prior = alpha * stick_weights(logits)
     return float(prior @ log_sums - n_rows * gammaln(prior).sum()) + log_stick_prior(logits, gamma)
@@ -247,7 +244,7 @@ def stick_gradient(
         \frac{\partial}{\partial y_i} =
         (1 - v_i)\, g_i \pi_i - v_i \sum_{j>i} g_j \pi_j - (\gamma - 1)\, v_i
 
-    The last cell enters with ψ(απ_{>K}), its own weight.
+    The last cell enters with its own weight, ψ(απ_{>K}).
     """
     weights = stick_weights(logits)
     pull = alpha * (log_sums - n_rows * digamma(alpha * weights)) * weights
@@ -257,17 +254,19 @@ def stick_gradient(
 
 
 def best_logits(logits: Floats, counts: Floats, alpha: float, gamma: float) -> Floats:
-    """Maximise the bound over π, with the best q(θ) for every π, eq (11).
+    """Maximise the bound over π, with the optimal q(θ) for every π, eq (11).
 
-    Filling in q(θ_k) = Dirichlet(απ + E[C_k]) turns eq (9) into Σ log Γ(απ + E[C]) − log Γ(απ).
-    Its gradient is eq (10) at that q(θ): at a maximum, the way in which q(θ) moves does not count.
+    Inserting q(θ_k) = Dirichlet(απ + E[C_k]) turns eq (9) into Σ log Γ(απ + E[C]) − log Γ(απ).
+    Its gradient is eq (10) at that q(θ), because the derivative with respect to q(θ) vanishes.
 
     Parameters
     ----------
     logits : (K,) array
-        Where to begin; the result is never worse.
+        Starting point; the result is never worse.
     counts : (K + 1, K) array
         E[C], the start first.
+    alpha : float
+    gamma : float
     """
     row_totals = digamma(alpha + counts.sum(axis=1)).sum()
 

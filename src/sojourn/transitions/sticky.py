@@ -1,4 +1,4 @@
-"""The finite model with extra prior counts of staying that are learned, eqs (23) and (24)."""
+"""The finite model with a learned prior count of staying in a state, eqs (23) and (24)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from sojourn.transitions.base import (
     normalized,
 )
 from sojourn.transitions.dirichlet import Dirichlet
-from sojourn.transitions.hdp import Gamma, expected_log_eta, expected_tables
+from sojourn.transitions.distributions import GammaDistribution
+from sojourn.transitions.large_batch import step_size_of
+from sojourn.transitions.tables import expected_log_eta, expected_tables
 
 _REFITS = 3  # rounds in which the posterior is fitted to given counts
 
@@ -32,10 +34,20 @@ class StickyDirichlet(Transitions):
     ----------
     plain : Dirichlet
         The prior counts a, without stickiness.
-    stickiness_prior, stickiness : Gamma
-        Prior and posterior of κ.
-    forgetting_rate, delay : float
-        Step sizes (delay + n) ** -forgetting_rate of the n-th update.
+    stickiness_prior : GammaDistribution
+        Prior of κ.
+    stickiness : GammaDistribution
+        Posterior of κ.
+    forgetting_rate : float
+        The n-th update has the step size (delay + n) ** -forgetting_rate.
+    delay : float
+        See `forgetting_rate`.
+    n_updates : int
+        Number of updates so far.
+    pending : (K, K) array or None
+        Expected transition counts of the minibatch during an update.
+    n_pending : int
+        Number of sequences in it.
 
     Examples
     --------
@@ -50,12 +62,11 @@ class StickyDirichlet(Transitions):
     shares_weights = False
 
     plain: Dirichlet
-    stickiness_prior: Gamma = Gamma(1.0, 0.1)
-    stickiness: Gamma = Gamma(1.0, 0.1)
+    stickiness_prior: GammaDistribution = GammaDistribution(1.0, 0.1)
+    stickiness: GammaDistribution = GammaDistribution(1.0, 0.1)
     forgetting_rate: float = 0.5
     delay: float = 1.0
     n_updates: int = 0
-    # The minibatch of an update.
     pending: Floats | None = None
     n_pending: int = 0
 
@@ -73,7 +84,7 @@ class StickyDirichlet(Transitions):
         return normalized(Rows(start + counts.start, matrix + counts.transitions))
 
     def wants_absences(self, total_sequences: int) -> bool:
-        """Never: staying is common, and whether it occurs at all is certain enough."""
+        """Return False: staying is frequent, so that it certainly occurs."""
         return False
 
     def observe(
@@ -85,7 +96,7 @@ class StickyDirichlet(Transitions):
         *,
         update: Callable[[Any, int], Any] | None = None,
     ) -> Self:
-        """Blend the posterior of κ towards that of the minibatch, as often as it stands for."""
+        """Blend the posterior of κ with that of N/M copies of the minibatch."""
         taken = replace(self, pending=counts.transitions, n_pending=n_sequences)
         updated: Self = (update or type(self).updated)(taken, total_sequences)
         return updated
@@ -93,17 +104,17 @@ class StickyDirichlet(Transitions):
     @property
     def step_size(self) -> float:
         """Step size of the next update."""
-        return float((self.delay + self.n_updates + 1) ** -self.forgetting_rate)
+        return step_size_of(self.n_updates, forgetting_rate=self.forgetting_rate, delay=self.delay)
 
     def updated(self, total_sequences: int, step_size: Any = None) -> Self:
         """Update q(κ) from the minibatch."""
         assert self.pending is not None
         step_size = self.step_size if step_size is None else step_size
-        moved = self._moved((total_sequences / self.n_pending) * self.pending, step_size)
-        return replace(moved, n_updates=self.n_updates + 1, pending=None, n_pending=0)
+        blended = self._blended((total_sequences / self.n_pending) * self.pending, step_size)
+        return replace(blended, n_updates=self.n_updates + 1, pending=None, n_pending=0)
 
-    def _moved(self, counts: Floats, step_size: Any) -> Self:
-        """Move q(κ): overridden tables of staying, and what the rows' η say, eq (24)."""
+    def _blended(self, counts: Floats, step_size: Any) -> Self:
+        """Blend q(κ) with that of given counts: overridden tables of staying and η, eq (24)."""
         xp = namespace(counts)
         extra, plain = self.stickiness.geometric_mean, xp.diagonal(self.plain.prior.transitions)
         stays = xp.diagonal(counts)
@@ -111,12 +122,12 @@ class StickyDirichlet(Transitions):
         overridden = tables * extra / (plain + extra)
         masses = counts.sum(axis=1)
         log_eta = expected_log_eta(self.evidence_prior().totals, masses, -masses)
-        moved = self.stickiness.blend(
+        stickiness = self.stickiness.blend(
             self.stickiness_prior.shape + overridden.sum(),
             self.stickiness_prior.rate - log_eta.sum(),
             step_size,
         )
-        return replace(self, stickiness=moved)
+        return replace(self, stickiness=stickiness)
 
     def evidence_prior(self) -> Concentrations:
         """Return a + G[κ]δ, and A + E[κ] for the rows."""
@@ -127,26 +138,26 @@ class StickyDirichlet(Transitions):
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether all prior counts but those of staying are the same."""
+        """Whether all prior counts except those of staying are equal."""
         return self.plain.is_symmetric
 
     def regrouped(self, weights: Floats) -> Self:
-        """Return the same prior on another number of states."""
+        """Return the same prior for another number of states."""
         return replace(self, plain=self.plain.regrouped(weights))
 
     def refitted(self, counts: Rows) -> Self:
         """Fit q(κ) to the counts of the whole data set."""
         fitted = self
         for _ in range(_REFITS):
-            fitted = fitted._moved(counts.transitions, 1.0)
+            fitted = fitted._blended(counts.transitions, 1.0)
         return fitted
 
     def divergence(self, counts: Rows) -> float:
-        """Not there: κ is learned with the rows integrated out."""
-        raise NotImplementedError("learned stickiness goes with collapsed inference")
+        """Raise an error: κ is learned with the rows integrated out."""
+        raise NotImplementedError("learned stickiness requires collapsed inference")
 
     def collapsed_bound(self, counts: Rows) -> float:
-        """Return Σ_k log p(C_k) at the expected counts, less KL(q(κ) || p(κ))."""
+        """Return Σ_k log p(C_k) at the expected counts, minus KL(q(κ) || p(κ))."""
         cells, start_total, totals = self.evidence_prior()
         evidence = log_row_evidence(cells, Rows(start_total, totals), counts)
         return evidence - self.stickiness.divergence(self.stickiness_prior)
@@ -156,7 +167,7 @@ class StickyDirichlet(Transitions):
         return replace(
             self,
             plain=self.plain.converted(convert),
-            stickiness=Gamma(*(convert(part) for part in self.stickiness)),
+            stickiness=GammaDistribution(*(convert(part) for part in self.stickiness)),
             pending=None if self.pending is None else convert(self.pending),
         )
 
@@ -173,6 +184,8 @@ class StickyDirichlet(Transitions):
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Undo `state`."""
-        gammas = {name: Gamma(*values[name]) for name in ("stickiness_prior", "stickiness")}
+        """Rebuild the prior from `state`."""
+        gammas = {
+            name: GammaDistribution(*values[name]) for name in ("stickiness_prior", "stickiness")
+        }
         return cls(Dirichlet(Rows(**arrays)), **(values | gammas))

@@ -20,8 +20,8 @@ from sojourn.backends.cuda.feed import Feed
 from sojourn.backends.cuda.windows import chunks_on_device
 from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
-from sojourn.families.device import DeviceTable
 from sojourn.families.table import DecayedTable
+from sojourn.families.tensors import TensorTable
 from sojourn.inference.backend import Chunk
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
@@ -82,7 +82,7 @@ class CudaBackend(KernelPieces):
         """Return the same on the device, or itself where it is there."""
         if not isinstance(posterior.emissions, DecayedTable):
             return posterior
-        table = cast(Any, DeviceTable.of(posterior.emissions, self.device))
+        table = cast(Any, TensorTable.of(posterior.emissions, self.device))
         return posterior.converted(
             lambda part: to_device(np.asarray(part, dtype=np.float64), self.device), table
         )

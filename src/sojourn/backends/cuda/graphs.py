@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sojourn.backends.cuda.windows import DeviceBatch, Window, WindowBatch
-from sojourn.families.device import DeviceSymbols
+from sojourn.families.tensors import TensorSymbols
 from sojourn.inference.backend import Chunk
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
@@ -160,7 +160,7 @@ class _Place:
     def chunk(self, window: Window) -> Chunk:
         """Return the minibatch that is taken out, with room to spare, as a chunk."""
         batch = self.batch
-        encoded = DeviceSymbols(batch.index, batch.places, batch.segments, window.is_complete)
+        encoded = TensorSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
             batch.offsets,
             batch.order,

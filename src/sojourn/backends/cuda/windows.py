@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from sojourn.families import Categorical, Family
-from sojourn.families.device import DeviceSymbols
+from sojourn.families.tensors import TensorSymbols
 from sojourn.inference.backend import Chunk
 from sojourn.inference.local import sum_log_base
 from sojourn.kernels import cuda
@@ -185,7 +185,7 @@ class Window:
         steps = slice(self._edges[b], self._edges[b] + n_steps)
         encoded = self._encoded
         if self._sorted is not None:
-            encoded = DeviceSymbols(
+            encoded = TensorSymbols(
                 encoded[steps],
                 self._sorted.places[steps],
                 self._sorted.batch(b),

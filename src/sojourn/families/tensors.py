@@ -1,14 +1,16 @@
-"""Emission statistics and symbols on a GPU, as PyTorch tensors."""
+"""Emission statistics and symbols as PyTorch tensors, on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+from sojourn.families.base import EmissionRows
 from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
-from sojourn.kernels import cuda as gpu
+from sojourn.kernels import cuda
 from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, padded_states
 
@@ -18,22 +20,22 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-_NUMBERS = 2**22  # in an array of one row a symbol that is made at a time
+_NUMBERS = 2**22  # numbers in a temporary array with one row per symbol
 
 
-class DeviceTable:
-    """A `DecayedTable` on a device.
+class TensorTable:
+    """A `DecayedTable` of tensors.
 
-    Its scale is on the device too, so that no step waits for the host to look at it.
+    Its scale is a tensor too, so that no step waits until the host has read it.
 
     Parameters
     ----------
     rows : (S, W) tensor
-        Padded as those of a `DecayedTable`.
+        Padded like those of a `DecayedTable`.
     scale : () float64 tensor
     totals : (K,) float64 tensor
     prior : SymbolPrior, optional
-        Prior counts that are learned, on the device too.
+        Learned prior counts, as tensors.
     """
 
     def __init__(
@@ -44,11 +46,11 @@ class DeviceTable:
         self.dtype = np.dtype(str(rows.dtype).removeprefix("torch."))
 
     @classmethod
-    def of(cls, table: DecayedTable, device: Any) -> DeviceTable:
-        """Copy a table to a device."""
+    def of(cls, table: DecayedTable, device: Any) -> TensorTable:
+        """Copy a table to tensors on a device."""
         rows = torch.tensor(table.rows, device=device)
         if table.numbers is not None:
-            # An extract becomes a table again, up to its last row; the others are not asked for.
+            # An extract becomes a table up to its last row; later rows are not needed.
             own, shape = rows, (int(table.numbers[-1]) + 1, table.rows.shape[1])
             rows = torch.zeros(shape, dtype=own.dtype, device=device)
             rows[torch.as_tensor(table.numbers, device=device).long()] = own
@@ -72,11 +74,11 @@ class DeviceTable:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3), in place."""
         added = sums.totals
         if added is None:
-            added = gpu.sum_columns(sums.values, sums.rows, len(self.rows))
-        rates = gpu.as_rates(keep, weight, self.scale)
-        factors = gpu.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
-        gpu.rescale_rows(self.rows, factors[1])
-        gpu.add_rows(self.rows, sums.rows, sums.values, factors[0])
+            added = cuda.sum_columns(sums.values, sums.rows, len(self.rows))
+        rates = cuda.as_rates(keep, weight, self.scale)
+        factors = cuda.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
+        cuda.rescale_rows(self.rows, factors[1])
+        cuda.add_rows(self.rows, sums.rows, sums.values, factors[0])
 
     def expected_tables(self, prior: Tensor, *, n_threads: int = 1) -> Tensor:
         """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
@@ -94,51 +96,58 @@ class DeviceTable:
             parts.append(prior * torch.where(counts, cells, 0.0).sum(1))
         return torch.cat(parts)
 
-    def regrouped(self, weights: Floats) -> DeviceTable:
-        """Return a table of other states, each a weighted sum of these; `weights` is (K', K)."""
+    def regrouped(self, weights: Floats) -> TensorTable:
+        """Return a table of new states, each a weighted sum of these; `weights` is (K', K)."""
         own = to_device(weights, self.rows.device)
-        # In double precision, whatever `torch.set_float32_matmul_precision` allows.
+        # In double precision, regardless of `torch.set_float32_matmul_precision`.
         rows = self.rows[:, : self.n_states].double() @ own.T
-        return DeviceTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
+        return TensorTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
 
-    def refilled(self, statistics: Tensor) -> DeviceTable:
+    def refilled(self, statistics: Tensor) -> TensorTable:
         """Return a table of other statistics (K', S), in this one's precision, with its prior."""
         rows = self._padded(statistics.T)
         totals = rows[:, : len(statistics)].sum(0, dtype=torch.float64)
-        return DeviceTable(rows, torch.ones_like(self.scale), totals, self.prior)
+        return TensorTable(rows, torch.ones_like(self.scale), totals, self.prior)
 
     def _padded(self, rows: Tensor) -> Tensor:
         extra = padded_states(rows.shape[1]) - rows.shape[1]
         return torch.nn.functional.pad(rows.to(self.rows.dtype), (0, extra)).contiguous()
 
 
-class DeviceSymbols(NamedTuple):
-    """The symbols of a batch on a device.
+class TensorSymbols(NamedTuple):
+    """The symbols of a batch as tensors.
 
     Attributes
     ----------
     index : (T,) int32 tensor
-        Symbol of each step; a missing one is as large as the alphabet.
+        Symbol of each step; V for a missing one.
     places : (T,) int32 tensor
-        Its place among the distinct symbols.
+        Its index among the distinct symbols.
     segments : Segments
         The steps sorted by symbol.
     is_complete : bool
-        Whether no symbol is missing for certain.
+        Whether it is known that no symbol is missing.
     """
 
     index: Tensor
     places: Tensor
-    segments: gpu.Segments
+    segments: cuda.Segments
     is_complete: bool = False
 
     @classmethod
-    def of(cls, present: SymbolsPresent, n_symbols: int) -> DeviceSymbols:
+    def of(cls, present: SymbolsPresent, n_symbols: int) -> TensorSymbols:
         """Sort the steps of a batch of which the distinct symbols are known."""
         index = present.places if present.rows is None else _symbols_of(present, n_symbols)
         batches = torch.tensor([0, len(index)], device=index.device)
-        sorted_steps = gpu.find_segments(index, batches, n_symbols)
+        sorted_steps = cuda.find_segments(index, batches, n_symbols)
         return cls(index, sorted_steps.places, sorted_steps.batch(0))
+
+
+def _sorted_symbols(family: Categorical, encoded: Any) -> TensorSymbols:
+    """Return an encoded batch with its steps sorted by symbol, if they are not yet."""
+    if isinstance(encoded, TensorSymbols):
+        return encoded
+    return TensorSymbols.of(encoded, family.n_statistics)
 
 
 def _symbols_of(present: Any, n_symbols: int) -> Tensor:
@@ -147,23 +156,25 @@ def _symbols_of(present: Any, n_symbols: int) -> Tensor:
 
 
 def emission_rows(
-    family: Categorical, encoded: DeviceSymbols, table: DeviceTable, *, collapsed: bool, dtype: Any
-) -> tuple[Any, Tensor]:
-    """Return a table of emission potentials for the kernel, and the index of the steps into it.
+    family: Categorical, encoded: Any, table: Any, *, collapsed: bool, dtype: Any
+) -> EmissionRows:
+    """Return the potentials of `Categorical.emission_rows` for a `TensorTable`.
 
     With one prior count for all symbols the posterior mean is an affine function of the statistic:
-    the kernel computes it as it reads the symbol's row.
+    the kernel computes it when it reads the symbol's row.
     """
+    encoded = _sorted_symbols(family, encoded)
     prior = np.asarray(family.concentration, dtype=np.float64)
     kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
     n_symbols, learned = family.n_statistics, table.prior
     xp = namespace(table.totals)
     prior_totals = prior * n_symbols if prior.ndim == 0 else prior.sum(axis=-1)
     if learned is None and collapsed and prior.ndim == 0 and table.rows.dtype == kind:
-        means = gpu.means_of_symbols(
+        means = cuda.means_of_symbols(
             table.totals, table.scale, float(prior), float(prior_totals), kind
         )
-        return gpu.AffineTable(table.rows, *means), encoded.index
+        affine: Any = cuda.AffineTable(table.rows, *means)
+        return EmissionRows(affine, None, encoded.index)
     symbols = encoded.segments.symbols.long()
     is_missing = symbols >= n_symbols
     symbols = symbols.clamp(0, n_symbols - 1)
@@ -179,15 +190,20 @@ def emission_rows(
         rows = counts / totals
     else:
         rows = torch.exp(torch.digamma(counts) - torch.digamma(totals))
-    return rows.masked_fill_(is_missing[:, None], 1.0).to(kind), encoded.places
+    rows = rows.masked_fill_(is_missing[:, None], 1.0).to(kind)
+    return EmissionRows(rows, None, encoded.places)
 
 
 def sum_statistics(
-    family: Categorical, encoded: DeviceSymbols, responsibilities: Tensor
+    family: Categorical,
+    encoded: Any,
+    responsibilities: Tensor,
+    masses: Callable[[], Tensor] | None,
 ) -> RowSums:
-    """Return the responsibilities summed by symbol; `gpu.SUMS` says in which order."""
-    n_symbols = family.n_statistics
-    if gpu.SUMS == "atomic":
-        return RowSums(encoded.index, responsibilities, n_symbols)
-    sums = gpu.sum_by_symbol(encoded.segments, responsibilities, n_symbols)
-    return RowSums(encoded.segments.symbols, sums, n_symbols)
+    """Return the responsibilities summed by symbol; `cuda.SUMS` says in which order."""
+    encoded, n_symbols = _sorted_symbols(family, encoded), family.n_statistics
+    totals = masses() if masses is not None and encoded.is_complete else None
+    if cuda.SUMS == "atomic":
+        return RowSums(encoded.index, responsibilities, n_symbols, totals)
+    sums = cuda.sum_by_symbol(encoded.segments, responsibilities, n_symbols)
+    return RowSums(encoded.segments.symbols, sums, n_symbols, totals)

@@ -1,0 +1,166 @@
+"""Potentials and sums of statistics, computed in blocks of steps on several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.families.base import EmissionRows, Family
+from sojourn.families.checks import Booleans
+from sojourn.families.table import DecayedTable
+from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu.densities import student_rows
+from sojourn.kernels.interface import Floats, padded_states
+
+BLOCK_STEPS = 512
+"""Steps in a block: few enough to stay in the cache, and for BLAS to use one thread."""
+
+TENSOR_NUMBERS = 2**24
+"""Numbers in the largest array that a block of steps takes as tensors: 128 MiB."""
+
+WORTH_THREADS = 2**15
+"""Number of steps from which several threads are faster than one."""
+
+LogPotentials = Callable[[Any], Floats]
+"""Maps the observations x of T steps to their log potentials, shape (T, K)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledPotentials:
+    """Log potentials in NumPy, and the arguments of a compiled kernel that computes the same.
+
+    Attributes
+    ----------
+    plain : LogPotentials
+        The closed form, which defines what is computed.
+    design : callable
+        Maps x to the kernel's z and which steps are present, or to None if the kernel does not
+        apply to x.
+    weights : array
+        Argument of `kernels.cpu.densities.student_rows`, as are those that follow.
+    spans : array
+    factors : array
+    powers : array
+    constants : array
+    collapsed : bool
+    """
+
+    plain: LogPotentials
+    design: Callable[[Floats], tuple[Floats, Booleans] | None]
+    weights: Floats
+    spans: NDArray[np.int64]
+    factors: Floats
+    powers: Floats
+    constants: Floats
+    collapsed: bool
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the log potentials, by the closed form."""
+        return self.plain(x)
+
+    def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
+        """Return rows for the kernel, or None if only `plain` applies."""
+        designed = self.design(x)
+        if designed is None:
+            return None
+        z, present = designed
+        table, log_scale = student_rows(
+            z,
+            self.weights,
+            self.spans,
+            self.factors,
+            self.powers,
+            self.constants,
+            dtype,
+            collapsed=self.collapsed,
+            n_threads=n_threads,
+        )
+        if not present.all():
+            table[~present, : len(self.powers)] = 1.0
+            log_scale[~present] = 0.0
+        return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
+
+
+def natural_parameters(family: Family, table: DecayedTable) -> Floats:
+    """Return λ = λ° + E[t], shape (K, S)."""
+    statistics = table.dense()
+    return namespace(statistics).asarray(family.prior(), like=statistics) + statistics
+
+
+def potential_rows(
+    log_potentials: LogPotentials,
+    x: NDArray[Any],
+    n_columns: int,
+    n_states: int,
+    dtype: Any,
+    n_threads: int,
+) -> EmissionRows:
+    """Return rows of potentials for the kernel, scaled so that the largest of each row is one.
+
+    Blocks, and hence results, do not depend on the number of threads.  A block may take
+    `n_columns` numbers per step and state.
+    """
+    if isinstance(log_potentials, CompiledPotentials):
+        compiled = log_potentials.rows(x, dtype, n_threads)
+        if compiled is not None:
+            return compiled
+    xp = namespace(x)
+    width = n_states if is_tensor(x) else padded_states(n_states)
+    table = xp.zeros((len(x), width), dtype, like=x)
+    log_scale = xp.empty(len(x), "float64", like=x)
+
+    def fill(steps: slice) -> None:
+        rows = log_potentials(x[steps])
+        largest = xp.amax(rows, axis=1)
+        log_scale[steps] = largest
+        rows -= largest[:, None]
+        xp.exp(xp.astype(rows, dtype), out=table[steps, :n_states])
+
+    for _ in in_blocks(fill, x, n_columns * n_states, n_threads):
+        pass
+    return EmissionRows(table, log_scale, xp.arange(len(x), dtype="int32", like=x))
+
+
+def weighted_sums(
+    statistics: Callable[[Any], Floats],
+    x: NDArray[Any],
+    weights: Floats,
+    n_statistics: int,
+    n_threads: int = 1,
+) -> Floats:
+    """Return ``statistics(x).T @ weights``, (S, K), without building all of ``statistics(x)``."""
+    xp = namespace(x)
+    parts = in_blocks(
+        lambda steps: statistics(x[steps]).T @ xp.astype(weights[steps], "float64"),
+        x,
+        n_statistics,
+        n_threads,
+    )
+    # Added in the order of the steps, whichever thread finishes first.
+    total = next(parts)
+    for part in parts:
+        total += part
+    return total
+
+
+def in_blocks(
+    work: Callable[[slice], Any], x: NDArray[Any], width: int, n_threads: int
+) -> Iterator[Any]:
+    """Yield ``work(steps)`` for every block of steps, in their order.
+
+    Blocks fit into the processor's cache.  A few of them are faster on one thread, because threads
+    wait for the interpreter between array functions.  Blocks of tensors are as large as
+    `TENSOR_NUMBERS` allows if a step takes `width` numbers, and are processed one by one.
+    """
+    size = max(1, TENSOR_NUMBERS // width) if is_tensor(x) else BLOCK_STEPS
+    blocks = [slice(begin, begin + size) for begin in range(0, len(x), size)]
+    if n_threads == 1 or len(x) < WORTH_THREADS or is_tensor(x):
+        yield from map(work, blocks)
+        return
+    with ThreadPoolExecutor(min(n_threads, len(blocks))) as pool:
+        yield from pool.map(work, blocks)

@@ -1,0 +1,160 @@
+"""Checks of data and parameters, and moments of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sojourn.kernels.arrays import maybe_any, namespace
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences, position
+
+Booleans = NDArray[np.bool_]
+
+
+class Moments(NamedTuple):
+    """Mean and variance of each column.
+
+    Attributes
+    ----------
+    mean : (D,) array
+    variance : (D,) array
+        One for a constant column.
+    """
+
+    mean: Floats
+    variance: Floats
+
+
+def column_moments(values: NDArray[Any]) -> Moments:
+    """Compute mean and variance of each column in two passes; NaN is missing.
+
+    Examples
+    --------
+    >>> column_moments(np.array([[1.0, 5.0], [3.0, np.nan]]))
+    Moments(mean=array([2., 5.]), variance=array([1., 1.]))
+    """
+    blocks = range(0, len(values), 2**16)
+
+    def total(function: Callable[[Floats], Floats]) -> Floats:
+        parts = (np.asarray(values[begin : begin + 2**16], dtype=np.float64) for begin in blocks)
+        return np.sum([function(part) for part in parts], axis=0)
+
+    counts = np.maximum(total(lambda part: (~np.isnan(part)).sum(axis=0)), 1)
+    mean = total(lambda part: np.nansum(part, axis=0)) / counts
+    variance = total(lambda part: np.nansum((part - mean) ** 2, axis=0)) / counts
+    # Rounding makes a constant column vary in its last bits.
+    varies = variance > (1e-14 * np.abs(mean)) ** 2
+    return Moments(mean, np.where(varies, variance, 1.0))
+
+
+def check_columns(data: Sequences, n_features: int | None, name: str) -> int:
+    """Return the number of columns; raise an error if it is not `n_features`."""
+    columns = int(data.values.shape[1])
+    if columns == 0:
+        raise ValueError(
+            f"the data have no columns: 0 feature(s) (shape={data.values.shape}) while a minimum "
+            "of 1 is required."
+        )
+    if n_features is not None and n_features != columns:
+        raise ValueError(f"{name} has n_features={n_features}, but the data have {columns} columns")
+    return columns
+
+
+def column_vector(name: str, value: Any, n_features: int, *, positive: bool = True) -> Floats:
+    """Return a parameter as one number per column."""
+    vector = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (n_features,)))
+    if not np.isfinite(vector).all() or (positive and (vector <= 0).any()):
+        raise ValueError(f"{name} must be {'positive and ' if positive else ''}finite, got {value}")
+    return vector
+
+
+def check_real(data: Sequences, n_features: int, *, whole_rows: bool = False) -> Sequences:
+    """Check real numbers: finite, or NaN if missing (with `whole_rows` only whole rows)."""
+    values = _numbers(data, n_features)
+    if values.dtype.kind != "f":
+        return data.with_values(values)
+    _refuse(np.isinf(values), data, lambda at: f"{values[at]} is not a finite number")
+    if whole_rows:
+        refuse_partly_missing(np.isnan(values), data)
+    return data.with_values(values)
+
+
+def check_positive(data: Sequences, n_features: int, *, zero: bool = False) -> Sequences:
+    """Check positive numbers, or non-negative ones with `zero`."""
+    data = check_real(data, n_features)
+    values, kind = data.values, "non-negative" if zero else "positive"
+    with np.errstate(invalid="ignore"):
+        bad = values < 0 if zero else values <= 0
+    _refuse(bad, data, lambda at: f"{values[at]} is not a {kind} number")
+    return data
+
+
+def check_counts(
+    data: Sequences, n_features: int, *, least: int = 0, most: int | None = None
+) -> Sequences:
+    """Check whole numbers of at least `least` and at most `most`."""
+    data = check_real(data, n_features)
+    values = data.values
+    limit = np.inf if most is None else most
+    what = f"a whole number of at least {least}" if most is None else f"{least} or {most}"
+    with np.errstate(invalid="ignore"):
+        bad = (values < least) | (values > limit)
+        if values.dtype.kind == "f":
+            bad |= (values != np.floor(values)) & ~np.isnan(values)
+    _refuse(bad, data, lambda at: f"{values[at]} is not {what}")
+    return data
+
+
+def refuse_partly_missing(missing: NDArray[np.bool_], data: Sequences) -> None:
+    """Raise an error if a row is partly missing, for families that allow whole rows only."""
+    partly = missing.any(axis=1) & ~missing.all(axis=1)
+    if partly.any():
+        step = int(np.flatnonzero(partly)[0])
+        column = int(np.flatnonzero(missing[step])[0])
+        raise ValueError(
+            f"{position(step, data.offsets)}: column {column} is missing and others are not; "
+            "in this family only whole steps may be missing"
+        )
+
+
+def _numbers(data: Sequences, n_features: int) -> NDArray[Any]:
+    values = data.values
+    if values.dtype.kind not in "fiub":
+        got = "words" if values.dtype.kind in "UTO" else str(values.dtype)
+        raise TypeError(f"the data must be numbers, got {got}; for words use Categorical")
+    if values.shape[1] != n_features:
+        raise ValueError(
+            f"the model has {n_features} columns (n_features), the data have {values.shape[1]}"
+        )
+    return values.astype(np.float64) if values.dtype == np.float16 else values
+
+
+def _refuse(
+    bad: NDArray[np.bool_], data: Sequences, problem: Callable[[tuple[int, int]], str]
+) -> None:
+    if bad.any():
+        step, column = (int(part[0]) for part in np.nonzero(bad))
+        raise ValueError(
+            f"{position(step, data.offsets)}, column {column}: {problem((step, column))}"
+        )
+
+
+def plain_values(data: Sequences) -> NDArray[Any]:
+    """Return the values in double precision."""
+    return np.asarray(data.values, dtype=np.float64)
+
+
+def present_rows(x: Floats) -> tuple[Floats, Booleans]:
+    """Return x with zeros in place of missing rows, and which rows are present."""
+    xp = namespace(x)
+    present = ~xp.isnan(x[:, 0])
+    return (xp.where(present[:, None], x, 0.0) if maybe_any(~present) else x), present
+
+
+def as_given(value: ArrayLike | None, default: Any) -> Any:
+    """Return a parameter, or its default if it was not given."""
+    return default if value is None else value

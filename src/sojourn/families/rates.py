@@ -1,0 +1,98 @@
+"""What the families of counts and of positive numbers share.
+
+Every column has one unknown φ per state: a rate with a Gamma prior, or a probability with a Beta
+prior.  The prior has two parameters, and t(x) two coordinates.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from sojourn.families.checks import check_columns, column_moments, column_vector
+from sojourn.families.columns import ColumnFamily, log_beta
+from sojourn.families.dense import DenseFamily
+from sojourn.kernels.arrays import namespace
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+
+def concatenated(family: DenseFamily, *names: str) -> Floats:
+    """Return parameters of a family, one number per column each, one after another."""
+    return np.concatenate(
+        [column_vector(name, getattr(family, name), family.features) for name in names]
+    )
+
+
+class OneParameterFamily(ColumnFamily):
+    """A family with one unknown per state and column.
+
+    Subclasses say which data they take, and which prior the means of the columns suggest.
+    """
+
+    coordinates = 2
+
+    prior_names: ClassVar[tuple[str, str]]
+    """The parameters of the prior that are λ°, in its order."""
+
+    @abstractmethod
+    def check(self, data: Sequences, n_features: int) -> Sequences:
+        """Return the data; errors name the sequence, the position and the column."""
+
+    @abstractmethod
+    def resolved(self, mean: Floats) -> dict[str, Any]:
+        """Return the parameters of the family, by default from the means of the columns."""
+
+    def resolve(self, data: Sequences, n_states: int) -> Self:
+        """Take columns and prior mean from the data."""
+        n_features = check_columns(data, self.n_features, type(self).__name__)
+        mean = column_moments(self.check(data, n_features).values).mean
+        return self.changed(n_features=n_features, **self.resolved(mean))
+
+    def validate(self, data: Sequences) -> Sequences:
+        """Check the data."""
+        return self.check(data, self.features)
+
+    def prior(self) -> Floats:
+        """Return λ°, the two parameters of the prior."""
+        return concatenated(self, *self.prior_names)
+
+
+class RateFamily(OneParameterFamily):
+    """A family with a rate φ ~ Gamma(a, b) per state and column; λ has a and b in some order."""
+
+    prior_names = ("prior_shape", "prior_rate")
+
+    def shape_and_rate(self, *parts: Floats) -> tuple[Floats, Floats]:
+        """Return a and b from the coordinates of λ."""
+        a, b = parts
+        return a, b
+
+    def entry_log_normalizer(self, *parts: Floats) -> Floats:
+        """Return log Γ(a) − a log b."""
+        a, b = self.shape_and_rate(*parts)
+        xp = namespace(a)
+        return xp.gammaln(a) - a * xp.log(b)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return the posterior mean rates, shape (K, D)."""
+        a, b = self.shape_and_rate(*self.parts(natural))
+        return {self.parameter_names[0]: a / b}
+
+
+class ProbabilityFamily(OneParameterFamily):
+    """A family with a probability φ ~ Beta(α, β) per state and column; λ = (α, β)."""
+
+    prior_names = ("alpha", "beta")
+    parameter_names = ("probs_",)
+
+    def entry_log_normalizer(self, *parts: Floats) -> Floats:
+        """Return log B(α, β)."""
+        return log_beta(*parts)
+
+    def parameters(self, natural: Floats) -> dict[str, Floats]:
+        """Return ``probs_``, the posterior mean of φ, shape (K, D)."""
+        alpha, beta = self.parts(natural)
+        return {"probs_": alpha / (alpha + beta)}

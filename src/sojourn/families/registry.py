@@ -1,0 +1,40 @@
+"""The families by name, except for `Product`, which is made of them."""
+
+from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
+from sojourn.families.base import Family
+from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.categorical import Categorical
+from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.families.exponential import Exponential
+from sojourn.families.gamma import Gamma
+from sojourn.families.gaussian import Gaussian
+from sojourn.families.geometric import Geometric
+from sojourn.families.linear_gaussian import LinearGaussian
+from sojourn.families.log_normal import LogNormal
+from sojourn.families.multinomial import Multinomial
+from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.poisson import Poisson
+from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
+
+SINGLE_FAMILIES: dict[str, type[Family]] = {
+    family.__name__: family
+    for family in (
+        AutoregressiveGaussian,
+        Bernoulli,
+        Categorical,
+        DiagonalGaussian,
+        Exponential,
+        Gamma,
+        Gaussian,
+        Geometric,
+        LinearGaussian,
+        LogNormal,
+        Multinomial,
+        NegativeBinomial,
+        Poisson,
+        SphericalGaussian,
+        ZeroMeanGaussian,
+    )
+}
+"""Every family that may be a part of a `Product`, by its name."""

@@ -1,0 +1,87 @@
+"""Initial assignments of steps to states by k-means++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sojourn.families.checks import column_moments, plain_values
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences
+
+_SAMPLE_STEPS = 10_000  # steps in the sample that is clustered
+_SOFTNESS = 0.1  # share of a step's weight that is spread over all states
+
+
+def assign_steps(
+    data: Sequences,
+    coordinates: Callable[[Floats], Floats],
+    n_states: int,
+    rng: np.random.Generator,
+) -> tuple[Floats, Floats]:
+    """Cluster single steps by standardised coordinates; return the steps and their weights."""
+    x = plain_values(sample_sequences(data, rng))
+    if len(x) > _SAMPLE_STEPS:
+        x = x[np.sort(rng.choice(len(x), _SAMPLE_STEPS, replace=False))]
+    return x, soft_assignments(standardized(coordinates(x)), n_states, rng)
+
+
+def sample_sequences(data: Sequences, rng: np.random.Generator) -> Sequences:
+    """Draw whole sequences, enough for a sample of steps."""
+    if data.n_steps <= 2 * _SAMPLE_STEPS:
+        return data
+    order = rng.permutation(len(data))
+    enough = int(np.searchsorted(np.cumsum(data.lengths[order]), 2 * _SAMPLE_STEPS)) + 1
+    return data.take(np.sort(order[:enough]))
+
+
+def standardized(points: Floats) -> Floats:
+    """Return columns with mean zero and variance one; missing entries become the mean."""
+    moments = column_moments(points)
+    scaled = (points - moments.mean) / np.sqrt(moments.variance)
+    return np.where(np.isnan(scaled), 0.0, scaled)
+
+
+def soft_assignments(points: Floats, n_states: int, rng: np.random.Generator) -> Floats:
+    """Assign points softly to clusters from k-means++ and Lloyd's iterations, shape (T, K).
+
+    A point is shared among clusters whose centres are about equally far, and a tenth of its weight
+    is spread over all clusters, so that no state starts without mass.
+    """
+    centres = _spread_centres(points, n_states, rng)
+    for _ in range(10):
+        distances = _squared_distances(points, centres)
+        nearest = distances.argmin(axis=1)
+        sizes = np.bincount(nearest, minlength=n_states)
+        sums = np.zeros_like(centres)
+        np.add.at(sums, nearest, points)
+        filled = sizes > 0
+        centres[filled] = sums[filled] / sizes[filled, None]
+    distances = _squared_distances(points, centres)
+    least = distances.min(axis=1)
+    spread = max(float(least.mean()), 1e-12)
+    weights = np.exp(-0.5 * points.shape[1] * (distances - least[:, None]) / spread)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return (1.0 - _SOFTNESS) * weights + _SOFTNESS / n_states
+
+
+def _spread_centres(points: Floats, n_states: int, rng: np.random.Generator) -> Floats:
+    """Draw centres by k-means++, with probabilities proportional to squared distances."""
+    centres = [points[rng.integers(len(points))]]
+    distances = _squared_distances(points, centres[0][None])[:, 0]
+    for _ in range(n_states - 1):
+        total = distances.sum()
+        if total > 0:
+            at = int(np.searchsorted(np.cumsum(distances), rng.random() * total))
+        else:
+            at = int(rng.integers(len(points)))  # every point coincides with a centre
+        centres.append(points[min(at, len(points) - 1)])
+        distances = np.minimum(distances, _squared_distances(points, centres[-1][None])[:, 0])
+    return np.array(centres)
+
+
+def _squared_distances(points: Floats, centres: Floats) -> Floats:
+    """Return |p − c|² of every point and centre, shape (T, K)."""
+    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
+    return np.maximum(squares - 2.0 * points @ centres.T, 0.0)
