@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -46,14 +45,14 @@ from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, checked_position
 from sojourn.models.data import Data, check_out, is_source
 from sojourn.moves.budget import MoveState
-from sojourn.moves.moves import Moves, by_size
-from sojourn.moves.warmup import WarmUp, in_pieces
+from sojourn.moves.rounds import Moves, by_size
+from sojourn.moves.warmup import warm_up
 from sojourn.progress import LiveProgress
 from sojourn.sampling import Chains, Sampler, Samples
 from sojourn.sequences import Sequences, as_sequences, restore_layout
-from sojourn.sources import MemorySource, Minibatches, RememberingSource
+from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.write import ParquetSink, whole_folder
-from sojourn.transitions import Gamma, Rows, Transitions
+from sojourn.transitions import Gamma, Transitions
 from sojourn.warnings import FitWarning
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
@@ -448,11 +447,11 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
                 self._begin(family, moved.to_host(), total_sequences)
             self.total_sequences_ = total_sequences
             state = self._move_state
-            moves = self._moves(family, moved, state.n_phases, state=state)
+            moves = self._moves(family, moved, state.n_rounds, state=state)
             if moves is not None:
                 moves.observe(data.n_steps, len(data), moved.n_states)
-            if moves is not None and moves.takes(data.n_steps, moved):
-                made = moves.phase(moved, family, [data], total_sequences)
+            if moves is not None and moves.can_judge_on(data.n_steps, moved):
+                made = moves.run_round(moved, family, [data], total_sequences)
                 self._posterior = moved.to_host()
                 self._record(made)
         return self
@@ -479,55 +478,28 @@ class BaseHMM(BaseEstimator, ABC):  # type: ignore[misc]
     def _start(
         self, family: Family, sample: Sequences, data: Data, seed: int
     ) -> tuple[Posterior, Position, MoveState]:
-        """Draw a posterior, and let its states part where the passes to come have few updates."""
+        """Draw a posterior, and warm it up where the passes to come have few updates."""
         n_sequences, n_steps = data.n_sequences, data.n_steps
         posterior = self._initial_posterior(family, sample, n_sequences, n_steps, seed)
         moves = self._moves(family, posterior, seed, on_host=True)
         is_once = data.source is not None and not data.source.is_repeatable
         if moves is None or self.init != "auto" or is_once:
             return posterior, Position(), MoveState()
-        pieces = None if data.sequences is None else in_pieces(data.sequences)
-        n_pieces = n_sequences if pieces is None else len(pieces)
-        plan = WarmUp.plan(
-            family,
-            self.n_states,
-            n_pieces,
-            n_steps,
-            -(-n_sequences // (self.batch_size or n_sequences)),
-            grows=moves.grows,
-        )
-        if plan is None:
-            return posterior, Position(), MoveState()
-        size, n_passes = plan.batch_size, plan.n_passes
-        source: Minibatches
-        if pieces is None:
-            source = data.minibatches(family, size, seed)
-        else:
-            source = MemorySource(pieces, size, seed)
         title = f"{type(self).__name__} warm-up"
-        with LiveProgress(n_passes, title) if self.verbose else nullcontext() as live:
-            history = train(
-                posterior,
-                family,
-                self._method.objective,
-                LinearDecay.plan(self.n_states, n_passes, size, n_pieces, n_steps),
-                source,
-                moves.engine,
-                n_passes=n_passes,
-                moves=replace(moves, source=source),
-                callback=live,
-            )
-        start, transitions = posterior.counts
-        counts = Rows(start * (n_sequences / n_pieces), transitions)
-        prior = self._make_transitions().regrouped(np.eye(posterior.n_states, self.n_states))
-        begun = replace(
+        warmed = warm_up(
             posterior,
-            counts=counts,
-            transitions=prior.refitted(counts),
-            n_updates=0,
+            family,
+            moves,
+            self._make_transitions(),
+            sequences=data.sequences,
+            minibatches=lambda size: data.minibatches(family, size, seed),
+            n_sequences=n_sequences,
+            n_steps=n_steps,
+            n_batches=-(-n_sequences // (self.batch_size or n_sequences)),
+            seed=seed,
+            monitor=lambda n: LiveProgress(n, title) if self.verbose else nullcontext(),
         )
-        state = replace(moves.state, parted=True, quiet=0)
-        return begun, Position.warmed_up(history), state
+        return (posterior, Position(), MoveState()) if warmed is None else warmed
 
     def _initial_posterior(
         self,
