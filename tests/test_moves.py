@@ -1,6 +1,6 @@
 """The number of states is found, by moves that the bound judges."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -37,6 +37,7 @@ from sojourn.transitions.base import log_row_evidence
 from tests.cluster.data import write_parquet
 from tests.cluster.here import Here
 from tests.proposals import moves_of
+from tools.thresholds import thresholds
 
 SETTINGS = {"batch_size": 50, "n_passes": 40}
 MOVES = MoveSettings()
@@ -744,3 +745,67 @@ def test_bad_matches_are_refused(merged):
         sj.match_states([0, 1, 1], [0, 1])
     with pytest.raises(ValueError, match="whole numbers from 0"):
         sj.match_states([0, -1], [0, 1])
+
+
+# ---- settings -----------------------------------------------------------------------------------
+
+
+def test_every_threshold_has_a_meaning_and_a_source():
+    rows = {row.name: row for row in thresholds()}
+    assert rows.keys() >= {own.name for own in fields(MoveSettings)}
+    for row in rows.values():
+        assert row.meaning.endswith(".")
+        assert "python -m " in row.source or row.source.startswith("no experiment: ")
+
+
+def test_settings_show_what_differs_from_the_defaults():
+    assert repr(MoveSettings(init_states=2, small_share=0.1)) == (
+        "MoveSettings(init_states=2, small_share=0.1)"
+    )
+    assert MoveSettings(init_states=2) == MoveSettings(init_states=2) != MOVES
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"init_states": 0}, "init_states must be a whole number of at least 1, got 0"),
+        ({"init_states": 2.5}, "init_states must be a whole number"),
+        ({"held_out_every": 1}, "held_out_every must be a whole number of at least 2"),
+        ({"max_refusals": True}, "max_refusals must be a whole number"),
+        ({"small_share": 1.5}, "small_share=1.5 is not a finite number"),
+        ({"move_share": float("nan")}, "move_share=nan is not a finite number"),
+        ({"held_out_tolerance": "much"}, "held_out_tolerance='much' is not a finite number"),
+        ({"warmup_max_steps": 10}, "warmup_min_steps is more than warmup_max_steps"),
+    ],
+)
+def test_bad_settings_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        MoveSettings(**parameters)
+
+
+def test_other_settings_make_other_moves(gaussian):
+    family, drawn = gaussian
+    data = family.resolve(drawn.train, 8).validate(drawn.train)
+    model = sj.HDPHMM(8, family, batch_size=50, n_passes=20, random_state=3).fit(drawn.train)
+    for share, n_rounds in ((0.0, 0), (1e9, 1)):
+        state, settings = MoveState(), MoveSettings(move_share=share)
+        moves = Moves(8, 0, model._engine(), state=state, settings=settings)
+        moves.observe(data.n_steps, len(data), 8)
+        moves.run_round(replace(model._posterior), model.emission_, [data], len(data))
+        assert state.n_rounds == n_rounds
+
+
+def test_a_model_file_keeps_the_names_of_what_moves_carry_on():
+    state = MoveState(1.5, 20, 3, 2, True, True, -0.25, 0.125)
+    described = state.to_json()
+    assert described == {
+        "budget": 1.5,
+        "sequences": 20,
+        "n_phases": 3,
+        "quiet": 2,
+        "parted": True,
+        "grown": True,
+        "lost": -0.25,
+        "variance": 0.125,
+    }
+    assert MoveState.from_json(described) == state

@@ -15,16 +15,19 @@ import numpy as np
 
 _STUDY = "`python -m experiments.number_of_states FOLDER --seeds 10`"
 _ROWS = "`python -m experiments.number_of_states --seeds 10 --only {}`"
-_NO_WARM_UP = '"gaussian 8, 80 passes by 100, no warm-up"'
+_NO_WARM_UP = _ROWS.format('"gaussian 8, 80 passes by 100, no warm-up"')
+_NUMBERS = _ROWS.format('"gaussian 8" "poisson 8" "bernoulli 8"')
+_MANY_NUMBERS = _ROWS.format('"gaussian 8, 20,000 sequences"')
 _SYMBOLS = _ROWS.format('"categorical 8" "categorical 20"')
 _GROWTH = _ROWS.format('"gaussian 8 from 2" "categorical 8 from 2"')
 _MANY_STATES = _ROWS.format('"categorical 40"')
 _RECORDINGS = _ROWS.format('"dwell 500"')
 _CORPUS = "`python -m experiments.number_of_states FOLDER --only corpus`"
-_TIME = f"the column of time in moves of {_STUDY}"
 _GPU = "`python -m benchmarks.gpu --only moves`"
+_TIME = f"{_STUDY}, the column of time in moves"
 _NONE = "no experiment: "
-_ROUND_NUMBER = _NONE + "a round number, never varied"
+_BY_HAND = _NONE + "chosen by hand"
+_SEEN_IN = _BY_HAND + "; its effect, with that of others, is seen in "
 
 
 def _number(default: float, source: str, least: float = 0.0, most: float = np.inf) -> Any:
@@ -201,93 +204,93 @@ class MoveSettings:
     """
 
     init_states: int | None = field(
-        default=None, metadata={"source": f"{_GROWTH} (2); by default there is no small start"}
+        default=None, metadata={"source": _NONE + "a choice of the user; 2 in " + _GROWTH}
     )
 
     # ---- how much work moves may spend ----------------------------------------------------------
-    move_share: float = _number(0.21, f"{_TIME}, which is to stay below a fifth")
-    growth_advance: float = _share(0.4, f"{_GROWTH}, the time in moves")
+    move_share: float = _number(0.21, f"{_TIME}, which must stay below a fifth")
+    growth_advance: float = _share(0.4, _SEEN_IN + _GROWTH)
     growth_factor: int = _whole(2, _NONE + "a split doubles the number of states")
-    early_share: float = _share(0.65, _ROUND_NUMBER)
-    early_proposals: int = _whole(10, f"{_NONE}{_TIME} shows what it costs; never varied alone")
-    late_proposals: int = _whole(6, f"{_NONE}{_TIME} shows what it costs; never varied alone")
+    early_share: float = _share(0.65, _BY_HAND)
+    early_proposals: int = _whole(10, _SEEN_IN + _TIME)
+    late_proposals: int = _whole(6, _SEEN_IN + _TIME)
 
     # ---- when there are rounds of proposals -----------------------------------------------------
-    first_round_share: float = _share(0.15, _ROWS.format(_NO_WARM_UP))
-    first_round_share_few: float = _share(0.35, _ROUND_NUMBER)
+    first_round_share: float = _share(0.15, _SEEN_IN + _NO_WARM_UP)
+    first_round_share_few: float = _share(0.35, _BY_HAND)
     first_round_share_symbols: float = _share(
         0.4, f"{_SYMBOLS} without a warm-up: with 0.15, runs ended at 7 of 8 and 19 of 20 states"
     )
     first_round_share_few_symbols: float = _share(0.4, _NONE + "as `first_round_share_symbols`")
-    symbols_steps_per_state: int = _whole(2**10, _ROUND_NUMBER, 0)
+    symbols_steps_per_state: int = _whole(2**10, _BY_HAND, 0)
     first_round_min_passes: int = _whole(3, _NONE + "very short trainings are left alone")
     first_round_few_passes: int = _whole(4, _NONE + "chosen for the default of ten passes")
-    settling_share: float = _share(0.1, _ROUND_NUMBER)
+    settling_share: float = _share(0.1, _BY_HAND)
 
     # ---- the sample -----------------------------------------------------------------------------
-    sample_max_steps: int = _whole(2**18, _ROUND_NUMBER)
-    sample_min_sequences: int = _whole(8, f"{_RECORDINGS}: few long recordings lack states")
-    sample_steps_per_state: int = _whole(2**9, _ROUND_NUMBER)
-    max_copies: float = _number(4.0, _ROUND_NUMBER, 1.0)
-    split_sample_ratio: float = _number(0.5, f"{_STUDY}, rows that begin with 2 states", 1e-3, 1.0)
-    minibatch_min_steps: int = _whole(2**13, _ROUND_NUMBER)
-    minibatch_min_share: float = _share(1 / 8, _ROUND_NUMBER)
+    sample_max_steps: int = _whole(2**18, _BY_HAND)
+    sample_min_sequences: int = _whole(8, _SEEN_IN + _RECORDINGS)
+    sample_steps_per_state: int = _whole(2**9, _BY_HAND)
+    max_copies: float = _number(4.0, _BY_HAND, 1.0)
+    split_sample_ratio: float = _number(0.5, f"{_STUDY}: twice as many splits are tried", 1e-3, 1.0)
+    minibatch_min_steps: int = _whole(2**13, _BY_HAND)
+    minibatch_min_share: float = _share(1 / 8, _BY_HAND)
     seen_share: float = _share(
         0.1,
-        f"{_RECORDINGS} shows the need (a state that the sample lacked was lost), not the value",
+        f"{_RECORDINGS}, the need (a state that the sample lacked was lost), not the value",
     )
 
     # ---- the held-out safeguard -----------------------------------------------------------------
-    held_out_every: int = _whole(4, _ROUND_NUMBER, 2)
+    held_out_every: int = _whole(4, _BY_HAND, 2)
     held_out_tolerance: float = _number(
-        0.001, f"{_CORPUS} shows the need (without it states are lost), not the value"
+        0.001, f"{_CORPUS}, the need (states of words were removed without it), not the value"
     )
     held_out_errors: float = _number(3.0, _NONE + "the usual three standard errors")
-    held_out_min_sequences: int = _whole(8, _ROUND_NUMBER, 2)
+    held_out_min_sequences: int = _whole(8, _BY_HAND, 2)
     held_out_decay: float = _share(0.9, f"{_MANY_STATES}: without it the last merges were refused")
 
     # ---- merges, deletions and restarts ---------------------------------------------------------
-    long_proposal_steps: int = _whole(4, _ROUND_NUMBER)
-    hopeless_cost: float = _number(10.0, _ROUND_NUMBER)
-    pruning_rounds: int = _whole(2, _ROUND_NUMBER, 0)
+    long_proposal_steps: int = _whole(4, _BY_HAND)
+    hopeless_cost: float = _number(10.0, _BY_HAND)
+    pruning_rounds: int = _whole(2, _BY_HAND, 0)
     sifting_statistics: int = _whole(1000, _NONE + "keeps the search for pairs affordable", 0)
-    sifted_pairs_per_state: int = _whole(2, _ROUND_NUMBER)
-    host_statistics: int = _whole(2**18, _GPU, 0)
-    small_share: float = _share(0.02, _ROUND_NUMBER)
-    max_refusals: int = _whole(3, _ROUND_NUMBER)
+    sifted_pairs_per_state: int = _whole(2, _BY_HAND)
+    host_statistics: int = _whole(2**18, _SEEN_IN + _GPU, 0)
+    small_share: float = _share(0.02, _BY_HAND)
+    max_refusals: int = _whole(3, _BY_HAND)
 
     # ---- splits ---------------------------------------------------------------------------------
-    split_parts: int = _whole(2, _GROWTH, 2)
-    split_parts_symbols: int = _whole(3, _GROWTH, 2)
-    split_steps: int = _whole(5, _GROWTH)
-    split_steps_symbols: int = _whole(10, _GROWTH)
-    split_random_share: float = _share(0.5, _NONE + "either start alone misses some states")
-    split_noise: float = _share(0.2, _ROUND_NUMBER)
-    split_min_steps: int = _whole(4, _NONE + "two steps for each of two parts")
+    split_parts: int = _whole(2, _SEEN_IN + _GROWTH, 2)
+    split_parts_symbols: int = _whole(3, _SEEN_IN + _GROWTH, 2)
+    split_steps: int = _whole(5, _SEEN_IN + _GROWTH)
+    split_steps_symbols: int = _whole(10, _SEEN_IN + _GROWTH)
+    split_random_share: float = _share(0.5, _SEEN_IN + _GROWTH)
+    split_noise: float = _share(0.2, _BY_HAND)
+    split_min_steps: int = _whole(4, _BY_HAND)
 
     # ---- what things cost: counted, not measured ------------------------------------------------
-    cost_bound_steps: int = _whole(1, f"{_TIME}, as a whole; measured on no machine by itself", 0)
-    cost_call_steps: int = _whole(2**11, f"{_TIME}, as a whole", 0)
-    cost_call_work: float = _number(4e6, f"{_TIME}, as a whole")
-    cost_launch_steps: int = _whole(2**21, _GPU, 0)
-    cost_statistic_steps: int = _whole(2, f"{_TIME} on the corpus, as a whole", 0)
-    cost_search_steps: int = _whole(10, f"{_TIME} on the corpus, as a whole", 0)
-    cost_fixed_states: int = _whole(32, f"{_TIME}, as a whole")
+    cost_bound_steps: int = _whole(1, _SEEN_IN + _TIME, 0)
+    cost_call_steps: int = _whole(2**11, _SEEN_IN + _TIME, 0)
+    cost_call_work: float = _number(4e6, _SEEN_IN + _TIME)
+    cost_launch_steps: int = _whole(2**21, _SEEN_IN + _GPU, 0)
+    cost_statistic_steps: int = _whole(2, _SEEN_IN + _CORPUS, 0)
+    cost_search_steps: int = _whole(10, _SEEN_IN + _CORPUS, 0)
+    cost_fixed_states: int = _whole(32, _SEEN_IN + _TIME)
 
     # ---- the warm-up ----------------------------------------------------------------------------
-    warmup_enough_batches: int = _whole(100, f"{_STUDY}, 2,000 and 20,000 sequences")
-    warmup_piece_steps: int = _whole(2**8, f"{_RECORDINGS} shows the need, not the value")
-    warmup_updates: int = _whole(400, _ROWS.format('"gaussian 8" "poisson 8" "bernoulli 8"'))
-    warmup_updates_symbols: int = _whole(3000, _SYMBOLS)
-    warmup_batch_steps: int = _whole(2**11, _ROWS.format('"gaussian 8, 20,000 sequences"'))
-    warmup_batch_steps_symbols: int = _whole(2**9, _SYMBOLS)
-    warmup_max_passes: int = _whole(10, _ROWS.format('"gaussian 8" "poisson 8" "bernoulli 8"'))
-    warmup_max_passes_symbols: int = _whole(20, _SYMBOLS)
+    warmup_enough_batches: int = _whole(100, _SEEN_IN + _STUDY)
+    warmup_piece_steps: int = _whole(2**8, _SEEN_IN + _RECORDINGS)
+    warmup_updates: int = _whole(400, f"{_NUMBERS}, with the passes and minibatches")
+    warmup_updates_symbols: int = _whole(3000, f"{_SYMBOLS}, with the passes and minibatches")
+    warmup_batch_steps: int = _whole(2**11, f"{_MANY_NUMBERS}, with the updates")
+    warmup_batch_steps_symbols: int = _whole(2**9, f"{_SYMBOLS}, with the updates")
+    warmup_max_passes: int = _whole(10, f"{_NUMBERS}, with the updates")
+    warmup_max_passes_symbols: int = _whole(20, f"{_SYMBOLS}, with the updates")
     warmup_growth_passes: int = _whole(40, _GROWTH)
     warmup_min_steps: int = _whole(2**8, _NONE + "very few data are left alone")
     warmup_max_steps: int = _whole(2**23, _NONE + "a limit on the time of a warm-up")
-    warmup_steps_per_state: int = _whole(8, _MANY_STATES)
-    warmup_statistics_per_step: int = _whole(16, _CORPUS)
+    warmup_steps_per_state: int = _whole(8, _SEEN_IN + _MANY_STATES)
+    warmup_statistics_per_step: int = _whole(16, _SEEN_IN + _CORPUS)
     warmup_usual_passes: int = _whole(10, _NONE + "the default of `n_passes`")
 
     def __post_init__(self) -> None:

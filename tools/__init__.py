@@ -1,0 +1,1 @@
+"""Scripts that draw tables of the documentation from the source."""
