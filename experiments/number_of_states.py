@@ -26,6 +26,7 @@ from benchmarks.results import write_result
 from experiments.corpus import read_corpus
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import Potentials
+from sojourn.moves.settings import MoveSettings
 from sojourn.moves.warmup import WarmUp
 
 RESULT = Path(__file__).parent / "results" / "number_of_states.json"
@@ -224,6 +225,7 @@ def without_moves(
         train.n_steps,
         -(-len(train) // model.batch_size),
         grows=False,
+        settings=MoveSettings(),
     )
     if warm and plan is not None:
         small = {"batch_size": plan.batch_size, "n_passes": plan.n_passes, "tuned": "steps"}

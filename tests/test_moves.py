@@ -1,6 +1,6 @@
 """The number of states is found, by moves that the bound judges."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -16,18 +16,32 @@ from sojourn.backends.cpu import CpuBackend
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.models import base
-from sojourn.moves.budget import MOVE_SHARE, MoveState, other_steps, step_work, training_work
-from sojourn.moves.merges import MergedStates, merge_chain, merge_weights
-from sojourn.moves.moves import Moves
-from sojourn.moves.phase import HARM, Move, Phase, Sample, split_work
-from sojourn.moves.splits import SplitPlan, split_posterior
+from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_work
+from sojourn.moves.delete import dissolve
+from sojourn.moves.judge import Judge, Move
+from sojourn.moves.merge import (
+    MergedStates,
+    merge_best,
+    merge_states,
+    merge_weights,
+    successive_merges,
+)
+from sojourn.moves.restart import restart_transitions
+from sojourn.moves.rounds import Moves, RoundKind, propose
+from sojourn.moves.sample import Sample, SampleFitter
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.split import SplitPlan, split_posterior, split_states
+from sojourn.moves.workbench import Workbench
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.base import log_row_evidence
 from tests.cluster.data import write_parquet
 from tests.cluster.here import Here
 from tests.proposals import moves_of
+from tools.thresholds import thresholds
 
 SETTINGS = {"batch_size": 50, "n_passes": 40}
+MOVES = MoveSettings()
+TOLERANCE = MOVES.held_out_tolerance
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +191,8 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
     model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
     model.set_params(device="cuda")
     moves = model._moves(model.emission_, model._posterior, 0, on_host=True)
-    assert isinstance(moves.engine, CpuBackend)
-    assert moves.engine.kernel is kernels.cpu
+    assert isinstance(moves.backend, CpuBackend)
+    assert moves.backend.kernel is kernels.cpu
 
 
 def test_moves_stay_within_their_share_of_the_work(gaussian):
@@ -316,7 +330,7 @@ def test_a_split_keeps_the_mass_and_tells_the_parts_apart(merged, gaussian):
     n_states = posterior.n_states
     own = family.validate(gaussian[1].train[:50])
     rng = np.random.default_rng(0)
-    after = split_posterior(posterior, family, lambda k: own, [[0, n_states]], rng)
+    after = split_posterior(posterior, family, lambda k: own, [[0, n_states]], rng, MOVES)
     assert after.n_states == n_states + 1
     mass = posterior.counts.start[0] + posterior.counts.transitions[:, 0].sum()
     fresh = family.initial_statistics(own, 2, mass, np.random.default_rng(0))
@@ -334,7 +348,7 @@ def test_parts_of_a_state_of_symbols_begin_in_two_ways():
     shared, by_segments = 0, 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        after = split_posterior(posterior, family, lambda k: own, [[0, 2, 3]], rng)
+        after = split_posterior(posterior, family, lambda k: own, [[0, 2, 3]], rng, MOVES)
         parts = after.emissions.dense()[[0, 2, 3]]
         np.testing.assert_allclose(after.emissions.dense()[1], statistics.emissions[1])
         if np.allclose(parts.sum(axis=0), statistics.emissions[0]):
@@ -345,32 +359,32 @@ def test_parts_of_a_state_of_symbols_begin_in_two_ways():
     assert min(shared, by_segments) >= 5
 
 
-def test_phases_wait_for_states_to_differ_and_leave_time_to_settle():
+def test_rounds_wait_for_states_to_differ_and_leave_time_to_settle():
     moves = Moves(30, 0, None)
     assert [n for n in range(10) if moves.in_pass(n, 10)] == [3, 4, 5, 6, 7, 8]
     assert [n for n in range(5) if moves.in_pass(n, 5)] == [2, 3]
     assert not any(moves.in_pass(n, 3) for n in range(3))
     assert [n for n in range(80) if moves.in_pass(n, 80)] == list(range(11, 72))
     assert [n for n in range(80) if moves.in_pass(n, 80, slow=True)] == list(range(31, 72))
-    assert [n for n in range(10) if moves.in_pass(n, 10, parted=True)] == list(range(9))
+    assert [n for n in range(10) if moves.in_pass(n, 10, ready=True)] == list(range(9))
     assert not moves.in_pass(0, 1)
 
 
-def test_a_sample_is_taken_from_minibatches_in_parts_and_a_quarter_of_it_checks():
+def test_a_sample_is_taken_from_minibatches_in_parts_and_a_quarter_of_it_is_held_out():
     family = sj.Categorical(2)
     batch = family.validate(sj.Sequences.from_list([[0, 1]] * 8))
-    engine = CpuBackend(kernels.cpu, 1)
-    sample = Sample.draw([batch, iter([batch, batch])], family, 39, 100, engine, 3)
-    assert (sample.n_sequences, sample.n_steps, sample.check_steps) == (20, 40, 10)
+    bench = Workbench(family, CpuBackend(kernels.cpu, 1))
+    sample = Sample.draw([batch, iter([batch, batch])], 39, 100, bench, 3, MOVES)
+    assert (sample.n_sequences, sample.n_steps, sample.held_out_steps) == (20, 40, 10)
     assert sample.copies == 4.0
     assert sum(len(chunk.sequences) for chunk in sample.fitted) == 15
-    alone = Sample.draw([batch[:1]], family, 100, 1, engine, 3)
-    assert (alone.check, alone.copies) == ([], 1.0)
+    alone = Sample.draw([batch[:1]], 100, 1, bench, 3, MOVES)
+    assert (alone.held_out, alone.copies) == ([], 1.0)
 
 
-def test_a_move_that_harms_fresh_sequences_is_refused(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
-    fit, n = phase.present, len(phase.present.check)
+def test_a_move_that_makes_held_out_sequences_less_likely_is_refused(merged, gaussian):
+    judge = judge_of(merged, gaussian, 1e18)
+    fit, n = judge.present, len(judge.present.held_out)
     assert n >= 8
     noise = np.random.default_rng(0).normal(size=n)
     noise -= noise.mean()
@@ -378,52 +392,53 @@ def test_a_move_that_harms_fresh_sequences_is_refused(merged, gaussian):
     def proposed(gain, fresh, error=0.0):
         """Make a proposal with a change a step of fresh sequences, and its standard error."""
         change = fresh / n + error / np.sqrt(n) * noise / noise.std()
-        check = fit.check + phase.sample.check_steps * change
-        return fit._replace(bound=fit.bound + gain, check=check)
+        held_out = fit.held_out + judge.sample.held_out_steps * change
+        return fit._replace(bound=fit.bound + gain, held_out=held_out)
 
-    def judge(*args):
-        phase.present, phase._baselines = fit, {0: fit}
-        return phase.judge("merge", [[0, 1]], proposed(*args), 0, None)
+    def decide(*args):
+        judge.present, judge._baselines = fit, {0: fit}
+        return judge.decide("merge", [[0, 1]], proposed(*args), 0, None)
 
-    assert not judge(10.0, -1.1 * HARM)
-    assert not judge(-1.0, 0.0)
-    assert not judge(10.0, -4.5 * HARM, HARM)
-    assert phase.lost == 0.0
-    assert judge(10.0, -0.6 * HARM)
-    assert not judge(10.0, -0.6 * HARM)  # all of them together
-    assert judge(10.0, -3.0 * HARM, HARM)  # may be chance
-    assert phase.lost == pytest.approx(-3.6 * HARM)
-    assert phase.variance == pytest.approx(HARM**2)
-    assert judge(10.0, 5.0 * HARM)  # better ones pay for it, but not ahead
-    assert phase.lost == 0.0
+    assert not decide(10.0, -1.1 * TOLERANCE)
+    assert not decide(-1.0, 0.0)
+    assert not decide(10.0, -4.5 * TOLERANCE, TOLERANCE)
+    assert judge.held_out_change == 0.0
+    assert decide(10.0, -0.6 * TOLERANCE)
+    assert not decide(10.0, -0.6 * TOLERANCE)  # all of them together
+    assert decide(10.0, -3.0 * TOLERANCE, TOLERANCE)  # may be chance
+    assert judge.held_out_change == pytest.approx(-3.6 * TOLERANCE)
+    assert judge.held_out_variance == pytest.approx(TOLERANCE**2)
+    assert decide(10.0, 5.0 * TOLERANCE)  # better ones pay for it, but not ahead
+    assert judge.held_out_change == 0.0
 
 
 def test_few_sequences_do_not_tell_what_is_chance(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
-    few = phase.present._replace(check=np.zeros(2))
-    phase._baselines = {0: few}
-    for size, harmless in ((3.9, True), (4.1, False)):
-        change = np.array([1.0, -1.0]) - 0.5 * size * HARM * phase.sample.check_steps
-        assert phase.compare(few._replace(check=change), 0).harmless == harmless
+    judge = judge_of(merged, gaussian, 1e18)
+    few = judge.present._replace(held_out=np.zeros(2))
+    judge._baselines = {0: few}
+    for size, is_safe in ((3.9, True), (4.1, False)):
+        change = np.array([1.0, -1.0]) - 0.5 * size * TOLERANCE * judge.sample.held_out_steps
+        assert judge.compare(few._replace(held_out=change), 0).is_safe == is_safe
 
 
 def test_what_moves_cost_goes_on_counting_a_tenth_less_with_every_pass(merged, gaussian):
-    posterior, state = replace(merged._posterior), MoveState(1e18, 1000, lost=-0.5)
+    posterior, state = replace(merged._posterior), MoveState(1e18, 1000, held_out_change=-0.5)
     family = merged.emission_
     data = family.validate(gaussian[1].train)
-    Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
-    assert state.lost == pytest.approx(-0.5 * 0.9**2)
-    assert (state.variance, state.n_phases) == (0.0, 1)
+    Moves(5, 0, merged._engine(), state=state).run_round(posterior, family, [data], 500)
+    assert state.held_out_change == pytest.approx(-0.5 * 0.9**2)
+    assert (state.held_out_variance, state.n_rounds) == (0.0, 1)
 
 
 def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
     family = merged.emission_
     data = family.validate(gaussian[1].train)
 
-    def tried(quiet, sequences):
-        posterior, state = replace(merged._posterior), MoveState(1e18, sequences, quiet=quiet)
-        Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
-        return state.n_phases == 1
+    def tried(in_vain, sequences):
+        posterior = replace(merged._posterior)
+        state = MoveState(1e18, sequences, rounds_without_change=in_vain)
+        Moves(5, 0, merged._engine(), state=state).run_round(posterior, family, [data], 500)
+        return state.n_rounds == 1
 
     assert not tried(0, 499)
     assert tried(0, 500)
@@ -436,137 +451,143 @@ def test_the_work_of_a_split_is_that_of_all_its_local_steps(merged, gaussian):
     assert plan.room(4, 30) == 4
     assert plan.room(4, 5) == 1
     assert plan.room(5, 4) == 0
-    # The phase has a first fit; both models then get five steps, and two more after merges.
-    expected = (2 + 8) * step_work(4) + (5 + 1 + 2 * 2) * step_work(8)
-    assert split_work(4, 4, plan) == expected
-    sample = phase_of(merged, gaussian, 1.0).sample
-    other = other_steps(merged.emission_.n_statistics)
-    budget = split_work(5, 5, plan) * (sample.n_steps + other)
-    phase = phase_of(merged, gaussian, budget, most_states=10, other_steps=other)
-    phase._split()
-    assert len(phase.moves) == 1
-    assert phase.budget >= 0.0
+    # The round has a first fit; both models then get five steps, and two more after merges.
+    expected = (2 + 8) * step_work(4, MOVES) + (5 + 1 + 2 * 2) * step_work(8, MOVES)
+    assert plan.work(4, 4, MOVES) == expected
+    sample = judge_of(merged, gaussian, 1.0).sample
+    other = overhead_steps(merged.emission_.n_statistics, 0.0, MOVES, slow_launches=False)
+    budget = plan.work(5, 5, MOVES) * (sample.n_steps + other)
+    judge = judge_of(merged, gaussian, budget, most_states=10, overhead_steps=other)
+    split_states(judge, np.random.default_rng(0))
+    assert len(judge.moves) == 1
+    assert judge.fitter.budget >= 0.0
 
 
 def test_what_a_device_launches_counts_where_data_are_many():
     here, there = (
-        [other_steps(5, total, on_device=on_device) for total in (1e5, 1e8)]
-        for on_device in (False, True)
+        [overhead_steps(5, total, MOVES, slow_launches=slow) for total in (1e5, 1e8)]
+        for slow in (False, True)
     )
     assert here[0] == here[1] == there[0] < 0.01 * there[1]
 
 
 def test_training_earns_a_share_of_its_work_for_moves():
     state = MoveState()
-    state.earn(1000, 30, 5)
-    state.earn(500, 20, 5)
-    assert state.sequences == 50
-    expected = MOVE_SHARE * (training_work(1000, 5) + training_work(500, 5))
+    state.earn(1000, 30, 5, MOVES)
+    state.earn(500, 20, 5, MOVES)
+    assert state.n_sequences == 50
+    expected = MOVES.move_share * (training_work(1000, 5, MOVES) + training_work(500, 5, MOVES))
     assert state.budget == pytest.approx(expected)
-    assert MOVE_SHARE / (1.0 + MOVE_SHARE) < 0.2
+    assert MOVES.move_share / (1.0 + MOVES.move_share) < 0.2
 
 
-def phase_of(model, gaussian, budget, **options):
-    family = model.emission_
-    options = {"most_states": model.n_states_, "start": model._posterior} | options
-    data, engine = family.validate(gaussian[1].train), model._engine()
-    sample = Sample.draw([data], family, 1e9, 500, engine, options["most_states"])
-    rng = np.random.default_rng(0)
-    return Phase(family=family, sample=sample, engine=engine, rng=rng, budget=budget, **options)
+def judge_of(model, gaussian, budget, *, start=None, most_states=None, overhead_steps=0.0):
+    family, most_states = model.emission_, most_states or model.n_states_
+    data, bench = family.validate(gaussian[1].train), Workbench(family, model._engine())
+    sample = Sample.draw([data], 1e9, 500, bench, most_states, MOVES)
+    fitter = SampleFitter(sample, bench, MOVES, budget, most_states, overhead_steps)
+    return Judge.begin(fitter, start or model._posterior)
 
 
 def test_a_baseline_goes_on_from_the_last_one(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
-    first, third = phase.baseline(1), phase.baseline(3)
-    direct = phase.fit(phase.present.posterior, 3)
+    judge = judge_of(merged, gaussian, 1e18)
+    first, third = judge.baseline(1), judge.baseline(3)
+    direct = judge.fitter.fit(judge.present.posterior, 3)
     # Steps after which nothing is judged take all of the sample at once.
     assert third.bound == pytest.approx(direct.bound, rel=1e-8)
-    np.testing.assert_allclose(third.check, direct.check, rtol=1e-6)
-    assert phase.baseline(1) is first
-    assert phase.baseline(0) is phase.present
-    spent = phase.budget
-    assert phase.affords(5, 3, 3)
-    assert phase.baseline(3) is third
-    assert phase.budget == spent
+    np.testing.assert_allclose(third.held_out, direct.held_out, rtol=1e-6)
+    assert judge.baseline(1) is first
+    assert judge.baseline(0) is judge.present
+    spent = judge.fitter.budget
+    assert judge.affords(5, 3, 3)
+    assert judge.baseline(3) is third
+    assert judge.fitter.budget == spent
 
 
-def chain_of(phase):
-    return list(merge_chain(phase.family, phase.present.posterior, phase.present.shared))
+def merges_of(judge):
+    fit = judge.present
+    return list(successive_merges(judge.family, fit.posterior, fit.shared, MOVES))
 
 
-def test_a_chain_goes_on_as_if_it_had_begun_with_the_merged_states(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
-    states = MergedStates.of(phase.family, phase.present.posterior, phase.present.shared)
+def test_successive_merges_go_on_as_if_they_had_begun_with_the_merged_states(merged, gaussian):
+    judge = judge_of(merged, gaussian, 1e18)
+    fit = judge.present
+    states = MergedStates.of(judge.family, fit.posterior, fit.shared, MOVES)
     shared = states.shared
     for _ in range(3):
         weights = states.merge(states.best())
         shared = weights @ shared @ weights.T
         fresh = MergedStates(
-            states.family, states.counts, states.transitions, states.emissions, shared
+            states.family, MOVES, states.counts, states.transitions, states.emissions, shared
         )
         np.testing.assert_allclose(states.log_normalizers, fresh.log_normalizers)
-        np.testing.assert_allclose(states.doubts, np.triu(fresh.doubts, 1), rtol=1e-9)
+        np.testing.assert_allclose(
+            states.entropy_bounds, np.triu(fresh.entropy_bounds, 1), rtol=1e-9
+        )
         # Rows of other pairs have the same terms but those of two columns that have become one.
         np.testing.assert_allclose(states.gains[0], fresh.gains[0], rtol=0.2)
 
 
 def test_states_are_merged_where_the_bound_is_highest(merged, gaussian):
-    """Each of five states is split in two parts; the chain finds them, and stops there."""
+    """Each of five states is split in two parts; successive merges find them, and stop there."""
     parts = np.repeat(np.eye(5), 2, axis=0) * 0.5
     doubled = merged._posterior.regrouped(parts)
-    phase = phase_of(merged, gaussian, 1e18, start=doubled, most_states=10)
-    phase._merge()
-    assert phase.n_states == 5
-    accepted = [move for move in phase.moves if move.accepted]
+    judge = judge_of(merged, gaussian, 1e18, start=doubled, most_states=10)
+    merge_states(judge)
+    assert judge.n_states == 5
+    accepted = [move for move in judge.moves if move.accepted]
     pairs = sorted(group for move in accepted[:1] for group in move.states)
     assert pairs == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
-    assert phase.moves[-1].gain < 0.0
+    assert judge.moves[-1].gain < 0.0
 
 
 @pytest.mark.parametrize("best", range(5))
 def test_as_many_merges_are_made_as_gain_something(merged, gaussian, best):
-    phase = phase_of(merged, gaussian, 1e18)
-    chain, fit = chain_of(phase), phase.present
+    judge = judge_of(merged, gaussian, 1e18)
+    merges, fit = merges_of(judge), judge.present
 
     def regrouped(weights):
         n_merges = 5 - len(weights)
         gain = n_merges if n_merges <= best else -1.0
         return fit._replace(bound=fit.bound + gain), 0
 
-    phase._regrouped = regrouped
-    assert phase._merge_along(chain) == (best > 0)
-    made = [5 - sum(len(group) - 1 for group in m.states) for m in phase.moves if m.accepted]
+    judge.fit_regrouped = regrouped
+    assert merge_best(judge, merges) == (best > 0)
+    made = [5 - sum(len(group) - 1 for group in m.states) for m in judge.moves if m.accepted]
     assert made == [5 - best] * (best > 0)
 
 
 def test_a_search_that_the_budget_ends_is_not_finished(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
-    chain = chain_of(phase)
-    phase.budget = 0.0
-    assert not phase._merge_along(chain)
-    assert phase.unfinished
-    assert not phase.moves
+    judge = judge_of(merged, gaussian, 1e18)
+    merges = merges_of(judge)
+    judge.fitter.budget = 0.0
+    assert not merge_best(judge, merges)
+    assert judge.ran_out
+    assert not judge.moves
 
 
 @pytest.mark.parametrize("grows", [False, True])
-def test_a_start_that_grows_wants_more_states_and_every_split_is_recorded(merged, gaussian, grows):
-    phase = phase_of(merged, gaussian, 1e18, most_states=8, grows=grows)
-    better = phase.present._replace(bound=phase.present.bound + 1e6)
-    phase._pruned = lambda proposed, n_times: (better, n_times)
-    assert phase._split() == (not grows)
-    (move,) = phase.moves
+def test_a_start_that_grows_wants_more_states_and_every_split_is_recorded(
+    merged, gaussian, grows, monkeypatch
+):
+    judge = judge_of(merged, gaussian, 1e18, most_states=8)
+    better = judge.present._replace(bound=judge.present.bound + 1e6)
+    pruned = "sojourn.moves.split.prune"
+    monkeypatch.setattr(pruned, lambda judge, proposed, n_local: (better, n_local))
+    assert split_states(judge, np.random.default_rng(0), growing=grows) == (not grows)
+    (move,) = judge.moves
     assert (move.kind, move.accepted, move.n_states) == ("split", not grows, 5)
     assert move.gain > 0.0
 
 
 def test_a_restart_forgets_which_state_follows_which(merged, gaussian):
-    phase = phase_of(merged, gaussian, 1e18)
+    judge = judge_of(merged, gaussian, 1e18)
     seen = []
-    phase.fit = lambda posterior, *args, **options: seen.append(posterior) or phase.present
-    phase._restart()
+    judge.fitter.fit = lambda posterior, *args, **options: seen.append(posterior) or judge.present
+    restart_transitions(judge)
     rows = seen[0].counts.transitions / seen[0].counts.transitions.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(rows, np.tile(merged.state_shares_, (5, 1)), rtol=0.02)
-    for found, own in zip(seen[0].counts, phase.present.posterior.counts, strict=True):
+    for found, own in zip(seen[0].counts, judge.present.posterior.counts, strict=True):
         np.testing.assert_allclose(found.sum(), own.sum())
 
 
@@ -577,38 +598,35 @@ def test_a_restart_makes_one_state_of_two_that_take_turns():
     statistics = sj.Statistics(np.full(2, 100.0), turns, np.full((2, 4), 500.0))
     posterior = Posterior.from_statistics(statistics, HDP.make(2), "float64")
     posterior = replace(posterior, transitions=posterior.transitions.refitted(posterior.counts))
-    engine = CpuBackend(kernels.cpu, 1)
-    sample = Sample.draw([data], family, 1e9, 200, engine, 2)
-    phase = Phase(posterior, family, sample, engine, rng, 1e18, 2, stage=2)
-    phase.run()
-    first = phase.moves[0]
+    bench = Workbench(family, CpuBackend(kernels.cpu, 1))
+    sample = Sample.draw([data], 1e9, 200, bench, 2, MOVES)
+    judge = Judge.begin(SampleFitter(sample, bench, MOVES, 1e18, 2), posterior)
+    propose(RoundKind.RESTART, judge, rng)
+    first = judge.moves[0]
     assert (first.kind, first.accepted, first.n_states) == ("restart", True, 1)
 
 
 def test_nothing_takes_the_place_of_states_that_the_sample_does_not_have(
     merged, gaussian, monkeypatch
 ):
-    phase = phase_of(merged, gaussian, 1e18, most_states=10)
-    monkeypatch.setattr(Phase, "missed", {0})
-    phase._split()
-    phase._restart()
-    phase._dissolve()
-    assert not phase.moves
+    judge = judge_of(merged, gaussian, 1e18, most_states=10)
+    monkeypatch.setattr(Judge, "unseen_states", lambda judge: {0})
+    split_states(judge, np.random.default_rng(0))
+    restart_transitions(judge)
+    dissolve(judge)
+    assert not judge.moves
 
 
 def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
     weights[[0, 1], [0, 1]] = 0.7
     between = merged._posterior.regrouped(weights)
-    sample = phase_of(merged, gaussian, 1e18, most_states=6).sample
-    rng = np.random.default_rng(0)
-    engine = merged._engine()
-    phase = Phase(between, merged.emission_, sample, engine, rng, 1e18, 6, stage=2)
-    phase._dissolve()
-    assert phase.moves[0].kind == "delete"
-    assert phase.moves[0].states == [[5]]
-    assert phase.moves[0].accepted
-    assert phase.groups is None  # its steps went where the sample says
+    judge = judge_of(merged, gaussian, 1e18, start=between, most_states=6)
+    dissolve(judge)
+    assert judge.moves[0].kind == "delete"
+    assert judge.moves[0].states == [[5]]
+    assert judge.moves[0].accepted
+    assert judge.groups is None  # its steps went where the sample says
 
 
 def test_segments_give_states_symbols_that_occur_together():
@@ -728,3 +746,67 @@ def test_bad_matches_are_refused(merged):
         sj.match_states([0, 1, 1], [0, 1])
     with pytest.raises(ValueError, match="whole numbers from 0"):
         sj.match_states([0, -1], [0, 1])
+
+
+# ---- settings -----------------------------------------------------------------------------------
+
+
+def test_every_threshold_has_a_meaning_and_a_source():
+    rows = {row.name: row for row in thresholds()}
+    assert rows.keys() >= {own.name for own in fields(MoveSettings)}
+    for row in rows.values():
+        assert row.meaning.endswith(".")
+        assert "python -m " in row.source or row.source.startswith("no experiment: ")
+
+
+def test_settings_show_what_differs_from_the_defaults():
+    assert repr(MoveSettings(init_states=2, small_share=0.1)) == (
+        "MoveSettings(init_states=2, small_share=0.1)"
+    )
+    assert MoveSettings(init_states=2) == MoveSettings(init_states=2) != MOVES
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"init_states": 0}, "init_states must be a whole number of at least 1, got 0"),
+        ({"init_states": 2.5}, "init_states must be a whole number"),
+        ({"held_out_every": 1}, "held_out_every must be a whole number of at least 2"),
+        ({"max_refusals": True}, "max_refusals must be a whole number"),
+        ({"small_share": 1.5}, "small_share=1.5 is not a finite number"),
+        ({"move_share": float("nan")}, "move_share=nan is not a finite number"),
+        ({"held_out_tolerance": "much"}, "held_out_tolerance='much' is not a finite number"),
+        ({"warmup_max_steps": 10}, "warmup_min_steps is more than warmup_max_steps"),
+    ],
+)
+def test_bad_settings_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        MoveSettings(**parameters)
+
+
+def test_other_settings_make_other_moves(gaussian):
+    family, drawn = gaussian
+    data = family.resolve(drawn.train, 8).validate(drawn.train)
+    model = sj.HDPHMM(8, family, batch_size=50, n_passes=20, random_state=3).fit(drawn.train)
+    for share, n_rounds in ((0.0, 0), (1e9, 1)):
+        state, settings = MoveState(), MoveSettings(move_share=share)
+        moves = Moves(8, 0, model._engine(), state=state, settings=settings)
+        moves.observe(data.n_steps, len(data), 8)
+        moves.run_round(replace(model._posterior), model.emission_, [data], len(data))
+        assert state.n_rounds == n_rounds
+
+
+def test_a_model_file_keeps_the_names_of_what_moves_carry_on():
+    state = MoveState(1.5, 20, 3, 2, True, True, -0.25, 0.125)
+    described = state.to_json()
+    assert described == {
+        "budget": 1.5,
+        "sequences": 20,
+        "n_phases": 3,
+        "quiet": 2,
+        "parted": True,
+        "grown": True,
+        "lost": -0.25,
+        "variance": 0.125,
+    }
+    assert MoveState.from_json(described) == state

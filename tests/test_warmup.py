@@ -1,4 +1,4 @@
-"""States part in small minibatches where the passes asked for would have too few updates."""
+"""States differentiate in small minibatches where training would have too few updates."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 import sojourn as sj
 from experiments.number_of_states import simulate, without_moves
 from sojourn.inference import Position, Progress
-from sojourn.moves.warmup import ENOUGH_BATCHES, WarmUp, in_pieces
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.warmup import WarmUp, in_pieces
 from sojourn.progress import LiveProgress
 from tests.cluster.data import write_parquet
 from tests.proposals import moves_of
+
+SETTINGS = MoveSettings()
+ENOUGH_BATCHES = SETTINGS.warmup_enough_batches
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,9 @@ def found(symbols):
 
 
 def plan(family, n_sequences=2000, n_states=30, n_steps=70_000, n_batches=2, *, grows=False):
-    return WarmUp.plan(family, n_states, n_sequences, n_steps, n_batches, grows=grows)
+    return WarmUp.plan(
+        family, n_states, n_sequences, n_steps, n_batches, grows=grows, settings=SETTINGS
+    )
 
 
 # ---- the plan -----------------------------------------------------------------------------------
@@ -100,7 +106,7 @@ def test_passes_and_updates_are_those_asked_for_and_the_first_tells_of_the_warm_
     first = found.history_[0]
     assert any(move["accepted"] for move in first["moves"])
     assert 0.0 < first["move_seconds"] < first["seconds"]
-    assert found._move_state.parted
+    assert found._move_state.warmed_up
 
 
 def test_the_first_pass_tells_of_its_own_proposals_too():
@@ -122,9 +128,9 @@ def test_a_start_that_is_given_stays_as_it_is(symbols):
     family, drawn = symbols
     for start in ("segments", "exponential"):
         model = sj.HDPHMM(8, family, init=start, n_passes=2, random_state=0).fit(drawn.train)
-        assert not model._move_state.parted
+        assert not model._move_state.warmed_up
     plain = sj.HDPHMM(8, family, moves=None, n_passes=2, random_state=0).fit(drawn.train)
-    assert not plain._move_state.parted
+    assert not plain._move_state.warmed_up
 
 
 def test_a_training_that_is_stopped_in_its_first_pass_goes_on_to_the_same_bits(
@@ -162,7 +168,7 @@ def test_what_is_read_once_is_not_read_for_it(symbols):
     family, drawn = symbols
     source = sj.open(iter(drawn.train), total_sequences=len(drawn.train))
     model = sj.HDPHMM(8, family, n_passes=1, random_state=0).fit(source)
-    assert not model._move_state.parted
+    assert not model._move_state.warmed_up
 
 
 def test_one_long_sequence_is_learned_in_pieces():
@@ -182,6 +188,7 @@ def test_an_error_or_a_stop_leaves_the_model_as_it_was(symbols, found, monkeypat
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("sojourn.moves.warmup.train", stopped)
     monkeypatch.setattr("sojourn.models.base.train", stopped)
     with pytest.raises(KeyboardInterrupt):
         found.fit(drawn.train[:100])

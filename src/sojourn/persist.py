@@ -7,7 +7,6 @@ import json
 import os
 import re
 import tempfile
-from dataclasses import asdict
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -79,7 +78,7 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
-        "moves": asdict(model._move_state),
+        "moves": model._move_state.to_json(),
         "total_sequences": model.total_sequences_,
         "history": model.history_,
         "provenance": model.provenance_,
@@ -166,7 +165,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
         description["n_updates"],
     )
     model._begin(family, posterior, description["total_sequences"])
-    model._move_state = MoveState(**description["moves"])
+    model._move_state = MoveState.from_json(description["moves"])
     model.history_ = description["history"]
     model.provenance_ = description.get("provenance", {})
     if "samples.states" in arrays:

@@ -119,7 +119,7 @@ def test_a_device_goes_on_after_a_warm_up_on_the_host():
     here, there = (
         model(device=where, init="auto", n_passes=3).fit(DATA) for where in ("cpu", "cuda")
     )
-    assert there._move_state.parted
+    assert there._move_state.warmed_up
     assert moves_of(there)[0] == moves_of(here)[0]
     assert there.n_states_ == here.n_states_
     assert_same(here, there)

@@ -11,8 +11,20 @@ from sojourn.backends.cpu import CpuBackend
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.inference import COLLAPSED, Posterior, Statistics
 from sojourn.kernels import cpu, reference
-from sojourn.moves.merges import Merge, MergedStates, merge_chain, merge_weights
-from sojourn.moves.phase import Phase, Sample
+from sojourn.moves.delete import dissolve
+from sojourn.moves.judge import Judge
+from sojourn.moves.merge import (
+    Merge,
+    MergedStates,
+    merge_weights,
+    successive_merges,
+    try_merge,
+)
+from sojourn.moves.restart import restart_transitions
+from sojourn.moves.sample import Sample, SampleFitter
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.split import split_states
+from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.hdp import prior_divergence
@@ -22,6 +34,7 @@ from tests.oracle.enumeration import enumerate_paths
 K = 3
 DATA = Sequences.from_list([np.array([0, 1, 3, 1]), np.array([2, 2]), np.array([3, 0, 1])])
 FAMILY = sj.Categorical(4, 0.3)
+SETTINGS = MoveSettings()
 
 
 def prior_of(kind, n_states, counts):
@@ -48,12 +61,10 @@ def posterior_of(kind, seed):
     return Posterior.from_statistics(statistics, prior_of(kind, K, counts), "float64")
 
 
-def phase_on(posterior, kernel=cpu, family=FAMILY, most_states=K):
-    engine = CpuBackend(kernel, 1, "float64")
-    sample = Sample.draw([DATA], family, 1e9, len(DATA), engine, most_states)
-    return Phase(
-        posterior, family, sample, engine, np.random.default_rng(0), 1e18, most_states
-    )  # fmt: skip
+def judge_on(posterior, kernel=cpu, family=FAMILY, most_states=K):
+    bench = Workbench(family, CpuBackend(kernel, 1, "float64"))
+    sample = Sample.draw([DATA], 1e9, len(DATA), bench, most_states, SETTINGS)
+    return Judge.begin(SampleFitter(sample, bench, SETTINGS, 1e18, most_states), posterior)
 
 
 def all_paths(posterior):
@@ -101,7 +112,7 @@ def rows_of(transitions, counts):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_bound_is_its_definition_over_all_paths(kind, kernel):
     posterior = posterior_of(kind, 5)
-    fit = phase_on(posterior, kernel).present
+    fit = judge_on(posterior, kernel).present
     counts, entropy = definition(posterior)
     rows = Rows(counts.start, counts.transitions)
     for found, expected in zip(fit.posterior.counts, rows, strict=True):
@@ -125,18 +136,18 @@ def test_the_bound_of_one_state_is_the_log_evidence():
     for x in DATA.values:  # the chain rule of the Pólya urn
         predictive += np.log(seen[x] / seen.sum())
         seen[x] += 1
-    np.testing.assert_allclose(phase_on(posterior).present.bound, predictive, rtol=1e-12)
+    np.testing.assert_allclose(judge_on(posterior).present.bound, predictive, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recorded_gain_is_the_difference_of_two_full_evaluations(kind):
     posterior = posterior_of(kind, 3)
-    phase = phase_on(posterior)
+    judge = judge_on(posterior)
     weights = merge_weights(K, [(0, 2)])
-    phase._try_merges(Merge(0.0, 0.0, weights))
-    bounds = [phase_on(p).present.bound for p in (posterior, posterior.regrouped(weights))]
-    assert phase.moves[0].states == [[0, 2]]
-    np.testing.assert_allclose(phase.moves[0].gain, bounds[1] - bounds[0], rtol=1e-9)
+    try_merge(judge, Merge(0.0, 0.0, weights))
+    bounds = [judge_on(p).present.bound for p in (posterior, posterior.regrouped(weights))]
+    assert judge.moves[0].states == [[0, 2]]
+    np.testing.assert_allclose(judge.moves[0].gain, bounds[1] - bounds[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,32 +199,34 @@ def exact_change(posterior, groups):
 
 @pytest.mark.parametrize("kind", ["dirichlet", "sticky"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_change_by_definition_is_between_a_sure_gain_and_that_without_doubt(kind, seed):
+def test_the_change_by_definition_is_between_a_sure_gain_and_the_upper_bound(kind, seed):
     """Eq (22) takes off the most that the entropy of the path may change: it may be too much."""
     posterior = posterior_of(kind, seed)
-    fit = phase_on(posterior).present
-    states = MergedStates.of(FAMILY, fit.posterior, fit.shared)
+    fit = judge_on(posterior).present
+    states = MergedStates.of(FAMILY, fit.posterior, fit.shared, SETTINGS)
     for pair in itertools.combinations(range(K), 2):
         exact = exact_change(posterior, merge_weights(K, [pair]))
         assert states.gains[pair] - 1e-6 <= exact
-        assert exact <= states.gains[pair] + states.doubts[pair] + 1e-6
-        assert states.doubts[pair] < 5.0
+        assert exact <= states.gains[pair] + states.entropy_bounds[pair] + 1e-6
+        assert states.entropy_bounds[pair] < 5.0
 
 
 @pytest.mark.parametrize("kind", ["dirichlet", "sticky"])
 @pytest.mark.parametrize("seed", range(4))
 def test_merges_one_after_another_are_sure_of_the_sum_of_their_gains(kind, seed):
     posterior = posterior_of(kind, seed)
-    fit = phase_on(posterior).present
-    chain = list(merge_chain(FAMILY, fit.posterior, fit.shared))
-    assert [len(merge.groups) for merge in chain] == [2, 1]
-    assert chain[0].gain == MergedStates.of(FAMILY, fit.posterior, fit.shared).gains.max()
+    fit = judge_on(posterior).present
+    merges = list(successive_merges(FAMILY, fit.posterior, fit.shared, SETTINGS))
+    assert [len(merge.groups) for merge in merges] == [2, 1]
+    assert (
+        merges[0].gain == MergedStates.of(FAMILY, fit.posterior, fit.shared, SETTINGS).gains.max()
+    )
     sure, most = 0.0, 0.0
-    for merge in chain:
-        sure, most = sure + merge.gain, most + merge.gain + merge.doubt
+    for merge in merges:
+        sure, most = sure + merge.gain, most + merge.gain + merge.entropy_bound
         exact = exact_change(posterior, merge.groups)
         assert sure - 1e-6 <= exact <= most + 1e-6
-    assert not list(merge_chain(FAMILY, fit.posterior, fit.shared, kept=range(K)))
+    assert not list(successive_merges(FAMILY, fit.posterior, fit.shared, SETTINGS, range(K)))
 
 
 def test_moves_under_a_learned_prior_are_those_under_the_same_counts_given():
@@ -225,20 +238,23 @@ def test_moves_under_a_learned_prior_are_those_under_the_same_counts_given():
     given = sj.Categorical(4, np.array([0.8, 0.8, 0.05, 0.8]))
     learned = posterior_of("hdp", 5)
     learned.emissions.prior = prior
-    phases = [phase_on(learned, most_states=6), phase_on(posterior_of("hdp", 5), family=given,
+    judges = [judge_on(learned, most_states=6), judge_on(posterior_of("hdp", 5), family=given,
                                                          most_states=6)]  # fmt: skip
-    chains = [list(merge_chain(p.family, p.present.posterior, p.present.shared)) for p in phases]
-    assert [merge.states for merge in chains[0]] == [merge.states for merge in chains[1]]
-    gains = [[merge.gain for merge in chain] for chain in chains]
+    found = [
+        list(successive_merges(j.family, j.present.posterior, j.present.shared, SETTINGS))
+        for j in judges
+    ]
+    assert [merge.states for merge in found[0]] == [merge.states for merge in found[1]]
+    gains = [[merge.gain for merge in merges] for merges in found]
     np.testing.assert_allclose(*gains, rtol=1e-9)
-    for phase in phases:
-        phase._try_merges(Merge(0.0, 0.0, merge_weights(phase.n_states, [(0, 1)])))
-        phase._dissolve()
-        phase._split()
-        phase._restart()
-    kinds = [[(m.kind, m.states, m.accepted) for m in phase.moves] for phase in phases]
+    for judge in judges:
+        try_merge(judge, Merge(0.0, 0.0, merge_weights(judge.n_states, [(0, 1)])))
+        dissolve(judge)
+        split_states(judge, np.random.default_rng(0))
+        restart_transitions(judge)
+    kinds = [[(m.kind, m.states, m.accepted) for m in judge.moves] for judge in judges]
     assert kinds[0] == kinds[1]
     assert {"merge", "split", "restart", "delete"} <= {kind for kind, *_ in kinds[0]}
-    gains = [[m.gain for m in phase.moves] for phase in phases]
+    gains = [[m.gain for m in judge.moves] for judge in judges]
     np.testing.assert_allclose(gains[0], gains[1], rtol=1e-7, atol=1e-9)
-    assert phases[0].present.posterior.emissions.prior is prior
+    assert judges[0].present.posterior.emissions.prior is prior

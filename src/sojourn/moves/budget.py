@@ -1,83 +1,155 @@
-"""What training and moves cost: counted, not timed, so that a seed gives the same moves always."""
+"""What training and moves cost: counted, not timed, so that a seed always gives the same moves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-MOVE_SHARE = 0.21
-"""Work that may go into moves, for each unit that goes into training: below a fifth of all."""
-
-LAST_STEP = 1
-"""Local steps that it takes about as long as to evaluate the bound after the last of them."""
-
-_CALL_STEPS = 2**11  # steps that take as long as what a local step does once, whatever their number
-_CALL_WORK = 4e6  # work that would take as long, where there are few states
-_LAUNCH_STEPS = 2**21  # the same on a device, where nothing is recorded to be replayed
-_TABLE_STEPS = 2  # steps that take as long as to evaluate one emission statistic of all states
-_CHAIN_STEPS = 10  # the same, to find out which states to merge
-_OTHER_WORK = 32  # states that would cost as much as what does not depend on their number
+from sojourn.moves.settings import MoveSettings
 
 
-def step_work(n_states: int) -> float:
-    """Work for a step of the data: forward-backward has K², emissions have K, all else is there."""
-    return float(n_states + _OTHER_WORK) ** 2
+def step_work(n_states: int, settings: MoveSettings) -> float:
+    """Work per step of the data: forward-backward takes K², emissions K, and the rest is fixed."""
+    return float(n_states + settings.cost_fixed_states) ** 2
 
 
-def training_work(n_steps: float, n_states: int) -> float:
-    """Work of a minibatch of so many steps."""
-    a_step = step_work(n_states)
-    return n_steps * a_step + max(_CALL_STEPS * a_step, _CALL_WORK)
+def training_work(n_steps: float, n_states: int, settings: MoveSettings) -> float:
+    """Work of an update with a minibatch of so many steps."""
+    per_step = step_work(n_states, settings)
+    return n_steps * per_step + max(settings.cost_call_steps * per_step, settings.cost_call_work)
 
 
-def other_steps(n_statistics: int, total_steps: float = 0.0, *, on_device: bool = False) -> float:
+def overhead_steps(
+    n_statistics: int, total_steps: float, settings: MoveSettings, *, slow_launches: bool
+) -> float:
     """Steps of a sample that would take as long as what a local step on it does beside them.
 
-    A device spends most of it in launching things; small data are moved all the same, as they are
-    without a device.
+    A device spends most of that on launching kernels.  It is not counted for small data, so that
+    these get the same moves with and without a device.
     """
-    launches = _LAUNCH_STEPS if on_device and total_steps >= _LAUNCH_STEPS else 0
-    return _CALL_STEPS + _TABLE_STEPS * n_statistics + launches
+    launches = settings.cost_launch_steps
+    if not slow_launches or total_steps < launches:
+        launches = 0
+    return settings.cost_call_steps + settings.cost_statistic_steps * n_statistics + launches
 
 
-def chain_work(n_states: int, n_statistics: int) -> float:
-    """Work to find out which states to merge."""
-    return _CHAIN_STEPS * n_statistics * step_work(n_states)
+def search_work(n_states: int, n_statistics: int, settings: MoveSettings) -> float:
+    """Work of finding out which states to merge."""
+    return settings.cost_search_steps * n_statistics * step_work(n_states, settings)
+
+
+def pruned_work(n_local: int, n_states: int, n_proposed: int, settings: MoveSettings) -> float:
+    """Work per step of the sample of a split or a restart, and of the model to compare it with.
+
+    Parameters
+    ----------
+    n_local : int
+        Local steps of the proposal before its states are merged again.
+    n_states, n_proposed : int
+        States of the present model and of the proposal.
+    """
+    bound, prunings = settings.cost_bound_steps, settings.pruning_rounds
+    present = 1 + bound + n_local + prunings + bound
+    proposed = n_local + bound + prunings * (1 + bound)
+    return present * step_work(n_states, settings) + proposed * step_work(n_proposed, settings)
+
+
+# What the fields of `MoveState` are called in model files, where it is not the same.
+_FILE_KEYS = {
+    "n_sequences": "sequences",
+    "n_rounds": "n_phases",
+    "rounds_without_change": "quiet",
+    "warmed_up": "parted",
+    "held_out_change": "lost",
+    "held_out_variance": "variance",
+}
 
 
 @dataclass
 class MoveState:
-    """What the moves carry from one phase to the next.
+    """What moves carry from one round of proposals to the next.
 
     Attributes
     ----------
     budget : float
         Work that may yet go into moves.
-    sequences : int
-        Sequences seen since the last phase.
-    n_phases : int
-        Phases so far.
-    quiet : int
-        Phases in a row that changed nothing.
-    parted : bool
-        Whether states have come to differ before the first pass.
+    n_sequences : int
+        Sequences seen since the last round.
+    n_rounds : int
+        Rounds so far.
+    rounds_without_change : int
+        Rounds in a row that changed nothing.
+    warmed_up : bool
+        Whether states have differentiated in a warm-up before the first pass.
     grown : bool
-        Whether a start with few states has grown as far as it does at first.
-    lost : float
-        Nats a step that moves have cost so far in the likelihood of fresh sequences; not positive.
-    variance : float
-        Of that, from the sequences' differences.
+        Whether a start with few states has grown until a split was refused.
+    held_out_change : float
+        Nats per step that moves have cost so far in the likelihood of held-out sequences; not
+        positive.
+    held_out_variance : float
+        Variance of that, from the differences between sequences.
     """
 
     budget: float = 0.0
-    sequences: int = 0
-    n_phases: int = 0
-    quiet: int = 0
-    parted: bool = False
+    n_sequences: int = 0
+    n_rounds: int = 0
+    rounds_without_change: int = 0
+    warmed_up: bool = False
     grown: bool = False
-    lost: float = 0.0
-    variance: float = 0.0
+    held_out_change: float = 0.0
+    held_out_variance: float = 0.0
 
-    def earn(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+    def earn(self, n_steps: int, n_sequences: int, n_states: int, settings: MoveSettings) -> None:
         """Take in a minibatch: a share of its work may go into moves."""
-        self.budget += MOVE_SHARE * training_work(n_steps, n_states)
-        self.sequences += n_sequences
+        self.budget += settings.move_share * training_work(n_steps, n_states, settings)
+        self.n_sequences += n_sequences
+
+    def end_round(
+        self,
+        *,
+        budget: float,
+        changed: bool,
+        growing: bool,
+        finished: bool,
+        held_out_change: float,
+        held_out_variance: float,
+    ) -> None:
+        """Take in a round of proposals, in place.
+
+        Parameters
+        ----------
+        budget : float
+            Work that is left.
+        changed : bool
+            Whether a proposal was accepted.
+        growing : bool
+            Whether the round was one of splits that make a small start grow.
+        finished : bool
+            Whether everything was tried that was to be; otherwise the same is tried again.
+        held_out_change, held_out_variance : float
+            As they are now.
+        """
+        self.budget = budget
+        self.n_sequences = 0
+        self.n_rounds += 1
+        if changed or growing:
+            self.rounds_without_change = 0
+        elif finished:
+            self.rounds_without_change += 1
+        self.grown = self.grown or (growing and not changed)
+        self.held_out_change = held_out_change
+        self.held_out_variance = held_out_variance
+
+    def after_warm_up(self) -> MoveState:
+        """Return the state with which training begins after a warm-up: everything is tried anew."""
+        return replace(self, warmed_up=True, rounds_without_change=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a model file has of it."""
+        return {_FILE_KEYS.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, described: dict[str, Any]) -> MoveState:
+        """Undo `to_json`."""
+        names = {key: name for name, key in _FILE_KEYS.items()}
+        return cls(**{names.get(key, key): value for key, value in described.items()})

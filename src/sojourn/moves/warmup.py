@@ -1,35 +1,36 @@
-"""Passes in small minibatches before those asked for, where these would have too few updates."""
+"""A warm-up with smaller minibatches, where the passes of training would have too few updates."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from sojourn.families import Family
+from sojourn.inference.objective import COLLAPSED
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.problem import Problem
+from sojourn.inference.progress import Position, Progress
+from sojourn.inference.schedule import LinearDecay
+from sojourn.inference.trainer import train
+from sojourn.moves.budget import MoveState
+from sojourn.moves.rounds import Moves
+from sojourn.moves.settings import MoveSettings
 from sojourn.sequences import Sequences
+from sojourn.sources import MemorySource, Minibatches
+from sojourn.transitions import Rows, Transitions
 
-ENOUGH_BATCHES = 100
-"""Minibatches of a pass with which states part without a warm-up."""
-
-PIECE = 2**8
-"""Steps of a long sequence that stay together in a warm-up."""
-
-_UPDATES = (400, 3000)  # that a warm-up has: of numbers, of symbols
-_BATCH_STEPS = (2**11, 2**9)  # of minibatches that are small enough to do without more passes
-_MOST_PASSES = (10, 20)  # of little data
-_FEWEST_STEPS, _MOST_STEPS = 2**8, 2**23  # of data that say enough, and of which a pass is cheap
-_PASSES_TO_GROW = 40  # with as many updates each
-_STATE_STEPS = 8  # steps a state that a minibatch has at least
-_STATISTICS_A_STEP = 16  # symbols of the alphabet for each of its steps, at most
-_USUAL_PASSES = 10  # of a training, whose number of updates a warm-up must exceed
+Monitor = Callable[[int], AbstractContextManager[Callable[[Progress], None] | None]]
 
 
 class WarmUp(NamedTuple):
-    """How long states part, and in minibatches of what size.
+    """How long a warm-up lasts, and the size of its minibatches.
 
-    Many small steps part states sooner than few large ones: with minibatches of 1,000 a pass over
-    2,000 sequences has two updates.
+    A warm-up with smaller minibatches lets states differentiate: with minibatches of 1,000 a pass
+    over 2,000 sequences has two updates.
 
     Attributes
     ----------
@@ -49,44 +50,140 @@ class WarmUp(NamedTuple):
         n_batches: int,
         *,
         grows: bool,
+        settings: MoveSettings,
     ) -> WarmUp | None:
-        """Say what so many sequences need; None where they need nothing.
+        """Plan a warm-up for so many sequences; None where they need none.
 
-        The passes to come do not count: a training that goes on from its end with more of them is
-        as if it had begun with so many.
+        The passes to come do not count: a training that goes on from its end with more passes is
+        as if it had begun with all of them.
 
         Parameters
         ----------
         n_sequences, n_steps : int
-            Of the data, long sequences in pieces.
+            Size of the data, with long sequences in pieces.
         n_batches : int
-            Minibatches of a pass, of the training itself.
+            Minibatches per pass of the training itself.
         grows : bool
             Whether it begins with few states.
 
         Examples
         --------
         >>> from sojourn.families import Categorical
-        >>> WarmUp.plan(Categorical(100), 16, 2000, 70_000, n_batches=2, grows=False)
+        >>> settings = MoveSettings()
+        >>> WarmUp.plan(Categorical(100), 16, 2000, 70_000, 2, grows=False, settings=settings)
         WarmUp(n_passes=20, batch_size=14)
         """
-        if n_batches >= ENOUGH_BATCHES or not _FEWEST_STEPS <= n_steps <= _MOST_STEPS:
+        has_enough = n_batches >= settings.warmup_enough_batches
+        if has_enough or not settings.warmup_min_steps <= n_steps <= settings.warmup_max_steps:
             return None
-        kind = int(family.statistics_are_counts)
-        wanted, most = _UPDATES[kind], _MOST_PASSES[kind]
+        if family.statistics_are_counts:
+            n_updates, most = settings.warmup_updates_symbols, settings.warmup_max_passes_symbols
+            batch_steps = settings.warmup_batch_steps_symbols
+        else:
+            n_updates, most = settings.warmup_updates, settings.warmup_max_passes
+            batch_steps = settings.warmup_batch_steps
         if grows:
-            wanted, most = wanted * _PASSES_TO_GROW // most, _PASSES_TO_GROW
-        fewest = max(_STATE_STEPS * n_states, family.n_statistics / _STATISTICS_A_STEP)
-        steps = max(_BATCH_STEPS[kind], fewest)
-        passes = min(most, int(np.ceil(wanted * steps / n_steps)))
-        share = max(passes / wanted, fewest / n_steps)
+            n_updates = n_updates * settings.warmup_growth_passes // most
+            most = settings.warmup_growth_passes
+        fewest = max(
+            settings.warmup_steps_per_state * n_states,
+            family.n_statistics / settings.warmup_statistics_per_step,
+        )
+        steps = max(batch_steps, fewest)
+        passes = min(most, int(np.ceil(n_updates * steps / n_steps)))
+        share = max(passes / n_updates, fewest / n_steps)
         batch_size = max(1, int(np.ceil(share * n_sequences)))
-        if passes * n_sequences <= _USUAL_PASSES * n_batches * batch_size:
+        if passes * n_sequences <= settings.warmup_usual_passes * n_batches * batch_size:
             return None
         return cls(passes, batch_size)
 
 
-def in_pieces(data: Sequences, length: int = PIECE) -> Sequences:
+class WarmStart(NamedTuple):
+    """What training goes on with after a warm-up.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    position : Position
+        The beginning, with the proposals and the time of the warm-up.
+    state : MoveState
+    """
+
+    posterior: Posterior
+    position: Position
+    state: MoveState
+
+
+def warm_up(
+    posterior: Posterior,
+    family: Family,
+    moves: Moves,
+    prior: Transitions,
+    *,
+    sequences: Sequences | None,
+    minibatches: Callable[[int], Minibatches],
+    n_sequences: int,
+    n_steps: int,
+    n_batches: int,
+    seed: int,
+    monitor: Monitor,
+) -> WarmStart | None:
+    """Train in small minibatches, where training itself would have too few updates.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Where training begins; changed in place.
+    moves : Moves
+        How states may change; the warm-up runs on its backend.
+    prior : Transitions
+        The prior on transitions as it is made for `moves.most_states` states: what the warm-up has
+        learned of it is learned anew from its counts.
+    sequences : Sequences, optional
+        The data, if they are in memory: long sequences are cut into pieces.
+    minibatches : callable
+        Returns the data as minibatches of a given size, where they are not in memory.
+    n_sequences, n_steps : int
+        Size of the data.
+    n_batches : int
+        Minibatches per pass of the training itself.
+    monitor : callable
+        Returns, for a number of passes, a context manager whose value is called with the progress
+        of each update, or None.
+
+    Returns
+    -------
+    WarmStart, or None where no warm-up is needed
+    """
+    settings, most_states = moves.settings, moves.most_states
+    pieces = None if sequences is None else in_pieces(sequences, settings.warmup_piece_steps)
+    n_pieces = n_sequences if pieces is None else len(pieces)
+    plan = WarmUp.plan(
+        family, most_states, n_pieces, n_steps, n_batches, grows=moves.grows, settings=settings
+    )
+    if plan is None:
+        return None
+    n_passes, size = plan
+    source = minibatches(size) if pieces is None else MemorySource(pieces, size, seed)
+    with monitor(n_passes) as callback:
+        schedule = LinearDecay.plan(most_states, n_passes, size, n_pieces, n_steps)
+        history = train(
+            Problem(family, COLLAPSED, schedule, n_pieces),
+            posterior,
+            source,
+            moves.backend,
+            n_passes=n_passes,
+            moves=replace(moves, source=source),
+            callback=callback,
+        )
+    start, transitions = posterior.counts
+    counts = Rows(start * (n_sequences / n_pieces), transitions)
+    prior = prior.regrouped(np.eye(posterior.n_states, most_states))
+    begun = replace(posterior, counts=counts, transitions=prior.refitted(counts), n_updates=0)
+    return WarmStart(begun, Position.warmed_up(history), moves.state.after_warm_up())
+
+
+def in_pieces(data: Sequences, length: int) -> Sequences:
     """Cut sequences that are longer than this.
 
     Examples

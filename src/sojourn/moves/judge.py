@@ -1,0 +1,254 @@
+"""Proposals beside the present model, judged by the collapsed bound and by held-out sequences.
+
+A proposal is a posterior with other states.  It gets local steps on a sample, and the present model
+gets equally many: otherwise the progress of training would be taken for a gain of the move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.inference.occupancy import USED_SHARE, state_shares
+from sojourn.inference.posterior import Posterior
+from sojourn.kernels.interface import Floats
+from sojourn.moves.sample import Fit, Sample, SampleFitter
+from sojourn.moves.settings import MoveSettings
+
+Kind = Literal["merge", "delete", "split", "restart"]
+
+
+class Move(NamedTuple):
+    """A proposal and what came of it.
+
+    Attributes
+    ----------
+    kind : {"merge", "delete", "split", "restart"}
+    states : list of lists of int
+        States that were merged together, or single states, in the numbering of that moment; none
+        for a restart, which concerns all of them.
+    gain : float
+        Change of the bound over an equally refreshed present model, in nats of the sample.
+    fresh : float
+        Change of the log likelihood per step of sequences that neither model was fitted to.
+    accepted : bool
+    n_states : int
+        Number of states afterwards.
+    """
+
+    kind: Kind
+    states: list[list[int]]
+    gain: float
+    fresh: float
+    accepted: bool
+    n_states: int
+
+
+class Verdict(NamedTuple):
+    """A proposal beside the present model.
+
+    Attributes
+    ----------
+    gain, fresh : float
+        As `Move` has them.
+    variance : float
+        Variance of the change on held-out sequences by all moves, if this one is accepted.
+    is_safe : bool
+        Whether held-out sequences do not become less likely by more than may be chance: a bound
+        from expected counts prefers few states where the model has not learned enough yet.
+    """
+
+    gain: float
+    fresh: float
+    variance: float
+    is_safe: bool
+
+
+@dataclass
+class Judge:
+    """The present model, and what becomes of it by proposals on one sample within a budget.
+
+    `Judge.begin` makes one: the present model must first be fitted to the sample.
+
+    Attributes
+    ----------
+    fitter : SampleFitter
+        Fits models to the sample, as long as the budget lasts.
+    start : Posterior
+        The posterior of the stream, with which the round began.
+    present : Fit
+        The model as it is now.
+    groups : (K, K0) array or None
+        What share of each state at the beginning the present ones have; None once the statistics
+        are those of the sample.
+    held_out_change, held_out_variance : float
+        What moves have cost so far, as `MoveState` has it.
+    ran_out : bool
+        Whether the budget ended a search for the best merges.
+    moves : list of Move
+        Every proposal so far.
+    """
+
+    fitter: SampleFitter
+    start: Posterior
+    present: Fit
+    groups: Floats | None
+    held_out_change: float = 0.0
+    held_out_variance: float = 0.0
+    ran_out: bool = field(default=False, init=False)
+    moves: list[Move] = field(default_factory=list, init=False)
+    _baselines: dict[int, Fit] = field(init=False)
+    _stream_shares: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._baselines = {0: self.present}
+        self._stream_shares = state_shares(self.start.counts)
+
+    @classmethod
+    def begin(
+        cls,
+        fitter: SampleFitter,
+        start: Posterior,
+        held_out_change: float = 0.0,
+        held_out_variance: float = 0.0,
+    ) -> Judge:
+        """Fit the posterior of the stream to the sample."""
+        present = fitter.fit(start, 1, shared=True)
+        groups = np.eye(start.n_states)
+        return cls(fitter, start, present, groups, held_out_change, held_out_variance)
+
+    @property
+    def settings(self) -> MoveSettings:
+        """Thresholds of moves."""
+        return self.fitter.settings
+
+    @property
+    def family(self) -> Family:
+        """What is observed."""
+        return self.fitter.family
+
+    @property
+    def sample(self) -> Sample:
+        """Sequences on which proposals are judged."""
+        return self.fitter.sample
+
+    @property
+    def n_states(self) -> int:
+        """States of the present model."""
+        return self.present.posterior.n_states
+
+    @property
+    def changed(self) -> bool:
+        """Whether any proposal was accepted."""
+        return any(move.accepted for move in self.moves)
+
+    def unseen_states(self) -> set[int]:
+        """Return the states in use that the sample hardly has, and so cannot judge.
+
+        Proposals after which the statistics are the sample's are not made then.
+        """
+        if self.groups is None:
+            return set()
+        expected = self.groups @ self._stream_shares
+        found = state_shares(self.present.posterior.counts)
+        missing = (expected > USED_SHARE) & (found < self.settings.seen_share * expected)
+        return {int(k) for k in np.flatnonzero(missing)}
+
+    # ---- fits -------------------------------------------------------------------------------
+
+    def affords(self, n_states: int, n_local: int, n_baseline: int) -> bool:
+        """Whether the budget lasts for a proposal of `n_local` local steps and its baseline."""
+        cost, missing = self.fitter.cost(n_states, n_local), n_baseline - self._known(n_baseline)
+        if missing:
+            cost += self.fitter.cost(self.n_states, missing)
+        return cost <= self.fitter.budget
+
+    def baseline(self, n_local: int) -> Fit:
+        """Return the present model after so many more local steps."""
+        known = self._known(n_local)
+        if known < n_local:
+            begin = self._baselines[known].posterior
+            self._baselines[n_local] = self.fitter.fit(begin, n_local - known)
+        return self._baselines[n_local]
+
+    def _known(self, n_local: int) -> int:
+        """Most local steps, up to so many, after which the present model is known."""
+        return max(n for n in self._baselines if n <= n_local)
+
+    def fit_regrouped(self, weights: Floats, n_more: int = 0) -> tuple[Fit, int] | None:
+        """Fit other states, each a sum of present ones; return also the steps of their baseline.
+
+        They begin with the statistics of the stream, as the present ones did, and then the baseline
+        needs no step more; or else with what the sample has of the present ones.  None where the
+        budget does not last.
+        """
+        from_sample = self.groups is None
+        if not self.affords(len(weights), n_more + 1, n_more + from_sample):
+            return None
+        if self.groups is None:
+            begin = self.present.posterior.regrouped(weights)
+        else:
+            begin = self.start.regrouped(weights @ self.groups)
+        return self.fitter.fit(begin, n_more + 1, shared=True), n_more + from_sample
+
+    # ---- verdicts ---------------------------------------------------------------------------
+
+    def compare(self, proposed: Fit, n_baseline: int) -> Verdict:
+        """Compare a proposal with the present model after so many more local steps, eq (26)."""
+        settings, base = self.settings, self.baseline(n_baseline)
+        differences = (proposed.held_out - base.held_out) / max(1, self.sample.held_out_steps)
+        change, variance = self.held_out_change + float(differences.sum()), self.held_out_variance
+        tolerance = settings.held_out_tolerance
+        enough = len(differences) >= settings.held_out_min_sequences
+        variance += float(len(differences) * differences.var()) if enough else tolerance**2
+        is_safe = change + settings.held_out_errors * np.sqrt(variance) >= -tolerance
+        gain = proposed.bound - base.bound
+        return Verdict(gain, change - self.held_out_change, variance, bool(is_safe))
+
+    def decide(
+        self,
+        kind: Kind,
+        states: list[list[int]],
+        proposed: Fit,
+        n_baseline: int,
+        weights: Floats | None,
+        *,
+        wanted: bool = True,
+    ) -> bool:
+        """Accept a proposal, or not, and record it.
+
+        Parameters
+        ----------
+        kind, states
+            As `Move` has them.
+        n_baseline : int
+            Local steps that the present model gets before it is compared with `proposed`.
+        weights : (K', K) array or None
+            The proposed states as sums of the present ones; None if they are the sample's.
+        wanted : bool
+            False refuses the proposal whatever its gain.
+        """
+        verdict = self.compare(proposed, n_baseline)
+        accepted = wanted and verdict.gain > 0.0 and verdict.is_safe
+        if accepted:
+            self.accept(proposed, verdict, weights)
+        self.record(kind, states, verdict, accepted=accepted)
+        return accepted
+
+    def accept(self, proposed: Fit, verdict: Verdict, weights: Floats | None) -> None:
+        """Make a proposal the present model."""
+        self.present = proposed
+        self.held_out_change = min(0.0, self.held_out_change + verdict.fresh)
+        self.held_out_variance = verdict.variance
+        if self.groups is not None:
+            self.groups = None if weights is None else weights @ self.groups
+        self._baselines = {0: proposed}
+
+    def record(
+        self, kind: Kind, states: list[list[int]], verdict: Verdict, *, accepted: bool
+    ) -> None:
+        """List a proposal."""
+        self.moves.append(Move(kind, states, verdict.gain, verdict.fresh, accepted, self.n_states))

@@ -1,0 +1,340 @@
+"""Merge states: which pairs, by the gain that is sure, eq (22), and how many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.inference.posterior import Posterior, regrouped_counts
+from sojourn.kernels.arrays import namespace, to_host
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.moves.budget import search_work
+from sojourn.moves.judge import Judge, Verdict
+from sojourn.moves.sample import Fit
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.workbench import fetched_if_small
+from sojourn.transitions import Rows, Transitions
+from sojourn.transitions.merging import choice_entropies, merge_gains
+
+Pair = tuple[int, int]
+
+
+# ---- which pairs --------------------------------------------------------------------------------
+
+
+def merge_weights(n_states: int, pairs: Iterable[Pair]) -> Floats:
+    """Weights that add the second state of each pair to the first.
+
+    Examples
+    --------
+    >>> merge_weights(3, [(0, 2)])
+    array([[1., 0., 1.],
+           [0., 1., 0.]])
+    """
+    weights, gone = np.eye(n_states), []
+    for keep, other in pairs:
+        weights[keep] += weights[other]
+        gone.append(other)
+    return np.delete(weights, gone, axis=0)
+
+
+class Merge(NamedTuple):
+    """One of several successive merges, each of states that those before it left.
+
+    Attributes
+    ----------
+    gain : float
+        What it is sure to add to the bound, eq (22).
+    entropy_bound : float
+        Upper bound on the entropy that the merge takes away, which `gain` has subtracted.  So what
+        the merge adds, before any local step, is at most the sum of both.
+    groups : (K', K) array
+        The states after it, as sums of the original ones.
+    """
+
+    gain: float
+    entropy_bound: float
+    groups: Floats
+
+    @property
+    def states(self) -> list[list[int]]:
+        """Which states have become one."""
+        members = [np.flatnonzero(row).tolist() for row in self.groups]
+        return [group for group in members if len(group) > 1]
+
+
+@dataclass
+class MergedStates:
+    """States that are merged, one pair after another: what eq (22) is computed from.
+
+    Attributes
+    ----------
+    family : Family
+    settings : MoveSettings
+    counts : Rows
+    transitions : Transitions
+    emissions : (K, S) array
+        E[t].
+    shared : (K, K) array
+        Upper bound on the entropy of which of two states the steps are in; symmetric.
+    log_normalizers : (K,) array
+        Those of the emissions of each state.
+    gains : (K, K) array
+        Sure gains of pairs, the smaller number first; -inf where there is none.
+    entropy_bounds : (K, K) array
+        Upper bounds on the entropy that merges take away, which the gains have subtracted.
+    """
+
+    family: Family
+    settings: MoveSettings
+    counts: Rows
+    transitions: Transitions
+    emissions: Floats
+    shared: Floats
+    log_normalizers: Floats = field(init=False)
+    gains: Floats = field(init=False)
+    entropy_bounds: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_states = len(self.emissions)
+        self.log_normalizers = _log_normalizers(self.family, self.emissions)
+        self.gains = np.full((n_states, n_states), -np.inf)
+        self.entropy_bounds = np.zeros((n_states, n_states))
+        first, second = np.triu_indices(n_states, 1)
+        many = self.emissions.shape[1] > self.settings.sifting_statistics
+        if self.family.statistics_are_counts and many:
+            overlap = to_host(_overlaps(self.emissions))[first, second]
+            n_pairs = self.settings.sifted_pairs_per_state * n_states
+            likely = np.sort(np.argsort(-overlap, kind="stable")[:n_pairs])
+            first, second = first[likely], second[likely]
+        self._update(first, second)
+
+    @classmethod
+    def of(
+        cls, family: Family, posterior: Posterior, shared: Floats, settings: MoveSettings
+    ) -> MergedStates:
+        """Begin with the states of a posterior, in memory where that is quicker."""
+        emissions, counts, transitions = fetched_if_small(posterior, settings.host_statistics)
+        own = posterior.learned(family)
+        return cls(own, settings, counts, transitions, emissions, shared + shared.T)
+
+    def best(self, *, promising_only: bool = False) -> Pair | None:
+        """Return the pair with the largest gain, of all or of those that may gain something."""
+        gains = self.gains
+        if promising_only:
+            gains = np.where(gains + self.entropy_bounds >= 0.0, gains, -np.inf)
+        first, second = np.unravel_index(int(np.argmax(gains)), gains.shape)
+        return (int(first), int(second)) if gains[first, second] > -np.inf else None
+
+    def keep(self, states: Iterable[int]) -> None:
+        """Merge these states with no other."""
+        for state in states:
+            self.gains[state] = self.gains[:, state] = -np.inf
+
+    def merge(self, pair: Pair) -> Floats:
+        """Make one state of two; return the weights that do it."""
+        one, other = pair
+        weights = merge_weights(len(self.emissions), [pair])
+        self.counts = regrouped_counts(self.counts, weights)
+        self.transitions = self.transitions.regrouped(weights)
+        stay = np.delete(np.arange(len(self.emissions)), other)
+        both = self.emissions[one] + self.emissions[other]
+        self.emissions = self.emissions[namespace(both).placed(stay, like=both)]
+        self.emissions[one] = both
+        self.log_normalizers = self.log_normalizers[stay]
+        self.log_normalizers[one : one + 1] = _log_normalizers(self.family, both[None])
+        # Which of three it is has at most the entropies of which of the first two and of the
+        # last two it is: entropies add up.
+        self.shared = weights @ self.shared @ weights.T
+        known = np.maximum(self.gains, self.gains.T) > -np.inf
+        partners = np.flatnonzero((known[one] | known[other])[stay])
+        partners = partners[partners != one]
+        kept = np.ix_(stay, stay)
+        self.gains, self.entropy_bounds = self.gains[kept], self.entropy_bounds[kept]
+        self._update(np.minimum(one, partners), np.maximum(one, partners))
+        return weights
+
+    def _update(self, first: Integers, second: Integers) -> None:
+        """Compute the gains of pairs."""
+        if not len(first):
+            return
+        choices = to_host(choice_entropies(self.counts, first, second))
+        bounds = np.minimum(self.shared[first, second], choices)
+        self.entropy_bounds[first, second] = bounds
+        gains = -bounds + to_host(merge_gains(self.transitions, self.counts, first, second))
+        gains -= self.log_normalizers[first] + self.log_normalizers[second]
+        gains += _log_normalizers(self.family, 0.0 * self.emissions[:1])
+        xp = namespace(self.emissions)
+        for at in _blocks(len(first), self.emissions.shape[1]):
+            one, other = (xp.placed(part[at], like=self.emissions) for part in (first, second))
+            both = self.emissions[one] + self.emissions[other]
+            gains[at] += _log_normalizers(self.family, both)
+        self.gains[first, second] = gains
+
+
+def successive_merges(
+    family: Family,
+    posterior: Posterior,
+    shared: Floats,
+    settings: MoveSettings,
+    kept: Iterable[int] = (),
+    *,
+    promising_only: bool = False,
+) -> Iterator[Merge]:
+    """Merge pairs of states on paper, always that with the largest sure gain, while there is one.
+
+    Parameters
+    ----------
+    shared : (K, K) array
+        Entropies that pairs share, as `Fit` has them.
+    kept : iterable of int
+        States that stay as they are.
+    promising_only : bool
+        Only pairs that may gain something: the upper bound of what they add is not negative.  The
+        best pair where there is none.
+    """
+    states = MergedStates.of(family, posterior, shared, settings)
+    states.keep(kept)
+    groups = np.eye(posterior.n_states)
+    while len(groups) > 1:
+        pair = states.best(promising_only=promising_only)
+        if pair is None and len(groups) == posterior.n_states:
+            pair = states.best()
+        if pair is None:
+            return
+        gain, bound = float(states.gains[pair]), float(states.entropy_bounds[pair])
+        groups = states.merge(pair) @ groups
+        yield Merge(gain, bound, groups)
+
+
+def _log_normalizers(family: Family, emissions: Floats) -> Floats:
+    xp = namespace(emissions)
+    return to_host(family.log_normalizer(xp.placed(family.prior(), like=emissions) + emissions))
+
+
+def _overlaps(counts: Floats) -> Floats:
+    """Bhattacharyya coefficients of the states' shares."""
+    xp = namespace(counts)
+    shares = xp.sqrt(xp.clip(counts, 0.0, None))
+    shares /= xp.sqrt(xp.clip((shares * shares).sum(axis=1), 1e-300, None))[:, None]
+    return shares @ shares.T
+
+
+def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    """Cut rows into blocks of some megabytes."""
+    size = max(1, 2**20 // max(n_columns, 1))
+    return (slice(begin, begin + size) for begin in range(0, n_rows, size))
+
+
+# ---- how many of them ---------------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """A proposal to merge states that may yet be accepted.
+
+    Attributes
+    ----------
+    fit : Fit
+    verdict : Verdict
+    number : int
+        Its position in the list of moves.
+    """
+
+    fit: Fit
+    verdict: Verdict
+    number: int
+
+    def is_better_than(self, other: Trial | None) -> bool:
+        """Whether it is safe and gains more, or gains anything if there is no other."""
+        highest = 0.0 if other is None else other.verdict.gain
+        return self.verdict.is_safe and self.verdict.gain > highest
+
+
+def merge_states(judge: Judge) -> None:
+    """Merge states, as many together as the bound wants.
+
+    All merges that may gain something are tried first, or else that of the pair that loses least.
+    """
+    settings = judge.settings
+    while judge.n_states > 1:
+        shared = judge.present.shared
+        assert shared is not None
+        judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
+        present, kept = judge.present.posterior, judge.unseen_states()
+        merges = list(
+            successive_merges(judge.family, present, shared, settings, kept, promising_only=True)
+        )
+        if not merges:
+            return
+        if not merge_best(judge, merges):
+            # States that take turns need time to become one.
+            least = -settings.hopeless_cost * settings.held_out_tolerance
+            hopeless = judge.ran_out or judge.moves[-1].fresh < least
+            if hopeless or judge.changed or not merge_slowly(judge, merges[0]):
+                return
+
+
+def merge_best(judge: Judge, merges: list[Merge]) -> bool:
+    """Make the first of successive merges, so many that the bound is highest.
+
+    It rises slowly with them, and falls fast from where states differ.
+    """
+    fewest, most, size = 0, len(merges) + 1, len(merges)
+    best: Trial | None = None
+    while most - fewest > 1 and (trial := try_merge(judge, merges[size - 1])):
+        if trial.is_better_than(best):
+            fewest, best = size, trial
+        else:
+            most = size
+        size = (fewest + most) // 2
+    # All of them may be one too many.
+    while best is not None and 1 < fewest == len(merges):
+        fewer = try_merge(judge, merges[fewest - 2])
+        if fewer is None or not fewer.is_better_than(best):
+            break
+        merges, fewest, best = merges[:-1], fewest - 1, fewer
+    if best is None:
+        return False
+    judge.accept(best.fit, best.verdict, merges[fewest - 1].groups)
+    made = judge.moves[best.number]
+    judge.moves[best.number] = made._replace(accepted=True, n_states=judge.n_states)
+    return True
+
+
+def try_merge(judge: Judge, merge: Merge) -> Trial | None:
+    """Compare the model after a merge with the present one, and record that, as refused."""
+    tried = judge.fit_regrouped(merge.groups)
+    if tried is None:
+        judge.ran_out = True
+        return None
+    verdict = judge.compare(*tried)
+    judge.record("merge", merge.states, verdict, accepted=False)
+    return Trial(tried[0], verdict, len(judge.moves) - 1)
+
+
+def merge_slowly(judge: Judge, merge: Merge) -> bool:
+    """Propose a merge with more local steps."""
+    tried = judge.fit_regrouped(merge.groups, judge.settings.long_proposal_steps - 1)
+    return tried is not None and judge.decide("merge", merge.states, *tried, merge.groups)
+
+
+def prune(judge: Judge, proposed: Fit, n_local: int) -> tuple[Fit, int]:
+    """Merge states of a proposal that do not differ, or hardly; count its local steps."""
+    settings, sample = judge.settings, judge.sample
+    least = -settings.held_out_tolerance * sample.copies * sample.n_steps
+    for _ in range(settings.pruning_rounds):
+        assert proposed.shared is not None
+        groups = None
+        for merge in successive_merges(judge.family, proposed.posterior, proposed.shared, settings):
+            if merge.gain <= least:
+                break
+            groups = merge.groups
+        if groups is None:
+            break
+        proposed = judge.fitter.fit(proposed.posterior.regrouped(groups), 1, shared=True)
+        n_local += 1
+    return proposed, n_local

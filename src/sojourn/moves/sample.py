@@ -1,0 +1,194 @@
+"""The sample of sequences on which proposals are judged, and models fitted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.inference.bound import COLLAPSED_BOUND
+from sojourn.inference.local import Chunk
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import namespace, to_host
+from sojourn.kernels.interface import Floats
+from sojourn.moves.budget import step_work
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.workbench import Workbench, refitted
+from sojourn.sequences import Sequences
+from sojourn.sources.base import joined
+from sojourn.transitions import Rows
+
+Batches = Iterable[Sequences | Iterable[Sequences]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Sequences on which proposals are judged.
+
+    Attributes
+    ----------
+    fitted : list of Chunk
+        Sequences that models are fitted to.
+    held_out : list of Chunk
+        Sequences that the bound counts too, but whose likelihood is that under a model fitted to
+        the others.  Empty where there are too few sequences.
+    data : Sequences
+        All of them.
+    n_sequences, n_steps, held_out_steps : int
+    copies : float
+        How many copies of itself the sample stands for: N/B, but at most `max_copies`.  What fits
+        a sample by chance counts once per copy.  So a small sample of much data is judged as a
+        smaller data set, in which fewer states can be distinguished.
+    """
+
+    fitted: list[Chunk]
+    held_out: list[Chunk]
+    data: Sequences
+    n_sequences: int
+    n_steps: int
+    held_out_steps: int
+    copies: float
+
+    @classmethod
+    def draw(
+        cls,
+        batches: Batches,
+        n_steps: float,
+        total_sequences: int,
+        bench: Workbench,
+        most_states: int,
+        settings: MoveSettings,
+    ) -> Sample:
+        """Take sequences from minibatches until there are about so many steps.
+
+        They are placed on the workbench for models of at most `most_states` states.
+        """
+        taken: list[Sequences] = []
+        missing = n_steps
+        for part in (p for b in batches for p in ([b] if isinstance(b, Sequences) else b)):
+            enough = int(np.searchsorted(part.offsets, missing))
+            taken.append(part[: max(1, enough)] if enough < len(part) else part)
+            missing -= taken[-1].n_steps
+            if missing <= 0:
+                break
+        data = joined(taken)
+        every = settings.held_out_every
+        is_held_out = np.arange(len(data)) % every == every - 1
+        fitted, held_out = (data.take(np.flatnonzero(p)) for p in (~is_held_out, is_held_out))
+        return cls(
+            bench.chunks(fitted, most_states),
+            bench.chunks(held_out, most_states) if len(held_out) else [],
+            data,
+            len(data),
+            data.n_steps,
+            held_out.n_steps if len(held_out) else 0,
+            min(settings.max_copies, total_sequences / len(data)),
+        )
+
+
+class Fit(NamedTuple):
+    """A posterior after local steps on a sample.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Expected counts of the sample.
+    bound : float
+        L(q), eq (13), as if the copies of the sample were all the data.
+    held_out : array
+        Log likelihood of each held-out sequence under a model fitted to the others.
+    shared : (K, K) array or None
+        Entropies that pairs of states share, eq (22).
+    """
+
+    posterior: Posterior
+    bound: float
+    held_out: Floats
+    shared: Floats | None
+
+
+@dataclass
+class SampleFitter:
+    """Fits models to a sample by local steps, and pays for them from a budget.
+
+    Attributes
+    ----------
+    sample : Sample
+    bench : Workbench
+    settings : MoveSettings
+    budget : float
+        Work that may yet be spent.
+    most_states : int
+        Most states that a model may have.
+    overhead_steps : float
+        Steps that would take as long as what a local step does beside those of the sample.
+    """
+
+    sample: Sample
+    bench: Workbench
+    settings: MoveSettings
+    budget: float
+    most_states: int
+    overhead_steps: float = 0.0
+
+    @property
+    def family(self) -> Family:
+        """What is observed."""
+        return self.bench.family
+
+    def fit(self, posterior: Posterior, n_local: int, *, shared: bool = False) -> Fit:
+        """Take `n_local` local steps on the sample, and evaluate the bound at the last of them."""
+        self.spend(self.cost(posterior.n_states, n_local))
+        bench, sample = self.bench, self.sample
+        for _ in range(n_local - 1):
+            sums = bench.statistics(posterior, self._whole)
+            posterior = self._with_statistics(posterior, sums, refit=True)
+        sums = bench.statistics(posterior, sample.fitted, entropy=True, shared=shared)
+        own = self._with_statistics(posterior, sums) if sample.held_out else None
+        if own is not None:
+            sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=shared)
+        posterior = self._with_statistics(posterior, sums, refit=True)
+        bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
+        held_out: Floats = np.zeros(0)
+        if own is not None:
+            # A prior fitted to all of the sample tells next to nothing about what is held out.
+            own = replace(own, transitions=posterior.transitions)
+            held_out = bench.log_likelihoods(own, sample.held_out)
+        pairs = None if sums.shared is None else sample.copies * to_host(sums.shared)
+        return Fit(posterior, bound, held_out, pairs)
+
+    def spend(self, work: float) -> None:
+        """Pay for something else from the budget."""
+        self.budget -= work
+
+    def cost(self, n_states: int, n_local: int) -> float:
+        """Work of so many local steps, with the bound at the last of them."""
+        steps = self.sample.n_steps + self.overhead_steps
+        n_times = n_local + self.settings.cost_bound_steps
+        return n_times * steps * step_work(n_states, self.settings)
+
+    @cached_property
+    def _whole(self) -> list[Chunk]:
+        """All of the sample, for steps after which nothing is judged."""
+        return self.bench.chunks(self.sample.data, self.most_states)
+
+    def _with_statistics(
+        self, posterior: Posterior, sums: BatchSums, *, refit: bool = False
+    ) -> Posterior:
+        """Return the posterior with the statistics of the sample alone, times its copies."""
+        copies = self.sample.copies
+        counts = Rows(copies * sums.start, copies * sums.transitions)
+        statistics = sums.emissions.dense().T
+        emissions = copies * namespace(statistics).astype(statistics, "float64")
+        transitions = posterior.transitions
+        return replace(
+            posterior,
+            counts=counts,
+            emissions=posterior.emissions.refilled(emissions),
+            transitions=refitted(transitions, counts) if refit else transitions,
+        )

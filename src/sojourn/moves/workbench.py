@@ -1,0 +1,128 @@
+"""Where proposals are computed: all that moves ask of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.inference.backend import Chunk, LocalBackend
+from sojourn.inference.local import chunk_potentials, expected_statistics
+from sojourn.inference.objective import COLLAPSED
+from sojourn.inference.posterior import Posterior, fetched
+from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.sequences import Sequences
+from sojourn.transitions import Rows, Transitions
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """Computes what moves need of a posterior and some sequences.
+
+    Attributes
+    ----------
+    family : Family
+    backend : LocalBackend
+        Where it is computed.
+    """
+
+    family: Family
+    backend: LocalBackend
+
+    @property
+    def slow_launches(self) -> bool:
+        """Whether to start a local step takes as long as many steps of the data."""
+        return self.backend.slow_launches
+
+    def for_states(self, n_states: int) -> Workbench:
+        """Return the workbench for models of at most so many states, of which many are tried."""
+        return replace(self, backend=self.backend.sized_for(n_states))
+
+    def chunks(self, data: Sequences, n_states: int) -> list[Chunk]:
+        """Prepare validated sequences for models of at most so many states."""
+        return list(self.backend.chunks(self.family, data, n_states))
+
+    def statistics(
+        self,
+        posterior: Posterior,
+        chunks: list[Chunk],
+        *,
+        entropy: bool = False,
+        shared: bool = False,
+    ) -> BatchSums:
+        """Compute expected statistics by one local step, eqs (1) and (2).
+
+        Parameters
+        ----------
+        entropy : bool
+            Whether the entropy of the states is wanted, for the bound.
+        shared : bool
+            Whether the entropies that pairs of states share are wanted, eq (22).
+        """
+        return expected_statistics(
+            posterior, self.family, COLLAPSED, chunks, self.backend, entropy=entropy, shared=shared
+        )
+
+    def log_likelihoods(self, posterior: Posterior, chunks: list[Chunk]) -> Floats:
+        """Compute the log likelihood of each sequence under posterior means."""
+        potentials = posterior.transitions.means(posterior.counts)
+        parts = [
+            self.backend.log_normalizers(*part)
+            for part in chunk_potentials(
+                posterior, self.family, chunks, potentials, self.backend, collapsed=True
+            )
+        ]
+        return np.concatenate([part.astype(np.float64) for part in parts])
+
+    def likely_states(self, posterior: Posterior, chunk: Chunk) -> tuple[Sequences, Integers]:
+        """Return the sequences of a chunk in memory, and the most likely state of every step."""
+        potentials = self.backend.transition_potentials(posterior, COLLAPSED)
+        part = next(
+            chunk_potentials(
+                posterior, self.family, [chunk], potentials, self.backend, collapsed=True
+            )
+        )
+        smoothed = self.backend.forward_backward(*part)
+        path = to_host(smoothed.responsibilities.argmax(1))
+        return self.backend.host_sequences(chunk), path
+
+    def place(self, posterior: Posterior) -> Posterior:
+        """Put a posterior where it is computed with."""
+        return self.backend.place(posterior)
+
+    def fetch(self, posterior: Posterior) -> Posterior:
+        """Bring a posterior into memory."""
+        return posterior.fetched()
+
+    def check(self) -> None:
+        """Wait for what is still computed, and raise if a sequence had no possible path."""
+        self.backend.finish_pass()
+
+
+def longest(chunks: Sequence[Chunk]) -> Chunk:
+    """Return the chunk with the most steps."""
+    return max(chunks, key=lambda chunk: chunk.sequences.n_steps)
+
+
+def refitted(transitions: Transitions, counts: Rows) -> Transitions:
+    """Fit the prior on transitions to counts, in memory: a GPU is slow with small arrays."""
+    if not is_tensor(counts.start):
+        return transitions.refitted(counts)
+    xp, like = namespace(counts.start), counts.start
+    fitted = transitions.converted(fetched).refitted(Rows(*map(fetched, counts)))
+    return fitted.converted(lambda part: xp.placed(np.asarray(part, dtype=np.float64), like=like))
+
+
+def fetched_if_small(posterior: Posterior, most_numbers: int) -> tuple[Floats, Rows, Transitions]:
+    """Return E[t] in double precision, counts and prior; in memory if E[t] has few numbers."""
+    emissions, counts = posterior.emissions.dense(), posterior.counts
+    emissions = namespace(emissions).astype(emissions, "float64")
+    transitions = posterior.transitions
+    if is_tensor(emissions) and emissions.numel() <= most_numbers:
+        emissions, counts = fetched(emissions), Rows(*map(fetched, counts))
+        transitions = transitions.converted(fetched)
+    return emissions, counts, transitions
