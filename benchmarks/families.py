@@ -43,7 +43,7 @@ def our_iteration(family: Any, inference: str, X: np.ndarray, lengths: list[int]
     model.set_params(n_passes=2).fit(X, lengths)
     data = model.emission_.validate(sj.Sequences.from_lengths(X, lengths))
     arguments = (
-        model._posterior,
+        model.fitted_.posterior,
         model.emission_,
         METHODS[inference].objective,
         Schedule(0.0, 1.0),
@@ -51,7 +51,7 @@ def our_iteration(family: Any, inference: str, X: np.ndarray, lengths: list[int]
 
     def run() -> None:
         chunks = prepare(model.emission_, data)
-        step(*arguments, chunks, len(data), model._engine())
+        step(*arguments, chunks, len(data), model.fitted_.compute.engine())
 
     return run
 

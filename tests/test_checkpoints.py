@@ -35,7 +35,7 @@ def model(kind=sj.HDPHMM, **options):
 
 def state(model):
     """Everything that training changes, by name."""
-    posterior = model._posterior
+    posterior = model.fitted_.posterior
     values, arrays = posterior.transitions.state()
     return {
         "start": posterior.counts.start,

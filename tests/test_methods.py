@@ -293,7 +293,7 @@ def test_a_point_estimate_learns_on_minibatches_and_shows_its_weights():
     assert model.hdp_.weights.shape == (5,)
     assert 0 < model.hdp_.weights.sum() < 1
     assert model.hdp_.alpha == 10.0
-    assert model._posterior.transitions.n_updates == 20
+    assert model.fitted_.posterior.transitions.n_updates == 20
     np.testing.assert_allclose(model.transmat_.sum(axis=1), 1.0)
 
 

@@ -113,7 +113,7 @@ def test_a_stopped_training_makes_the_same_moves_after_it_goes_on(gaussian, tmp_
         sj.HDPHMM(8, family, **options).fit(drawn.train, callback=stop, **again)
     resumed = sj.HDPHMM(8, family, **options).fit(drawn.train, resume=True, **again)
     assert moves_of(resumed) == moves_of(whole)
-    assert resumed._move_state == whole._move_state
+    assert resumed.fitted_.move_state == whole.fitted_.move_state
     np.testing.assert_array_equal(resumed.transmat_, whole.transmat_)
 
 
@@ -124,7 +124,7 @@ def test_a_model_with_fewer_states_than_its_bound_is_saved_and_learns_on(
     merged.save(tmp_path / "m.sojourn")
     same, copy = (sj.load(tmp_path / "m.sojourn") for _ in range(2))
     assert (same.n_states_, same.n_states) == (merged.n_states_, 12)
-    assert same._move_state == merged._move_state
+    assert same.fitted_.move_state == merged.fitted_.move_state
     assert same.history_ == merged.history_
     for model in (same, copy):
         model.partial_fit(drawn.train[:50])
@@ -176,14 +176,14 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
     """The process that leads it need not have a GPU, nor PyTorch."""
     model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
     model.set_params(device="cuda")
-    moves = model._moves(model.emission_, model._posterior, 0, on_host=True)
+    moves = model._moves(model.emission_, model.fitted_.posterior, 0, on_host=True)
     assert (moves.engine.kernel, moves.engine.device) == (kernels.cpu, None)
 
 
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
-    assert model._move_state.budget >= 0.0
+    assert model.fitted_.move_state.budget >= 0.0
     assert moves_of(model)
 
 
@@ -248,12 +248,12 @@ def test_states_move_where_the_prior_on_symbols_is_learned(tmp_path):
     model = sj.HDPHMM(6, family, random_state=0, tuned=True, **SETTINGS).fit(drawn.train)
     assert 3 <= model.n_states_ < 6
     assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.01
-    prior = model._posterior.emissions.prior
+    prior = model.fitted_.posterior.emissions.prior
     assert prior.n_sequences >= 600
     assert prior.of_seen != 0.1
     model.save(tmp_path / "m.sojourn")
     same = sj.load(tmp_path / "m.sojourn")
-    assert same._posterior.emissions.prior.of_seen == prior.of_seen
+    assert same.fitted_.posterior.emissions.prior.of_seen == prior.of_seen
 
 
 def test_states_that_take_turns_become_one():
@@ -299,7 +299,7 @@ def test_shared_entropies_are_their_definition(dtype):
 
 
 def test_a_merge_adds_rows_and_columns(merged):
-    posterior = merged._posterior
+    posterior = merged.fitted_.posterior
     after = posterior.regrouped(merge_weights(posterior.n_states, [(1, 3)]))
     counts = posterior.counts.transitions
     assert np.isclose(after.counts.transitions[1, 1], counts[np.ix_([1, 3], [1, 3])].sum())
@@ -311,7 +311,7 @@ def test_a_merge_adds_rows_and_columns(merged):
 
 
 def test_a_split_keeps_the_mass_and_tells_the_parts_apart(merged, gaussian):
-    family, posterior = merged.emission_, merged._posterior
+    family, posterior = merged.emission_, merged.fitted_.posterior
     n_states = posterior.n_states
     own = family.validate(gaussian[1].train[:50])
     rng = np.random.default_rng(0)
@@ -407,10 +407,10 @@ def test_few_sequences_do_not_tell_what_is_chance(merged, gaussian):
 
 
 def test_what_moves_cost_goes_on_counting_a_tenth_less_with_every_pass(merged, gaussian):
-    posterior, state = replace(merged._posterior), MoveState(1e18, 1000, lost=-0.5)
+    posterior, state = replace(merged.fitted_.posterior), MoveState(1e18, 1000, lost=-0.5)
     family = merged.emission_
     data = family.validate(gaussian[1].train)
-    Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
+    Moves(5, 0, merged.fitted_.compute.engine(), state=state).phase(posterior, family, [data], 500)
     assert state.lost == pytest.approx(-0.5 * 0.9**2)
     assert (state.variance, state.n_phases) == (0.0, 1)
 
@@ -420,8 +420,8 @@ def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
     data = family.validate(gaussian[1].train)
 
     def tried(quiet, sequences):
-        posterior, state = replace(merged._posterior), MoveState(1e18, sequences, quiet=quiet)
-        Moves(5, 0, merged._engine(), state=state).phase(posterior, family, [data], 500)
+        posterior, state = replace(merged.fitted_.posterior), MoveState(1e18, sequences, quiet=quiet)
+        Moves(5, 0, merged.fitted_.compute.engine(), state=state).phase(posterior, family, [data], 500)
         return state.n_phases == 1
 
     assert not tried(0, 499)
@@ -467,8 +467,8 @@ def test_training_earns_a_share_of_its_work_for_moves():
 
 def phase_of(model, gaussian, budget, **options):
     family = model.emission_
-    options = {"most_states": model.n_states_, "start": model._posterior} | options
-    data, engine = family.validate(gaussian[1].train), model._engine()
+    options = {"most_states": model.n_states_, "start": model.fitted_.posterior} | options
+    data, engine = family.validate(gaussian[1].train), model.fitted_.compute.engine()
     sample = Sample.draw([data], family, 1e9, 500, engine, options["most_states"])
     rng = np.random.default_rng(0)
     return Phase(family=family, sample=sample, engine=engine, rng=rng, budget=budget, **options)
@@ -512,7 +512,7 @@ def test_a_chain_goes_on_as_if_it_had_begun_with_the_merged_states(merged, gauss
 def test_states_are_merged_where_the_bound_is_highest(merged, gaussian):
     """Each of five states is split in two parts; the chain finds them, and stops there."""
     parts = np.repeat(np.eye(5), 2, axis=0) * 0.5
-    doubled = merged._posterior.regrouped(parts)
+    doubled = merged.fitted_.posterior.regrouped(parts)
     phase = phase_of(merged, gaussian, 1e18, start=doubled, most_states=10)
     phase._merge()
     assert phase.n_states == 5
@@ -598,10 +598,10 @@ def test_nothing_takes_the_place_of_states_that_the_sample_does_not_have(
 def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
     weights[[0, 1], [0, 1]] = 0.7
-    between = merged._posterior.regrouped(weights)
+    between = merged.fitted_.posterior.regrouped(weights)
     sample = phase_of(merged, gaussian, 1e18, most_states=6).sample
     rng = np.random.default_rng(0)
-    engine = merged._engine()
+    engine = merged.fitted_.compute.engine()
     phase = Phase(between, merged.emission_, sample, engine, rng, 1e18, 6, stage=2)
     phase._dissolve()
     assert phase.moves[0].kind == "delete"

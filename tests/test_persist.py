@@ -50,7 +50,7 @@ def in_a_large_batch():
     # The large batch takes five sequences: after six, one has been seen of the next.
     model = sj.HDPHMM(3, sj.Categorical(4), **(COMMON | {"hdp_batch_size": 5, "n_passes": 1}))
     model.fit(X).partial_fit(X[:1])
-    assert model._posterior.transitions.n_pending > 0
+    assert model.fitted_.posterior.transitions.n_pending > 0
     return model, X
 
 

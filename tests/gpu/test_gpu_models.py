@@ -90,7 +90,7 @@ def test_other_families_are_learned_as_on_the_cpu(emission, data):
 def test_prediction_is_the_cpu_s():
     here = model().fit(SYMBOLS)
     there = model(device="cuda").fit(SYMBOLS)
-    there._posterior = here._posterior
+    there.fitted_.posterior = here.fitted_.posterior
     np.testing.assert_allclose(there.log_likelihood(SYMBOLS), here.log_likelihood(SYMBOLS), 1e-5)
     for found, exact in zip(there.predict(SYMBOLS), here.predict(SYMBOLS), strict=True):
         np.testing.assert_array_equal(found, exact)
@@ -141,15 +141,15 @@ def test_a_fitted_model_is_on_the_host_and_can_be_saved(tmp_path):
 def test_a_worker_of_a_cluster_has_its_own_device(kind):
     """It gets potentials of the symbols that it has, and gives sums back on the host."""
     fitted = model(kind).fit(SYMBOLS)
-    there = model(kind, device="cuda")._engine()
+    there = model(kind, device="cuda").fitted_.compute.engine()
     data = sj.Sequences.from_list([s for s in SYMBOLS if 3 not in s])
     data = fitted.emission_.validate(data)
     chunks = list(prepare(fitted.emission_, data))
     numbers = np.unique(data.values)
     wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
     rest = (fitted.emission_, COLLAPSED, chunks)
-    exact = fitted._engine().expected_statistics(fitted._posterior, *rest, **wanted)
-    extract = fitted._posterior.extract(numbers)
+    exact = fitted.fitted_.compute.engine().expected_statistics(fitted.fitted_.posterior, *rest, **wanted)
+    extract = fitted.fitted_.posterior.extract(numbers)
     found = device.statistics_of_chunks(there, extract, *rest, **wanted)
     np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)

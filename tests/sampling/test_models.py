@@ -80,7 +80,7 @@ def test_scores_are_averaged_over_draws(model, inference):
     single = []
     for posterior in found._posteriors():
         copy = fitted(model, inference)
-        copy._posterior = posterior
+        copy.fitted_.posterior = posterior
         del copy.samples_
         single.append(copy.log_likelihood(data))
     expected = logsumexp(single, axis=0) - np.log(len(single))

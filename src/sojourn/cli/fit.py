@@ -195,15 +195,13 @@ def fit(
         model = _make(kind, states, choice, plan)
         model.set_params(
             inference=inference,
-            init_states=init_states,
+            moves=_moves(model.moves, moves, init_states),
             stickiness=_stickiness(stickiness),
             n_init=restarts,
             device=device,
             n_jobs=jobs,
             random_state=seed,
         )
-        if moves is not None:
-            model.set_params(moves="auto" if moves else None)
         say(_about_training(model))
         with LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live:
             notes = _fit_noting_warnings(
@@ -412,6 +410,18 @@ def _make(kind: Kind, n_states: int, choice: Choice, plan: Plan) -> BaseHMM:
         n_passes=plan.n_passes,
         forgetting_rate=plan.forgetting_rate,
     )
+
+
+def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
+    """Return whether and how states may change: as the model has it, unless told otherwise."""
+    from sojourn.moves.settings import MoveSettings
+
+    moves = usual if asked is None else ("auto" if asked else None)
+    if init_states is None:
+        return moves
+    if moves is None:
+        raise ValueError("init_states needs moves='auto', by which the model grows: --moves")
+    return MoveSettings(init_states=init_states)
 
 
 def _stickiness(text: str) -> float | str:
