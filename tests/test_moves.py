@@ -11,11 +11,11 @@ from scipy.special import xlogy
 import sojourn as sj
 from experiments.number_of_states import recording, segments, simulate
 from experiments.number_of_states_tables import PAGE, updated
-from sojourn import kernels
+from sojourn import kernels, results
 from sojourn.inference import Engine
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.overlap import shared_entropies
-from sojourn.models import base
+from sojourn.models.start import make_moves
 from sojourn.moves.budget import MOVE_SHARE, MoveState, other_steps, step_work, training_work
 from sojourn.moves.merges import MergedStates, merge_chain, merge_weights
 from sojourn.moves.moves import Moves
@@ -72,7 +72,9 @@ def test_states_come_out_largest_first(merged):
 
 def test_splits_make_a_small_start_grow(gaussian):
     family, drawn = gaussian
-    model = sj.HDPHMM(12, family, init_states=2, random_state=1, **SETTINGS).fit(drawn.train)
+    model = sj.HDPHMM(
+        12, family, moves=sj.MoveSettings(init_states=2), random_state=1, **SETTINGS
+    ).fit(drawn.train)
     assert 4 <= model.n_states_ <= 6
     assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.02
     assert "split" in {move["kind"] for move in moves_of(model) if move["accepted"]}
@@ -90,7 +92,8 @@ def test_a_finite_model_takes_moves_too_on_symbols():
 @pytest.mark.parametrize("init_states", [None, 2])
 def test_the_same_seed_makes_the_same_moves_on_any_number_of_threads(gaussian, init_states):
     family, drawn = gaussian
-    options = {"init_states": init_states, "random_state": 3, "batch_size": 50, "n_passes": 20}
+    moves = sj.MoveSettings(init_states=init_states)
+    options = {"moves": moves, "random_state": 3, "batch_size": 50, "n_passes": 20}
     models = [sj.HDPHMM(8, family, n_jobs=n, **options).fit(drawn.train) for n in (1, 3)]
     first, second = (moves_of(model) for model in models)
     assert first == second
@@ -159,7 +162,7 @@ def test_files_are_enough_for_moves(tmp_path):
 
 
 def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "Cluster", Here)
+    monkeypatch.setattr(results, "Cluster", Here)
     family, drawn = simulate("categorical", 3, 1, n_train=600)
     path = write_parquet(tmp_path / "data.parquet", drawn.train)
     here, there = (
@@ -176,7 +179,7 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
     """The process that leads it need not have a GPU, nor PyTorch."""
     model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
     model.set_params(device="cuda")
-    moves = model._moves(model.emission_, model.fitted_.posterior, 0, on_host=True)
+    moves = make_moves(model, model.emission_, model.fitted_.posterior, 0, on_host=True)
     assert (moves.engine.kernel, moves.engine.device) == (kernels.cpu, None)
 
 
@@ -189,7 +192,9 @@ def test_moves_stay_within_their_share_of_the_work(gaussian):
 
 def test_a_model_never_grows_beyond_its_bound(gaussian):
     family, drawn = gaussian
-    model = sj.HDPHMM(3, family, init_states=2, random_state=0, **SETTINGS).fit(drawn.train)
+    model = sj.HDPHMM(
+        3, family, moves=sj.MoveSettings(init_states=2), random_state=0, **SETTINGS
+    ).fit(drawn.train)
     assert max(entry["states"] for entry in model.history_) == 3
 
 
@@ -220,17 +225,16 @@ def test_priors_that_tell_states_apart_keep_them():
     model = sj.HDPHMM(3, sj.Categorical(4, prior), n_passes=40, random_state=0).fit(X)
     assert model.n_states_ == 3
     with pytest.raises(ValueError, match="priors that are the same"):
-        sj.HDPHMM(3, sj.Categorical(4, prior), init_states=2).fit(X)
+        sj.HDPHMM(3, sj.Categorical(4, prior), moves=sj.MoveSettings(init_states=2)).fit(X)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"moves": "always"}, "neither 'auto' nor None"),
-        ({"init_states": 9}, "more than n_states"),
-        ({"init_states": 2, "moves": None}, "needs moves='auto'"),
-        ({"init_states": 2, "inference": "svi"}, "needs moves='auto'"),
-        ({"init_states": 0}, "init_states must be a whole number"),
+        ({"moves": "always"}, "neither 'auto', None nor MoveSettings"),
+        ({"moves": sj.MoveSettings(init_states=9)}, "more than n_states"),
+        ({"moves": sj.MoveSettings(init_states=2), "inference": "svi"}, "needs moves='auto'"),
+        ({"moves": sj.MoveSettings(init_states=0)}, "init_states must be a whole number"),
         ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
         ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
         ({"stickiness": "learned", "inference": "svi"}, "needs inference='scvi'"),
@@ -420,8 +424,13 @@ def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
     data = family.validate(gaussian[1].train)
 
     def tried(quiet, sequences):
-        posterior, state = replace(merged.fitted_.posterior), MoveState(1e18, sequences, quiet=quiet)
-        Moves(5, 0, merged.fitted_.compute.engine(), state=state).phase(posterior, family, [data], 500)
+        posterior, state = (
+            replace(merged.fitted_.posterior),
+            MoveState(1e18, sequences, quiet=quiet),
+        )
+        Moves(5, 0, merged.fitted_.compute.engine(), state=state).phase(
+            posterior, family, [data], 500
+        )
         return state.n_phases == 1
 
     assert not tried(0, 499)

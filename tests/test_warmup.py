@@ -183,7 +183,7 @@ def test_an_error_or_a_stop_leaves_the_model_as_it_was(symbols, found, monkeypat
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sojourn.models.base.train", stopped)
+    monkeypatch.setattr("sojourn.models.start.train", stopped)
     with pytest.raises(KeyboardInterrupt):
         found.fit(drawn.train[:100])
     np.testing.assert_array_equal(found.transmat_, before)
@@ -197,7 +197,7 @@ def test_people_are_told(symbols, monkeypatch):
             titles.append((n_passes, title))
             super().__init__(n_passes, title)
 
-    monkeypatch.setattr("sojourn.models.base.LiveProgress", Told)
+    monkeypatch.setattr("sojourn.models.start.LiveProgress", Told)
     family, drawn = symbols
     sj.HDPHMM(4, family, n_passes=1, random_state=0, verbose=True).fit(drawn.train[:100])
     assert titles == [(20, "HDPHMM warm-up"), (1, "HDPHMM scvi")]

@@ -30,6 +30,7 @@ from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
 
 _FORMAT = 1
+_ESTIMATORS = frozenset({"HMM", "HDPHMM"})
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
@@ -130,13 +131,16 @@ def describe_family(family: Family) -> str:
 
 
 def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
+    name = description["model"]
+    if name not in _ESTIMATORS:
+        raise KeyError(name)
     family_class = FAMILIES[description["family"]["name"]]
     family = family_class.from_config(
         description["family"]["values"], _with_prefix("family.", arrays)
     )
     values = {
-        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-        for name, value in description["parameters"].items()
+        key: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+        for key, value in description["parameters"].items()
     }
     parameters: dict[str, Any] = values | _with_prefix("parameter.", arrays)
     table = DecayedTable.from_parts(
@@ -157,7 +161,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
     samples = None
     if "samples.states" in arrays:
         samples = Samples.from_arrays(_with_prefix("samples.", arrays))
-    where = {name: parameters[name] for name in ("device", "n_jobs", "dtype") if name in parameters}
+    where = {key: parameters[key] for key in ("device", "n_jobs", "dtype") if key in parameters}
     return FittedModel(
         family,
         posterior,
@@ -166,7 +170,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         description.get("provenance", {}),
         samples,
         MoveState(**description["moves"]),
-        EstimatorRecord(description["model"], parameters),
+        EstimatorRecord(name, parameters),
         Compute(**where),
     )
 

@@ -16,10 +16,10 @@ from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences, restore_layout
 from sojourn.sources.write import ParquetSink, whole_folder
 
-PerStep = Callable[[Sequences], tuple[Any, float]]
+StepFunction = Callable[[Sequences], tuple[Any, float]]
 """Computes one result per step, and a score."""
 
-PerSequence = Callable[[Sequences], Floats]
+SequenceFunction = Callable[[Sequences], Floats]
 """Computes one number per sequence."""
 
 
@@ -40,7 +40,7 @@ def remote_files(cluster: Cluster, data: Data, family: Family, compute: Compute)
     return RemoteFiles(cluster, data.source, Setup(__version__, family, compute.on_worker().engine))
 
 
-def total_score(data: Data, family: Family, per_sequence: PerSequence) -> tuple[float, int]:
+def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> tuple[float, int]:
     """Return the sum of a number per sequence, and the number of steps."""
     total, n_steps = 0.0, 0
     for piece in data.pieces(family):
@@ -49,7 +49,7 @@ def total_score(data: Data, family: Family, per_sequence: PerSequence) -> tuple[
     return total, n_steps
 
 
-def in_memory(data: Data, per_step: PerStep) -> tuple[float, Any]:
+def in_memory(data: Data, per_step: StepFunction) -> tuple[float, Any]:
     """Return the total score, and one result per step in the form in which the data came."""
     assert data.sequences is not None
     assert data.layout is not None
@@ -58,7 +58,7 @@ def in_memory(data: Data, per_step: PerStep) -> tuple[float, Any]:
 
 
 def to_file(
-    data: Data, family: Family, per_step: PerStep, column: str, target: Path, *, overwrite: bool
+    data: Data, family: Family, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
 ) -> float:
     """Write one result per step to a Parquet file, piece by piece; return the total score."""
     total = 0.0
@@ -72,7 +72,7 @@ def to_file(
 
 
 def to_folder(
-    files: RemoteFiles, per_step: PerStep, column: str, target: Path, *, overwrite: bool
+    files: RemoteFiles, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
 ) -> float:
     """Let the workers of a cluster write one result per step to files in a folder."""
     with whole_folder(target, overwrite=overwrite) as folder:

@@ -13,6 +13,7 @@ pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 from sojourn.inference import device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.models import accelerator  # noqa: E402
+from sojourn.models.parameters import compute_of  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -141,15 +142,16 @@ def test_a_fitted_model_is_on_the_host_and_can_be_saved(tmp_path):
 def test_a_worker_of_a_cluster_has_its_own_device(kind):
     """It gets potentials of the symbols that it has, and gives sums back on the host."""
     fitted = model(kind).fit(SYMBOLS)
-    there = model(kind, device="cuda").fitted_.compute.engine()
+    there = compute_of(model(kind, device="cuda")).engine()
     data = sj.Sequences.from_list([s for s in SYMBOLS if 3 not in s])
     data = fitted.emission_.validate(data)
     chunks = list(prepare(fitted.emission_, data))
     numbers = np.unique(data.values)
     wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
     rest = (fitted.emission_, COLLAPSED, chunks)
-    exact = fitted.fitted_.compute.engine().expected_statistics(fitted.fitted_.posterior, *rest, **wanted)
-    extract = fitted.fitted_.posterior.extract(numbers)
+    posterior, engine = fitted.fitted_.posterior, fitted.fitted_.compute.engine()
+    exact = engine.expected_statistics(posterior, *rest, **wanted)
+    extract = posterior.extract(numbers)
     found = device.statistics_of_chunks(there, extract, *rest, **wanted)
     np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)

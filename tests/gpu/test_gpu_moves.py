@@ -137,7 +137,7 @@ def test_files_are_enough_for_moves_on_a_device(tmp_path):
 
 
 def test_a_small_start_grows_on_a_device():
-    options = {"init_states": 1, "n_states": 3, "dtype": "float64"}
+    options = {"moves": sj.MoveSettings(init_states=1), "n_states": 3, "dtype": "float64"}
     here, there = (model(device=where, **options).fit(DATA) for where in ("cpu", "cuda"))
     assert "split" in {move["kind"] for move in moves_of(here) if move["accepted"]}
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
@@ -191,7 +191,12 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
     "options",
     [
         {"stickiness": "learned", "n_passes": 30},
-        {"moves": None, "stickiness": 2.0, "normalize_rows": False, "n_passes": 3},
+        {
+            "moves": None,
+            "stickiness": 2.0,
+            "hdp": sj.HDPOptions(normalize_rows=False),
+            "n_passes": 3,
+        },
         {"moves": None, "kind": sj.HMM, "stickiness": "learned", "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "tuned": True, "n_passes": 3},
         {"moves": None, "tuned": ["concentration", "base"], "n_passes": 3},
@@ -414,7 +419,9 @@ def test_a_tuned_model_is_the_cpu_s(inference):
     options |= {"emission": sj.Categorical(9), "inference": inference, "kind": sj.HMM}
     here, there = (model(device=where, **options).fit(data) for where in ("cpu", "cuda"))
     assert_same(here, there, 1e-3)
-    values, found = (fitted.fitted_.posterior.emissions.prior.state()[0] for fitted in (here, there))
+    values, found = (
+        fitted.fitted_.posterior.emissions.prior.state()[0] for fitted in (here, there)
+    )
     assert values["of_new"] != values["of_seen"] != 0.1
     assert found == pytest.approx(values, rel=1e-2)  # the search for them goes ahead of itself
     assert isinstance(found["n_seen"], int)

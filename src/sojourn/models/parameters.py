@@ -118,7 +118,7 @@ COMMON: dict[str, Constraint] = {
         "neither 'auto', 'exponential', 'segments' nor Statistics",
         (Statistics,),
     ),
-    "moves": OneOf(("auto",), "neither 'auto' nor None nor MoveSettings", (MoveSettings, _NONE)),
+    "moves": OneOf(("auto",), "neither 'auto', None nor MoveSettings", (MoveSettings, _NONE)),
     "device": OneOf(DEVICES, f"not one of {list(DEVICES)}"),
     "n_jobs": Whole(-(2**31), or_none=True),
 }
@@ -208,9 +208,7 @@ def fixed_stickiness(stickiness: Any, inference: str, *, takes_prior: bool = Fal
         Number(0.0, float(np.finfo(np.float64).max)).check("stickiness", stickiness)
         return float(stickiness)
     if inference != "scvi":
-        raise ValueError(
-            f"stickiness={stickiness!r}, to be learned, needs inference='scvi', not {inference!r}"
-        )
+        raise ValueError(f"stickiness={stickiness!r} needs inference='scvi', not {inference!r}")
     return None
 
 
