@@ -266,7 +266,7 @@ def test_a_fitted_model_is_written_and_read_without_an_estimator(model, tmp_path
     assert fitted.score(X) == model.score(X)
     assert fitted.estimator.name == type(model).__name__
     persist.save(model, tmp_path / "same.sojourn", {"at": 3})
-    assert (tmp_path / "same.sojourn").read_bytes() == path.read_bytes()
+    assert stored(tmp_path / "same.sojourn") == stored(path)
 
 
 def test_parameters_set_after_fit_are_those_that_count(model):

@@ -70,6 +70,16 @@ class FittedModel:
         Which estimator learned it, and its parameters.
     compute : Compute
         Where predictions are computed; not saved.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> X = [[0, 1, 0, 1, 0, 1], [2, 2, 2]]
+    >>> fitted = sj.HMM(2, sj.Categorical(3), random_state=0).fit(X).fitted_
+    >>> fitted.transmat.shape
+    (2, 2)
+    >>> bool(fitted.score(X) < 0)
+    True
     """
 
     family: Family

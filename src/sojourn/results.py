@@ -58,7 +58,13 @@ def in_memory(data: Data, per_step: StepFunction) -> tuple[float, Any]:
 
 
 def to_file(
-    data: Data, family: Family, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
+    data: Data,
+    family: Family,
+    per_step: StepFunction,
+    column: str,
+    target: Path,
+    *,
+    overwrite: bool,
 ) -> float:
     """Write one result per step to a Parquet file, piece by piece; return the total score."""
     total = 0.0
