@@ -228,13 +228,17 @@ def test_priors_that_tell_states_apart_keep_them():
         sj.HDPHMM(3, sj.Categorical(4, prior), moves=sj.MoveSettings(init_states=2)).fit(X)
 
 
+def test_a_small_start_has_at_least_one_state():
+    with pytest.raises(ValueError, match="init_states must be a whole number"):
+        sj.HDPHMM(3, sj.Categorical(3), moves=sj.MoveSettings(init_states=0)).fit([[0, 1, 2]])
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"moves": "always"}, "neither 'auto', None nor MoveSettings"),
         ({"moves": sj.MoveSettings(init_states=9)}, "more than n_states"),
         ({"moves": sj.MoveSettings(init_states=2), "inference": "svi"}, "needs moves='auto'"),
-        ({"moves": sj.MoveSettings(init_states=0)}, "init_states must be a whole number"),
         ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
         ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
         ({"stickiness": "learned", "inference": "svi"}, "needs inference='scvi'"),

@@ -64,10 +64,11 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
     ...     @accepts_old_names("moves")
     ...     def __init__(self, moves=None):
     ...         self.moves = moves
-    >>> with warnings.catch_warnings(record=True):
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
     ...     model = Model(moves="auto", init_states=2)
-    >>> model.moves
-    MoveSettings(init_states=2)
+    >>> model.moves.init_states
+    2
     """
     known = {name: where for name, where in OLD_NAMES.items() if where[0] in parameters}
 
@@ -132,8 +133,8 @@ def restore(flat: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> restore({"moves": "auto", "init_states": 2}, ("moves",))
-    {'moves': MoveSettings(init_states=2)}
+    >>> restore({"moves": "auto", "init_states": 2}, ("moves",))["moves"].init_states
+    2
     """
     parameters = dict(flat)
     for parameter in values:
