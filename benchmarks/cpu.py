@@ -173,7 +173,7 @@ def end_to_end(repeats: int) -> dict[str, float]:
     data = sentences(20_000, 50_000)
     model = sj.HMM(45, sj.Categorical(50_000), batch_size=1000, n_passes=1, random_state=0)
     model.fit(data[:2000])
-    posterior = model._posterior
+    posterior = model.fitted_.posterior
     batches = list(MemorySource(data, 1000, 0).batches(0))
     prepared = []
     for batch in batches:

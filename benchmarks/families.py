@@ -43,9 +43,11 @@ def our_iteration(family: Any, inference: str, X: np.ndarray, lengths: list[int]
     model.set_params(n_passes=2).fit(X, lengths)
     data = model.emission_.validate(sj.Sequences.from_lengths(X, lengths))
     problem = Problem(model.emission_, METHODS[inference].objective, Schedule(0.0, 1.0), len(data))
+    fitted = model.fitted_
 
     def run() -> None:
-        step(problem, model._posterior, prepare(model.emission_, data), model._engine())
+        chunks = prepare(model.emission_, data)
+        step(problem, fitted.posterior, chunks, fitted.compute.backend())
 
     return run
 

@@ -164,9 +164,8 @@ def sampled_pairs(data: sj.Sequences, n_states: int, prior: np.ndarray, seed: in
     model = sj.HMM(
         n_states,
         sj.Categorical(N_SYMBOLS, prior),
-        inference="gibbs",
+        inference=sj.Sampling("gibbs", n_samples=DRAWS),
         transition_concentration=CONCENTRATION,
-        n_samples=DRAWS,
         random_state=seed,
     ).fit(data)
     paths = np.array([draw.states for draw in model.samples_])

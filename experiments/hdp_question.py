@@ -25,12 +25,7 @@ from sojourn.transitions import HDP, Rows, Transitions
 
 RESULT = Path(__file__).parent / "results" / "hdp_question.json"
 SYMMETRIC = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-PAPER: dict[str, Any] = {
-    "second_order_tables": False,
-    "sort_states": False,
-    "exchangeable_tables": False,
-    "moves": None,
-}
+PAPER = sj.HDPOptions(second_order_tables=False, sort_states=False, exchangeable_tables=False)
 
 
 class MeanHDP(HDP):
@@ -75,24 +70,24 @@ class RunningHDP(HDP):
 
 
 class Variant(NamedTuple):
-    """Options of the HDP-HMM, and what keeps its prior."""
+    """Options of the HDP, and what keeps its prior."""
 
-    options: dict[str, Any]
+    options: sj.HDPOptions
     prior: type[HDP] = HDP
 
 
 VARIANTS = {
     "paper": Variant(PAPER),
-    "second-order tables": Variant(PAPER | {"second_order_tables": True}),
-    "sorted sticks": Variant(PAPER | {"sort_states": True}),
-    "exact row normaliser": Variant(PAPER | {"normalize_rows": False}),
+    "second-order tables": Variant(replace(PAPER, second_order_tables=True)),
+    "sorted sticks": Variant(replace(PAPER, sort_states=True)),
+    "exact row normaliser": Variant(replace(PAPER, normalize_rows=False)),
     "running statistics": Variant(PAPER, RunningHDP),
     "E in place of G": Variant(PAPER, MeanHDP),
     "Gamma(1, 1) on α and γ": Variant(
-        PAPER | {"alpha_prior": (1.0, 1.0), "gamma_prior": (1.0, 1.0)}
+        replace(PAPER, alpha_prior=(1.0, 1.0), gamma_prior=(1.0, 1.0))
     ),
-    "exchangeable tables": Variant(PAPER | {"exchangeable_tables": True}),
-    "exchangeable, sorted": Variant(PAPER | {"exchangeable_tables": True, "sort_states": True}),
+    "exchangeable tables": Variant(replace(PAPER, exchangeable_tables=True)),
+    "exchangeable, sorted": Variant(replace(PAPER, exchangeable_tables=True, sort_states=True)),
 }
 
 
@@ -207,7 +202,12 @@ def measure(problem: Problem, seeds: int) -> dict[str, Any]:
 
         def make(seed: int, variant: Variant = variant) -> OptionHMM:
             model = OptionHMM(
-                problem.n_states, emission, random_state=seed, **common, **variant.options
+                problem.n_states,
+                emission,
+                random_state=seed,
+                hdp=variant.options,
+                moves=None,
+                **common,
             )
             model.prior_class = variant.prior
             return model

@@ -32,6 +32,7 @@ from sojourn.moves.warmup import WarmUp
 RESULT = Path(__file__).parent / "results" / "number_of_states.json"
 FIRST_SEED = 300
 SEQUENCES = 2000
+SMALL_START = sj.MoveSettings(init_states=2)
 
 
 class Drawn(NamedTuple):
@@ -276,12 +277,12 @@ def states_found(
             if seed == FIRST_SEED:  # compile what is not compiled yet
                 sj.HDPHMM(truncation, family, **options).fit(drawn.train[:500])
             found = measure(family, drawn, truncation, seed, options)
-            own = {key: value for key, value in options.items() if not key.startswith("init")}
+            own = {key: value for key, value in options.items() if key not in ("init", "moves")}
             own |= {"n_train": n_train, "seed": seed, "warm": "init" not in options}
             kept = partial(score_without_moves, kind, true_states, **own)
             found["without_moves"] = kept(n_states=truncation)
-            if "init_states" in options:
-                found["small_without_moves"] = kept(n_states=options["init_states"])
+            if "moves" in options:
+                found["small_without_moves"] = kept(n_states=options["moves"].init_states)
             runs.append(found)
             print(kind, true_states, n_train, options, seed, runs[-1], flush=True)
         return summary(true_states, truncation, runs)
@@ -373,10 +374,10 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
 
 EXPERIMENTS: dict[str, Callable[[int], Any]] = {
     "gaussian 8": states_found("gaussian", 8, 30),
-    "gaussian 8 from 2": states_found("gaussian", 8, 30, init_states=2),
+    "gaussian 8 from 2": states_found("gaussian", 8, 30, moves=SMALL_START),
     "categorical 3": states_found("categorical", 3, 6),
     "categorical 8": states_found("categorical", 8, 16),
-    "categorical 8 from 2": states_found("categorical", 8, 16, init_states=2),
+    "categorical 8 from 2": states_found("categorical", 8, 16, moves=SMALL_START),
     "categorical 20": states_found("categorical", 20, 40),
     "categorical 40": states_found("categorical", 40, 80),
     "poisson 8": states_found("poisson", 8, 30),

@@ -40,13 +40,13 @@ def measure(
     **options: Any,
 ) -> dict[str, Any]:
     """Fit with every seed; the time is that of training alone."""
-    seeds = options.pop("seeds")
+    seeds, sweeps = options.pop("seeds"), options.pop("sweeps", None)
     rows = []
     for seed in range(seeds):
         fitted = model(
             N_STATES,
             sj.Categorical(n_symbols, concentration=0.1),
-            inference=inference,
+            inference=inference if sweeps is None else sj.Sampling(inference, **sweeps),
             track_bound=False,
             moves=None,
             random_state=seed,
@@ -78,7 +78,8 @@ def main() -> None:
     for inference in ("scvi", "svi", "cvb0"):
         sj.HMM(N_STATES, sj.Categorical(), inference=inference, n_passes=1).fit(train[:200])
     for model, inference in SAMPLERS:
-        model(3, sj.Categorical(), inference=inference, n_samples=1, burn_in=1).fit(train[:5])
+        short = sj.Sampling(inference, n_samples=1, burn_in=1)
+        model(3, sj.Categorical(), inference=short).fit(train[:5])
     whole: dict[str, Any] = {}
     for model in (sj.HMM, sj.HDPHMM):
         for inference in ("em", "vb", "cvb0", "svi", "scvi"):
@@ -101,7 +102,9 @@ def main() -> None:
             model, "scvi", *data, seeds=arguments.seeds, n_passes=10 * arguments.passes, **BATCH
         )
     for model, inference in SAMPLERS:
-        few[f"{model.__name__} {inference}"] = measure(model, inference, *data, seeds=1, **SWEEPS)
+        few[f"{model.__name__} {inference}"] = measure(
+            model, inference, *data, seeds=1, sweeps=SWEEPS
+        )
     write_result(
         Path(__file__).parent / "results" / "references.json",
         {

@@ -65,7 +65,7 @@ def exact_pass(tuned: tuple[str, ...] = ()) -> Fit:
         model = make(seed, n_symbols, n_passes - 1, tuned).fit(data)
         last = sj.HMM(
             SETTINGS["n_states"],
-            model._posterior.learned(model.emission_),
+            model.fitted_.posterior.learned(model.emission_),
             init=model.statistics_,
             batch_size=None,
             forgetting_rate=0.0,
@@ -92,10 +92,10 @@ def averaged(tuned: tuple[str, ...] = ()) -> Fit:
 
         count = [0]
         model.fit(data, callback=add)
-        old = model._posterior
+        old = model.fitted_.posterior
         mean = (1.0 / count[0]) * total[0]
-        model._posterior = Posterior.from_statistics(mean, old.transitions, "float32")
-        model._posterior.emissions.prior = old.emissions.prior
+        model.fitted_.posterior = Posterior.from_statistics(mean, old.transitions, "float32")
+        model.fitted_.posterior.emissions.prior = old.emissions.prior
         return model, model.history_[-1]["seconds"]
 
     return fit
@@ -110,7 +110,7 @@ def base_from_tables(share: float = 0.5) -> Fit:
         def spread(progress: Progress) -> None:
             if progress.updates % 100 or progress.passes < 1:
                 return
-            table = model._posterior.emissions
+            table = model.fitted_.posterior.emissions
             prior = table.prior
             assert prior is not None
             tables = symbols.expected_tables(

@@ -54,7 +54,7 @@ def test_states_that_never_got_used():
 
 def test_a_held_out_score_that_falls(monkeypatch):
     scores = iter([-1.0, -0.5, -0.9])
-    monkeypatch.setattr(sj.HMM, "_score", lambda self, data, per_step, **_: next(scores))
+    monkeypatch.setattr(sj.FittedModel, "score_data", lambda *_, **__: next(scores))
     model = sj.HMM(2, sj.Categorical(4), batch_size=4, n_passes=3, random_state=0)
     with pytest.warns(
         sj.FitWarning, match=r"fell from -0.5000 after pass 2 to -0.9000 after pass 3"

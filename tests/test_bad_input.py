@@ -311,9 +311,16 @@ OF_HMM = [
 OF_HDP = [
     ("inference", "em", "inference='em' is not one of .* for HDPHMM"),
     *(("hdp_batch_size", value, "hdp_batch_size must be a whole") for value in [*NOT_WHOLE, None]),
-    *(("alpha_prior", value, "alpha_prior must be a positive shape") for value in BAD_PRIORS),
-    *(("gamma_prior", value, "gamma_prior must be a positive shape") for value in BAD_PRIORS),
-    *(("occupancy", value, "occupancy=.* is not") for value in ["Exact", "slow", None]),
+    *(
+        ("hdp", sj.HDPOptions(**{name: value}), f"{name} must be a positive shape")
+        for name in ("alpha_prior", "gamma_prior")
+        for value in BAD_PRIORS
+    ),
+    *(
+        ("hdp", sj.HDPOptions(occupancy=value), "occupancy=.* is not")
+        for value in ["Exact", "slow", None]
+    ),
+    ("hdp", "paper", "hdp='paper' is neither HDPOptions nor None"),
 ]
 BAD_PARAMETERS = [
     *((model_class, *case) for model_class in MODELS for case in COMMON),
@@ -424,9 +431,10 @@ def test_no_array_of_the_caller_is_modified(model_class):
     if model_class is sj.HMM:
         priors = {"transition_concentration": np.full((3, 3), 0.2)}
         priors["start_concentration"] = np.full(3, 0.2)
+        owned += priors.values()
     else:
-        priors = {"alpha_prior": np.array([1.0, 0.1]), "gamma_prior": np.array([1.0, 0.1])}
-    owned += priors.values()
+        owned += [np.array([1.0, 0.1]), np.array([1.0, 0.1])]
+        priors = {"hdp": sj.HDPOptions(alpha_prior=owned[-2], gamma_prior=owned[-1])}
     before = [array.copy() for array in owned]
 
     emission = sj.Categorical(3, concentration)

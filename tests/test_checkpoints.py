@@ -35,7 +35,7 @@ def model(kind=sj.HDPHMM, **options):
 
 def state(model):
     """Everything that training changes, by name."""
-    posterior = model._posterior
+    posterior = model.fitted_.posterior
     values, arrays = posterior.transitions.state()
     return {
         "start": posterior.counts.start,
@@ -192,7 +192,7 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path, corpus):
         model(random_state=None).fit(
             corpus, checkpoint=folder, checkpoint_every=1, callback=stop_after(9)
         )
-    seed = persist.load_checkpoint(sorted(folder.iterdir())[-1])[1]["identity"]["seed"]
+    seed = persist.read(sorted(folder.iterdir())[-1])[1]["identity"]["seed"]
     resumed = model(random_state=None).fit(corpus, checkpoint=folder, resume=True)
     assert same_bits(resumed, model(random_state=seed).fit(corpus))
 

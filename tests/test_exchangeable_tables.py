@@ -74,7 +74,7 @@ def test_few_data_from_an_hdp_hmm_do_not_inflate_alpha():
     alphas = [
         sj.HDPHMM(
             20, sj.Categorical(12), batch_size=20, n_passes=20, random_state=0,
-            exchangeable_tables=exchangeable, moves=None,
+            hdp=sj.HDPOptions(exchangeable_tables=exchangeable), moves=None,
         ).fit(data).hdp_.alpha
         for exchangeable in (False, True)
     ]  # fmt: skip

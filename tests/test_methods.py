@@ -297,7 +297,7 @@ def test_a_point_estimate_learns_on_minibatches_and_shows_its_weights():
     assert model.hdp_.weights.shape == (5,)
     assert 0 < model.hdp_.weights.sum() < 1
     assert model.hdp_.alpha == 10.0
-    assert model._posterior.transitions.n_updates == 20
+    assert model.fitted_.posterior.transitions.n_updates == 20
     np.testing.assert_allclose(model.transmat_.sum(axis=1), 1.0)
 
 
@@ -381,7 +381,7 @@ def test_what_keeps_something_of_every_sequence_refuses_files(inference, tmp_pat
 
 
 def test_restarts_keep_the_draws_of_the_best():
-    model = sj.HMM(2, sj.Categorical(3), inference="gibbs", n_samples=3, burn_in=2, n_init=2)
+    model = sj.HMM(2, sj.Categorical(3), inference=sj.Sampling("gibbs", 3, 2), n_init=2)
     assert len(model.fit([[0, 1, 1], [2, 0]]).samples_) == 3
 
 
@@ -392,7 +392,7 @@ def test_cvb0_refuses_a_single_sequence():
 
 @pytest.mark.parametrize("inference", ["em", "vb", "cvb0"])
 def test_partial_fit_is_for_stochastic_inference(inference):
-    with pytest.raises(ValueError, match="needs a stochastic way of inference"):
+    with pytest.raises(ValueError, match="needs a stochastic inference method"):
         sj.HMM(2, sj.Categorical(3), inference=inference).partial_fit([[0]], total_sequences=3)
 
 

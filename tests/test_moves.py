@@ -11,11 +11,11 @@ from scipy.special import xlogy
 import sojourn as sj
 from experiments.number_of_states import recording, segments, simulate
 from experiments.number_of_states_tables import PAGE, updated
-from sojourn import kernels
+from sojourn import kernels, results
 from sojourn.backends.cpu import CpuBackend
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.overlap import shared_entropies
-from sojourn.models import base
+from sojourn.models.start import make_moves
 from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_work
 from sojourn.moves.delete import dissolve
 from sojourn.moves.judge import Judge, Move
@@ -86,7 +86,9 @@ def test_states_come_out_largest_first(merged):
 
 def test_splits_make_a_small_start_grow(gaussian):
     family, drawn = gaussian
-    model = sj.HDPHMM(12, family, init_states=2, random_state=1, **SETTINGS).fit(drawn.train)
+    model = sj.HDPHMM(
+        12, family, moves=sj.MoveSettings(init_states=2), random_state=1, **SETTINGS
+    ).fit(drawn.train)
     assert 4 <= model.n_states_ <= 6
     assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.02
     assert "split" in {move["kind"] for move in moves_of(model) if move["accepted"]}
@@ -104,7 +106,8 @@ def test_a_finite_model_takes_moves_too_on_symbols():
 @pytest.mark.parametrize("init_states", [None, 2])
 def test_the_same_seed_makes_the_same_moves_on_any_number_of_threads(gaussian, init_states):
     family, drawn = gaussian
-    options = {"init_states": init_states, "random_state": 3, "batch_size": 50, "n_passes": 20}
+    moves = sj.MoveSettings(init_states=init_states)
+    options = {"moves": moves, "random_state": 3, "batch_size": 50, "n_passes": 20}
     models = [sj.HDPHMM(8, family, n_jobs=n, **options).fit(drawn.train) for n in (1, 3)]
     first, second = (moves_of(model) for model in models)
     assert first == second
@@ -127,7 +130,7 @@ def test_a_stopped_training_makes_the_same_moves_after_it_goes_on(gaussian, tmp_
         sj.HDPHMM(8, family, **options).fit(drawn.train, callback=stop, **again)
     resumed = sj.HDPHMM(8, family, **options).fit(drawn.train, resume=True, **again)
     assert moves_of(resumed) == moves_of(whole)
-    assert resumed._move_state == whole._move_state
+    assert resumed.fitted_.move_state == whole.fitted_.move_state
     np.testing.assert_array_equal(resumed.transmat_, whole.transmat_)
 
 
@@ -138,7 +141,7 @@ def test_a_model_with_fewer_states_than_its_bound_is_saved_and_learns_on(
     merged.save(tmp_path / "m.sojourn")
     same, copy = (sj.load(tmp_path / "m.sojourn") for _ in range(2))
     assert (same.n_states_, same.n_states) == (merged.n_states_, 12)
-    assert same._move_state == merged._move_state
+    assert same.fitted_.move_state == merged.fitted_.move_state
     assert same.history_ == merged.history_
     for model in (same, copy):
         model.partial_fit(drawn.train[:50])
@@ -173,7 +176,7 @@ def test_files_are_enough_for_moves(tmp_path):
 
 
 def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
-    monkeypatch.setattr(base, "Cluster", Here)
+    monkeypatch.setattr(results, "Cluster", Here)
     family, drawn = simulate("categorical", 3, 1, n_train=600)
     path = write_parquet(tmp_path / "data.parquet", drawn.train)
     here, there = (
@@ -190,7 +193,7 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
     """The process that leads it need not have a GPU, nor PyTorch."""
     model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
     model.set_params(device="cuda")
-    moves = model._moves(model.emission_, model._posterior, 0, on_host=True)
+    moves = make_moves(model, model.emission_, model.fitted_.posterior, 0, on_host=True)
     assert isinstance(moves.backend, CpuBackend)
     assert moves.backend.kernel is kernels.cpu
 
@@ -198,13 +201,15 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
 def test_moves_stay_within_their_share_of_the_work(gaussian):
     family, drawn = gaussian
     model = sj.HDPHMM(10, family, random_state=1, **SETTINGS).fit(drawn.train)
-    assert model._move_state.budget >= 0.0
+    assert model.fitted_.move_state.budget >= 0.0
     assert moves_of(model)
 
 
 def test_a_model_never_grows_beyond_its_bound(gaussian):
     family, drawn = gaussian
-    model = sj.HDPHMM(3, family, init_states=2, random_state=0, **SETTINGS).fit(drawn.train)
+    model = sj.HDPHMM(
+        3, family, moves=sj.MoveSettings(init_states=2), random_state=0, **SETTINGS
+    ).fit(drawn.train)
     assert max(entry["states"] for entry in model.history_) == 3
 
 
@@ -235,17 +240,20 @@ def test_priors_that_tell_states_apart_keep_them():
     model = sj.HDPHMM(3, sj.Categorical(4, prior), n_passes=40, random_state=0).fit(X)
     assert model.n_states_ == 3
     with pytest.raises(ValueError, match="priors that are the same"):
-        sj.HDPHMM(3, sj.Categorical(4, prior), init_states=2).fit(X)
+        sj.HDPHMM(3, sj.Categorical(4, prior), moves=sj.MoveSettings(init_states=2)).fit(X)
+
+
+def test_a_small_start_has_at_least_one_state():
+    with pytest.raises(ValueError, match="init_states must be a whole number"):
+        sj.HDPHMM(3, sj.Categorical(3), moves=sj.MoveSettings(init_states=0)).fit([[0, 1, 2]])
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"moves": "always"}, "neither 'auto' nor None"),
-        ({"init_states": 9}, "more than n_states"),
-        ({"init_states": 2, "moves": None}, "needs moves='auto'"),
-        ({"init_states": 2, "inference": "svi"}, "needs moves='auto'"),
-        ({"init_states": 0}, "init_states must be a whole number"),
+        ({"moves": "always"}, "neither 'auto', None nor MoveSettings"),
+        ({"moves": sj.MoveSettings(init_states=9)}, "more than n_states"),
+        ({"moves": sj.MoveSettings(init_states=2), "inference": "svi"}, "needs moves='auto'"),
         ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
         ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
         ({"stickiness": "learned", "inference": "svi"}, "needs inference='scvi'"),
@@ -263,12 +271,12 @@ def test_states_move_where_the_prior_on_symbols_is_learned(tmp_path):
     model = sj.HDPHMM(6, family, random_state=0, tuned=True, **SETTINGS).fit(drawn.train)
     assert 3 <= model.n_states_ < 6
     assert model.score(drawn.test, per_step=True) > drawn.truth_score - 0.01
-    prior = model._posterior.emissions.prior
+    prior = model.fitted_.posterior.emissions.prior
     assert prior.n_sequences >= 600
     assert prior.of_seen != 0.1
     model.save(tmp_path / "m.sojourn")
     same = sj.load(tmp_path / "m.sojourn")
-    assert same._posterior.emissions.prior.of_seen == prior.of_seen
+    assert same.fitted_.posterior.emissions.prior.of_seen == prior.of_seen
 
 
 def test_states_that_take_turns_become_one():
@@ -314,7 +322,7 @@ def test_shared_entropies_are_their_definition(dtype):
 
 
 def test_a_merge_adds_rows_and_columns(merged):
-    posterior = merged._posterior
+    posterior = merged.fitted_.posterior
     after = posterior.regrouped(merge_weights(posterior.n_states, [(1, 3)]))
     counts = posterior.counts.transitions
     assert np.isclose(after.counts.transitions[1, 1], counts[np.ix_([1, 3], [1, 3])].sum())
@@ -326,7 +334,7 @@ def test_a_merge_adds_rows_and_columns(merged):
 
 
 def test_a_split_keeps_the_mass_and_tells_the_parts_apart(merged, gaussian):
-    family, posterior = merged.emission_, merged._posterior
+    family, posterior = merged.emission_, merged.fitted_.posterior
     n_states = posterior.n_states
     own = family.validate(gaussian[1].train[:50])
     rng = np.random.default_rng(0)
@@ -422,10 +430,15 @@ def test_few_sequences_do_not_tell_what_is_chance(merged, gaussian):
 
 
 def test_what_moves_cost_goes_on_counting_a_tenth_less_with_every_pass(merged, gaussian):
-    posterior, state = replace(merged._posterior), MoveState(1e18, 1000, held_out_change=-0.5)
+    posterior, state = (
+        replace(merged.fitted_.posterior),
+        MoveState(1e18, 1000, held_out_change=-0.5),
+    )
     family = merged.emission_
     data = family.validate(gaussian[1].train)
-    Moves(5, 0, merged._engine(), state=state).run_round(posterior, family, [data], 500)
+    Moves(5, 0, merged.fitted_.compute.backend(), state=state).run_round(
+        posterior, family, [data], 500
+    )
     assert state.held_out_change == pytest.approx(-0.5 * 0.9**2)
     assert (state.held_out_variance, state.n_rounds) == (0.0, 1)
 
@@ -435,9 +448,11 @@ def test_what_changes_nothing_is_tried_less_and_less_often(merged, gaussian):
     data = family.validate(gaussian[1].train)
 
     def tried(in_vain, sequences):
-        posterior = replace(merged._posterior)
+        posterior = replace(merged.fitted_.posterior)
         state = MoveState(1e18, sequences, rounds_without_change=in_vain)
-        Moves(5, 0, merged._engine(), state=state).run_round(posterior, family, [data], 500)
+        Moves(5, 0, merged.fitted_.compute.backend(), state=state).run_round(
+            posterior, family, [data], 500
+        )
         return state.n_rounds == 1
 
     assert not tried(0, 499)
@@ -483,10 +498,13 @@ def test_training_earns_a_share_of_its_work_for_moves():
 
 def judge_of(model, gaussian, budget, *, start=None, most_states=None, overhead_steps=0.0):
     family, most_states = model.emission_, most_states or model.n_states_
-    data, bench = family.validate(gaussian[1].train), Workbench(family, model._engine())
+    data, bench = (
+        family.validate(gaussian[1].train),
+        Workbench(family, model.fitted_.compute.backend()),
+    )
     sample = Sample.draw([data], 1e9, 500, bench, most_states, MOVES)
     fitter = SampleFitter(sample, bench, MOVES, budget, most_states, overhead_steps)
-    return Judge.begin(fitter, start or model._posterior)
+    return Judge.begin(fitter, start or model.fitted_.posterior)
 
 
 def test_a_baseline_goes_on_from_the_last_one(merged, gaussian):
@@ -531,7 +549,7 @@ def test_successive_merges_go_on_as_if_they_had_begun_with_the_merged_states(mer
 def test_states_are_merged_where_the_bound_is_highest(merged, gaussian):
     """Each of five states is split in two parts; successive merges find them, and stop there."""
     parts = np.repeat(np.eye(5), 2, axis=0) * 0.5
-    doubled = merged._posterior.regrouped(parts)
+    doubled = merged.fitted_.posterior.regrouped(parts)
     judge = judge_of(merged, gaussian, 1e18, start=doubled, most_states=10)
     merge_states(judge)
     assert judge.n_states == 5
@@ -620,7 +638,7 @@ def test_nothing_takes_the_place_of_states_that_the_sample_does_not_have(
 def test_a_state_between_others_is_the_first_to_be_left_out(merged, gaussian):
     weights = np.vstack([np.eye(5), [0.3, 0.3, 0.0, 0.0, 0.0]])
     weights[[0, 1], [0, 1]] = 0.7
-    between = merged._posterior.regrouped(weights)
+    between = merged.fitted_.posterior.regrouped(weights)
     judge = judge_of(merged, gaussian, 1e18, start=between, most_states=6)
     dissolve(judge)
     assert judge.moves[0].kind == "delete"
@@ -790,9 +808,9 @@ def test_other_settings_make_other_moves(gaussian):
     model = sj.HDPHMM(8, family, batch_size=50, n_passes=20, random_state=3).fit(drawn.train)
     for share, n_rounds in ((0.0, 0), (1e9, 1)):
         state, settings = MoveState(), MoveSettings(move_share=share)
-        moves = Moves(8, 0, model._engine(), state=state, settings=settings)
+        moves = Moves(8, 0, model.fitted_.compute.backend(), state=state, settings=settings)
         moves.observe(data.n_steps, len(data), 8)
-        moves.run_round(replace(model._posterior), model.emission_, [data], len(data))
+        moves.run_round(replace(model.fitted_.posterior), model.emission_, [data], len(data))
         assert state.n_rounds == n_rounds
 
 

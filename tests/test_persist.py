@@ -50,13 +50,13 @@ def in_a_large_batch():
     # The large batch takes five sequences: after six, one has been seen of the next.
     model = sj.HDPHMM(3, sj.Categorical(4), **(COMMON | {"hdp_batch_size": 5, "n_passes": 1}))
     model.fit(X).partial_fit(X[:1])
-    assert model._posterior.transitions.n_pending > 0
+    assert model.fitted_.posterior.transitions.n_pending > 0
     return model, X
 
 
 def with_numpy_numbers():
     parameters = {"n_states": np.int64(3), "delay": np.float32(1), "batch_size": np.int32(2)}
-    parameters["alpha_prior"] = (np.float32(1.0), np.float64(0.1))
+    parameters["hdp"] = sj.HDPOptions(alpha_prior=(np.float32(2.0), np.float64(0.1)))
     model = sj.HDPHMM(emission=sj.Categorical(np.int64(4)), random_state=np.int64(0), **parameters)
     return model.partial_fit(X, total_sequences=np.int64(9)), X
 
@@ -73,7 +73,9 @@ CASES = {
     "HDPHMM float32": lambda: infinite(dtype="float32"),
     "HDPHMM float64": lambda: infinite(dtype="float64"),
     "HDPHMM options": lambda: infinite(
-        occupancy="fast", sort_states=False, normalize_rows=False, gamma_prior=(2.0, 1.0)
+        hdp=sj.HDPOptions(
+            occupancy="fast", sort_states=False, normalize_rows=False, gamma_prior=(2.0, 1.0)
+        )
     ),
     "HDPHMM mean-field": lambda: infinite(inference="svi"),
     "HDPHMM vocabulary of fit": learned_words,
@@ -189,7 +191,8 @@ def test_parameters_set_after_fit_do_not_change_what_was_learned(parameters, tmp
 
 def test_hdp_parameters_set_after_fit_do_not_change_how_it_learns_on(tmp_path):
     model, data = infinite()
-    model.set_params(alpha_prior=(50.0, 1.0), sort_states=False, hdp_batch_size=1)
+    hdp = sj.HDPOptions(alpha_prior=(50.0, 1.0), sort_states=False)
+    model.set_params(hdp=hdp, hdp_batch_size=1)
     loaded = saved(model, tmp_path)
     assert_same_model(loaded, model, data)
     assert_same_model(loaded.partial_fit(data), model.partial_fit(data), data)

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import sojourn as sj
 from experiments.reproduce.corpus import Corpus, read_corpus
 from experiments.reproduce.draw import draw_small
 from experiments.reproduce.figure2 import METHODS, Cell, large_grid, run_small, small_grid, thinned
 from sojourn.cli.app import app
+from sojourn.models.parameters import method_of
+from sojourn.models.start import initial_posterior
 from sojourn.sources.generate import generate
 
 
@@ -43,9 +46,9 @@ def test_all_methods_begin_with_the_same_statistics_and_order(corpus):
     for method in METHODS:
         model = Cell(method, 50, 0.5, 3, 1, seed=4).model(len(corpus.vocabulary), 1)
         family, sample = model.emission.resolve(corpus.train, 3), corpus.train
-        posterior = model._initial_posterior(family, sample, 300, corpus.train.n_steps, 4)
+        posterior = initial_posterior(model, family, sample, 300, corpus.train.n_steps, 4)
         statistics = posterior.statistics()
-        potentials = model._method.objective.collapsed
+        potentials = method_of(model).objective.collapsed
         first.append((statistics, model._make_transitions().concentrations(posterior.counts)))
         assert potentials == (method != "SVI")
     for statistics, concentrations in first[1:]:
@@ -63,12 +66,14 @@ def test_nothing_that_came_after_the_paper_is_on():
     parameters = model.get_params(deep=False)
     expected = {
         "tuned": False,
-        "second_order_tables": False,
-        "sort_states": False,
-        "exchangeable_tables": False,
+        "hdp": sj.HDPOptions(
+            second_order_tables=False,
+            sort_states=False,
+            exchangeable_tables=False,
+            alpha_prior=(1.0, 0.1),
+            gamma_prior=(1.0, 0.1),
+        ),
         "hdp_batch_size": 10_000,
-        "alpha_prior": (1.0, 0.1),
-        "gamma_prior": (1.0, 0.1),
         "delay": 1.0,
         "init": "exponential",
         "moves": None,

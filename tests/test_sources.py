@@ -439,8 +439,8 @@ def test_iterables_need_their_total_and_one_pass():
 
 
 def test_results_go_to_a_file_in_the_order_of_the_data(tmp_path, monkeypatch):
-    monkeypatch.setattr("sojourn.models.base.CHUNK_STEPS", 16)
-    monkeypatch.setattr("sojourn.models.data.CHUNK_STEPS", 16)
+    monkeypatch.setattr("sojourn.results.CHUNK_STEPS", 16)
+    monkeypatch.setattr("sojourn.data.CHUNK_STEPS", 16)
     data = numbers()
     path = tmp_path / "d.parquet"
     pq.write_table(pa.table({"x": data}), path, row_group_size=32)

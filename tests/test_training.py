@@ -20,6 +20,7 @@ from sojourn.inference import (
 )
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import cpu, reference
+from sojourn.models.start import initial_posterior
 from sojourn.sources import MemorySource
 from sojourn.transitions import Dirichlet
 
@@ -234,7 +235,7 @@ def test_single_precision_stays_close_to_double():
 def test_initial_statistics_have_the_mass_of_the_data():
     data = ragged(7, 400, n_symbols=50)
     model = sj.HMM(6, sj.Categorical(50), batch_size=None, n_passes=1, random_state=0)
-    posterior = model._initial_posterior(model.emission, data, len(data), data.n_steps, 0)
+    posterior = initial_posterior(model, model.emission, data, len(data), data.n_steps, 0)
     assert posterior.counts.start.sum() == pytest.approx(400, rel=1.0)
     assert posterior.counts.transitions.sum() == pytest.approx(data.n_steps, rel=0.5)
     assert posterior.emissions.totals.sum() == pytest.approx(data.n_steps, rel=0.2)
@@ -302,7 +303,7 @@ def test_fit_is_the_steps_of_every_pass_in_its_own_order():
     data = ragged(9, 30)
     model = sj.HMM(3, sj.Categorical(9), batch_size=7, n_passes=3, random_state=4, dtype="float64")
     model.fit(data)
-    posterior = model._initial_posterior(model.emission_, data, 30, data.n_steps, 4)
+    posterior = initial_posterior(model, model.emission_, data, 30, data.n_steps, 4)
     problem = Problem(model.emission_, COLLAPSED, Schedule(0.5, 1.0), 30)
     for n_pass in range(3):
         for batch in MemorySource(data, 7, seed=4).batches(n_pass):

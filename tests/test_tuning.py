@@ -122,7 +122,7 @@ def test_symbols_are_counted_in_the_first_pass_only():
     data = skewed_data()
     counts = np.bincount(np.concatenate(data), minlength=400)
     for passes in (1, 3):
-        prior = model(n_passes=passes).fit(data)._posterior.emissions.prior
+        prior = model(n_passes=passes).fit(data).fitted_.posterior.emissions.prior
         np.testing.assert_array_equal(prior.times_seen, np.minimum(counts, 2))
         assert prior.n_seen == (counts > 0).sum()
         assert prior.n_once == (counts == 1).sum()
@@ -132,7 +132,7 @@ def test_symbols_are_counted_in_the_first_pass_only():
 def test_learned_counts_enter_scores_parameters_samples_and_bound():
     data = skewed_data()
     fitted = model(track_bound=True, dtype="float64").fit(data)
-    prior = fitted._posterior.emissions.prior
+    prior = fitted.fitted_.posterior.emissions.prior
     natural = prior.of(None) + fitted.statistics_.emissions
     np.testing.assert_allclose(
         fitted.emissionprob_, natural / natural.sum(axis=1, keepdims=True), rtol=1e-12
@@ -147,13 +147,13 @@ def test_learned_counts_enter_scores_parameters_samples_and_bound():
 def test_a_prior_that_the_user_gave_for_each_symbol_is_kept():
     given_counts = np.linspace(0.01, 0.1, 400)
     kept = sj.HMM(3, sj.Categorical(400, given_counts), tuned=True, n_passes=1, random_state=0)
-    assert kept.fit(skewed_data())._posterior.emissions.prior is None
+    assert kept.fit(skewed_data()).fitted_.posterior.emissions.prior is None
 
 
 def test_other_families_take_the_steps_alone():
     fitted = sj.HMM(2, sj.Poisson(), tuned=True, n_passes=2, random_state=0)
     fitted.fit([np.array([1, 2, 9, 8]), np.array([2, 7])])
-    assert fitted._posterior.emissions.prior is None
+    assert fitted.fitted_.posterior.emissions.prior is None
 
 
 # ---- the steps --------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_one_batch_of_everything_replaces_what_was_known():
 def same(one, other):
     assert one.statistics_.emissions.tobytes() == other.statistics_.emissions.tobytes()
     assert one.transmat_.tobytes() == other.transmat_.tobytes()
-    mine, theirs = one._posterior.emissions.prior, other._posterior.emissions.prior
+    mine, theirs = one.fitted_.posterior.emissions.prior, other.fitted_.posterior.emissions.prior
     assert mine.state()[0] == theirs.state()[0]
     np.testing.assert_array_equal(mine.times_seen, theirs.times_seen)
 
@@ -234,7 +234,7 @@ def test_partial_fit_by_minibatches_is_fit():
     learner = model(n_passes=1)
     for begin in range(0, 100, 20):
         learner.partial_fit(order[begin : begin + 20], total_sequences=100)
-    prior = learner._posterior.emissions.prior
+    prior = learner.fitted_.posterior.emissions.prior
     counts = np.bincount(np.concatenate(data), minlength=400)
     np.testing.assert_array_equal(prior.times_seen, np.minimum(counts, 2))
     assert prior.of_seen != 0.1
@@ -246,7 +246,7 @@ def test_from_a_file(tmp_path):
     (tmp_path / "corpus.txt").write_text(text)
     fitted = sj.HMM(4, sj.Categorical(), tuned=True, batch_size=20, n_passes=2, random_state=0)
     fitted.fit(tmp_path / "corpus.txt")
-    prior = fitted._posterior.emissions.prior
+    prior = fitted.fitted_.posterior.emissions.prior
     counts = np.bincount(np.concatenate(data))
     assert prior.n_once == (counts == 1).sum()
     assert prior.n_seen == (counts > 0).sum()

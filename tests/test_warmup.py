@@ -106,7 +106,7 @@ def test_passes_and_updates_are_those_asked_for_and_the_first_tells_of_the_warm_
     first = found.history_[0]
     assert any(move["accepted"] for move in first["moves"])
     assert 0.0 < first["move_seconds"] < first["seconds"]
-    assert found._move_state.warmed_up
+    assert found.fitted_.move_state.warmed_up
 
 
 def test_the_first_pass_tells_of_its_own_proposals_too():
@@ -128,9 +128,9 @@ def test_a_start_that_is_given_stays_as_it_is(symbols):
     family, drawn = symbols
     for start in ("segments", "exponential"):
         model = sj.HDPHMM(8, family, init=start, n_passes=2, random_state=0).fit(drawn.train)
-        assert not model._move_state.warmed_up
+        assert not model.fitted_.move_state.warmed_up
     plain = sj.HDPHMM(8, family, moves=None, n_passes=2, random_state=0).fit(drawn.train)
-    assert not plain._move_state.warmed_up
+    assert not plain.fitted_.move_state.warmed_up
 
 
 def test_a_training_that_is_stopped_in_its_first_pass_goes_on_to_the_same_bits(
@@ -168,7 +168,7 @@ def test_what_is_read_once_is_not_read_for_it(symbols):
     family, drawn = symbols
     source = sj.open(iter(drawn.train), total_sequences=len(drawn.train))
     model = sj.HDPHMM(8, family, n_passes=1, random_state=0).fit(source)
-    assert not model._move_state.warmed_up
+    assert not model.fitted_.move_state.warmed_up
 
 
 def test_one_long_sequence_is_learned_in_pieces():
@@ -189,7 +189,7 @@ def test_an_error_or_a_stop_leaves_the_model_as_it_was(symbols, found, monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sojourn.moves.warmup.train", stopped)
-    monkeypatch.setattr("sojourn.models.base.train", stopped)
+    monkeypatch.setattr("sojourn.models.run.train", stopped)
     with pytest.raises(KeyboardInterrupt):
         found.fit(drawn.train[:100])
     np.testing.assert_array_equal(found.transmat_, before)
@@ -203,7 +203,7 @@ def test_people_are_told(symbols, monkeypatch):
             titles.append((n_passes, title))
             super().__init__(n_passes, title)
 
-    monkeypatch.setattr("sojourn.models.base.LiveProgress", Told)
+    monkeypatch.setattr("sojourn.models.start.LiveProgress", Told)
     family, drawn = symbols
     sj.HDPHMM(4, family, n_passes=1, random_state=0, verbose=True).fit(drawn.train[:100])
     assert titles == [(20, "HDPHMM warm-up"), (1, "HDPHMM scvi")]

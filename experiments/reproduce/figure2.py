@@ -23,6 +23,7 @@ from sojourn.inference import Progress
 from sojourn.models import HDPHMM, HMM
 from sojourn.persist import write_whole
 from sojourn.sources import open as open_source
+from sojourn.transitions.options import HDPOptions
 
 METHODS = ("SVI", "SCVI", "SCVI-HDP")
 POINTS_PER_PASS = 5  # three times as many in the first pass
@@ -92,11 +93,13 @@ class Cell:
                 self.n_states,
                 emission,
                 hdp_batch_size=PAPER["hdp_batch_size"],
-                alpha_prior=PAPER["alpha_prior"],
-                gamma_prior=PAPER["gamma_prior"],
-                second_order_tables=False,
-                sort_states=False,
-                exchangeable_tables=False,
+                hdp=HDPOptions(
+                    alpha_prior=PAPER["alpha_prior"],
+                    gamma_prior=PAPER["gamma_prior"],
+                    second_order_tables=False,
+                    sort_states=False,
+                    exchangeable_tables=False,
+                ),
                 **common,
             )
         return HMM(

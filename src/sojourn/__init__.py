@@ -30,14 +30,17 @@ if TYPE_CHECKING:
         ZeroMeanGaussian,
     )
     from sojourn.inference import Progress, Statistics
-    from sojourn.interop import from_hmmlearn
     from sojourn.matching import dwell_summary, match_states
     from sojourn.model_selection import PerStep, SequenceKFold, select_n_states
-    from sojourn.models import HDPHMM, HMM
-    from sojourn.persist import ModelFileError, load
+    from sojourn.models import HDPHMM, HMM, from_hmmlearn, load
+    from sojourn.moves.settings import MoveSettings
+    from sojourn.persist import ModelFileError
+    from sojourn.prediction import FittedModel
     from sojourn.report.page import write_report
+    from sojourn.sampling.settings import Sampling
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
+    from sojourn.transitions.options import HDPOptions
     from sojourn.vocabulary import Vocabulary
     from sojourn.warnings import FitWarning
 
@@ -55,6 +58,7 @@ _FAMILIES = [
     "Gamma",
     "Gaussian",
     "Geometric",
+    "HDPOptions",
     "LinearGaussian",
     "LogNormal",
     "Multinomial",
@@ -70,19 +74,23 @@ _HOMES = {
     "ClusterError": "sojourn.backends.dask",
     "DataFileError": "sojourn.sources",
     "FitWarning": "sojourn.warnings",
+    "FittedModel": "sojourn.prediction",
     "HDPHMM": "sojourn.models",
+    "HDPOptions": "sojourn.transitions.options",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
+    "MoveSettings": "sojourn.moves.settings",
     "PerStep": "sojourn.model_selection",
     "Progress": "sojourn.inference",
+    "Sampling": "sojourn.sampling.settings",
     "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
     "Vocabulary": "sojourn.vocabulary",
     "dwell_summary": "sojourn.matching",
-    "from_hmmlearn": "sojourn.interop",
-    "load": "sojourn.persist",
+    "from_hmmlearn": "sojourn.models",
+    "load": "sojourn.models",
     "match_states": "sojourn.matching",
     "open": "sojourn.sources",
     "select_n_states": "sojourn.model_selection",
@@ -100,18 +108,22 @@ __all__ = [
     "DiagonalGaussian",
     "Exponential",
     "FitWarning",
+    "FittedModel",
     "Gamma",
     "Gaussian",
     "Geometric",
+    "HDPOptions",
     "LinearGaussian",
     "LogNormal",
     "ModelFileError",
+    "MoveSettings",
     "Multinomial",
     "NegativeBinomial",
     "PerStep",
     "Poisson",
     "Product",
     "Progress",
+    "Sampling",
     "SequenceKFold",
     "Sequences",
     "Source",

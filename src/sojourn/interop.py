@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sojourn.backends.compute import Compute
 from sojourn.families import (
     Categorical,
     DiagonalGaussian,
@@ -18,41 +19,17 @@ from sojourn.families import (
 )
 from sojourn.inference import Posterior, Statistics
 from sojourn.kernels.interface import Floats
-from sojourn.models import HMM
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sequences import Sequences
+from sojourn.transitions import Dirichlet
 
 _NO_PRIOR = 1e-12  # a concentration that leaves probabilities as they are
 
 
-def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
-    """Make a model of sojourn with the parameters of a fitted model of hmmlearn.
+def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
+    """Return what a fitted model of hmmlearn has learned; see `sojourn.from_hmmlearn`.
 
-    A Bayesian model is made of expected counts.  They are chosen such that its posterior means are
-    hmmlearn's parameters, as if `weight` steps had been seen in each state.
-
-    Parameters
-    ----------
-    model : CategoricalHMM, MultinomialHMM, PoissonHMM or GaussianHMM
-        Fitted.  A tied covariance becomes one for each state.
-    weight : float
-        How firmly to hold to the parameters.  The default gives hmmlearn's scores and paths; a
-        smaller one, about the number of steps in the data divided by the number of states, lets
-        `partial_fit` move them.
-
-    Returns
-    -------
-    HMM
-
-    Examples
-    --------
-    >>> import numpy as np, sojourn as sj
-    >>> from hmmlearn.hmm import CategoricalHMM
-    >>> X = np.array([[0], [1], [0], [1], [2], [2]])
-    >>> theirs = CategoricalHMM(2, random_state=0).fit(X)
-    >>> ours = sj.from_hmmlearn(theirs)
-    >>> bool(np.isclose(ours.score(X), theirs.score(X)))
-    True
+    The expected counts are such that posterior means are hmmlearn's parameters.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -63,14 +40,20 @@ def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
     n_states = len(model.startprob_)
     emissions = np.stack([points(k, weight) for k in range(n_states)])
     statistics = Statistics(model.startprob_ * weight, model.transmat_ * weight, emissions)
-    ours = HMM(
-        n_states, family, transition_concentration=_NO_PRIOR, dtype="float64",
-        random_state=model.random_state,
-    )  # fmt: skip
-    posterior = Posterior.from_statistics(statistics, ours._make_transitions(), "float64")
-    ours._begin(family, posterior, max(1, round(weight)))
-    ours.provenance_ = {"data": f"hmmlearn's {type(model).__name__}"}
-    return ours
+    prior = Dirichlet.make(n_states, None, _NO_PRIOR)
+    parameters = {
+        "n_states": n_states,
+        "transition_concentration": _NO_PRIOR,
+        "dtype": "float64",
+    }
+    return FittedModel(
+        family,
+        Posterior.from_statistics(statistics, prior, "float64"),
+        max(1, round(weight)),
+        provenance={"data": f"hmmlearn's {type(model).__name__}"},
+        estimator=EstimatorRecord("HMM", parameters),
+        compute=Compute(dtype="float64"),
+    )
 
 
 Points = Callable[[int, float], Floats]
@@ -135,12 +118,12 @@ _TARGETS: dict[type[Family], _Target] = {
 }
 
 
-def to_hmmlearn(model: BaseHMM) -> Any:
+def to_hmmlearn(model: Any) -> Any:
     """Make a model of hmmlearn with the posterior means of a fitted model.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : estimator that was fitted, or FittedModel
         With `Categorical`, `Multinomial`, `Poisson` or one of the Gaussian emissions.
 
     Returns
@@ -148,7 +131,8 @@ def to_hmmlearn(model: BaseHMM) -> Any:
     hmmlearn model
         Ready to score and to predict; `fit` with ``init_params=""`` goes on from it.
     """
-    family = type(model.emission_)
+    fitted = as_fitted(model)
+    family = type(fitted.family)
     if family not in _TARGETS:
         known = ", ".join(sorted(of.__name__ for of in _TARGETS))
         raise TypeError(f"hmmlearn has no {family.__name__} emissions: it has {known}")
@@ -157,12 +141,13 @@ def to_hmmlearn(model: BaseHMM) -> Any:
     except ImportError as error:
         raise ImportError("to_hmmlearn needs hmmlearn: pip install hmmlearn") from error
     name, arguments, parameters = _TARGETS[family]
-    start = model.startprob_
+    start = fitted.startprob
     theirs = getattr(hmm, name)(len(start), init_params="", **arguments)
-    theirs.n_features = model.emission_.n_statistics
+    theirs.n_features = fitted.family.n_statistics
     if "emissionprob_" not in parameters:
-        theirs.n_features = model.n_features_in_
-    theirs.startprob_, theirs.transmat_ = start, model.transmat_
+        theirs.n_features = fitted.n_features
+    theirs.startprob_, theirs.transmat_ = start, fitted.transmat
+    learned = fitted.parameters
     for parameter in parameters:
-        setattr(theirs, parameter, getattr(model, parameter))
+        setattr(theirs, parameter, learned[parameter])
     return theirs

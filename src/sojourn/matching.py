@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import FittedModel, as_fitted
 from sojourn.sequences import Sequences, as_sequences
 
 
@@ -35,7 +35,7 @@ def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None
 
     Parameters
     ----------
-    a, b : fitted model, or state paths or labels
+    a, b : fitted estimator, FittedModel, or state paths or labels
         A model is decoded on `X`.  Paths and labels are whole numbers from 0, flat or as sequences.
     X, lengths
         Data as for `fit`; needed where `a` or `b` is a model.
@@ -53,11 +53,12 @@ def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None
     >>> match.agreement
     0.8
     """
+    a, b = (_fitted_or_path(part) for part in (a, b))
     first, second = (_path(part, X, lengths) for part in (a, b))
     if len(first) != len(second):
         raise ValueError(f"the paths have {len(first)} and {len(second)} steps")
     shape = tuple(
-        max(int(path.max()) + 1, len(part.state_shares_) if isinstance(part, BaseHMM) else 0)
+        max(int(path.max()) + 1, len(part.state_shares) if isinstance(part, FittedModel) else 0)
         for path, part in ((first, a), (second, b))
     )
     overlaps = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1])
@@ -130,14 +131,19 @@ def dwell_summary(states: Any, lengths: ArrayLike | None = None) -> list[Dwell]:
     ]
 
 
+def _fitted_or_path(part: Any) -> Any:
+    is_model = isinstance(part, FittedModel) or hasattr(type(part), "fitted_")
+    return as_fitted(part) if is_model else part
+
+
 def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
     """Return the states of every step, one sequence after another."""
-    if isinstance(part, BaseHMM):
+    if isinstance(part, FittedModel):
         if X is None:
             raise ValueError("a model needs data X to be decoded")
         if isinstance(X, Sequences):
             return _path(part.predict(X), None, None)
-        data, _ = as_sequences(X, lengths, step_ndim=part.emission_.step_ndim)
+        data, _ = as_sequences(X, lengths, step_ndim=part.family.step_ndim)
         return _path(part.predict(data), None, None)
     data, _ = as_sequences(part, None, step_ndim=0)
     return _checked(data)

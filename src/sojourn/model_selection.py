@@ -30,8 +30,7 @@ from sojourn.families import (
     SphericalGaussian,
     ZeroMeanGaussian,
 )
-from sojourn.models import HMM
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import as_fitted
 from sojourn.sequences import Sequences, as_sequences
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ class Selection(tuple[Candidate, ...]):
 
 
 def select_n_states(
-    model: BaseHMM,
+    model: Any,
     X: Any,
     lengths: ArrayLike | None = None,
     *,
@@ -218,7 +217,7 @@ def select_n_states(
 
 
 def _candidate(
-    model: BaseHMM, data: Sequences, folds: list[tuple[Any, Any]], n_states: int
+    model: Any, data: Sequences, folds: list[tuple[Any, Any]], n_states: int
 ) -> Candidate:
     rows = []
     for train, test in folds:
@@ -240,8 +239,12 @@ def _candidate(
 # ---- criteria -----------------------------------------------------------------------------------
 
 
-def n_parameters(model: BaseHMM) -> int:
+def n_parameters(model: Any) -> int:
     """Count the free parameters of a finite model: start, transitions, emissions.
+
+    Parameters
+    ----------
+    model : HMM that was fitted, or its FittedModel
 
     Examples
     --------
@@ -249,13 +252,14 @@ def n_parameters(model: BaseHMM) -> int:
     >>> n_parameters(sj.HMM(2, sj.Categorical(3), random_state=0).fit([[0, 1, 2]] * 3))
     7
     """
-    if not isinstance(model, HMM):
+    fitted = as_fitted(model)
+    if fitted.hdp is not None:
         raise ValueError(
-            f"{type(model).__name__} has no fixed number of parameters: compare held-out scores, "
+            f"{fitted.estimator.name} has no fixed number of parameters: compare held-out scores, "
             "with select_n_states or GridSearchCV"
         )
-    k = len(model.startprob_)
-    return k - 1 + k * (k - 1) + k * _emission_parameters(model.emission_)
+    k = len(fitted.startprob)
+    return k - 1 + k * (k - 1) + k * _emission_parameters(fitted.family)
 
 
 def _emission_parameters(family: Family) -> int:
@@ -284,18 +288,20 @@ def _emission_parameters(family: Family) -> int:
     raise TypeError(f"the parameters of {type(family).__name__} are not known")
 
 
-def aic(model: BaseHMM, X: Any, lengths: ArrayLike | None = None) -> float:
+def aic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
     """Akaike's criterion, −2 log likelihood + 2 parameters; the lower the better.
 
     It is made for the maximum of the likelihood, for which posterior means stand in here.
     """
-    return -2.0 * model.score(X, lengths) + 2.0 * n_parameters(model)
+    fitted = as_fitted(model)
+    return -2.0 * fitted.score(X, lengths) + 2.0 * n_parameters(fitted)
 
 
-def bic(model: BaseHMM, X: Any, lengths: ArrayLike | None = None) -> float:
+def bic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
     """Schwarz's criterion, −2 log likelihood + parameters × log steps; the lower the better.
 
     It is made for the maximum of the likelihood, for which posterior means stand in here.
     """
-    data, _ = as_sequences(X, lengths, step_ndim=model.emission_.step_ndim)
-    return -2.0 * model.score(data) + n_parameters(model) * float(np.log(data.n_steps))
+    fitted = as_fitted(model)
+    data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)
+    return -2.0 * fitted.score(data) + n_parameters(fitted) * float(np.log(data.n_steps))

@@ -7,30 +7,29 @@ import json
 import os
 import re
 import tempfile
-from importlib import import_module
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from sojourn.backends.compute import Compute
 from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.statistics import Statistics
 from sojourn.moves.budget import MoveState
+from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
 
-if TYPE_CHECKING:
-    from sojourn.models.base import BaseHMM
-
 _FORMAT = 1
-_MODELS = {"HMM": "sojourn.models", "HDPHMM": "sojourn.models"}
+_ESTIMATORS = frozenset({"HMM", "HDPHMM"})
 _NO_DIGEST = "0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
@@ -41,21 +40,24 @@ class ModelFileError(ValueError):
     """A file that is no sound model file: cut short, altered, of another kind or version."""
 
 
-def save(
-    model: BaseHMM, path: str | PathLike[str], *, training: dict[str, Any] | None = None
-) -> None:
+def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None = None) -> None:
     """Write a fitted model to `path`, whole or not at all.
 
-    The file holds the parameters, the emission family with its vocabulary, the posterior and the
-    history, so that a loaded model predicts, and learns on, as this one would.  Two parameters
-    are not kept: a `Statistics` given as ``init``, and a random generator.
+    The file holds the parameters of the estimator, the emission family with its vocabulary, the
+    posterior and the history, so that a loaded model predicts, and learns on, as this one would.
 
-    A checkpoint is a model file with a further entry: where `training` stands, as JSON values.
+    Parameters
+    ----------
+    model : FittedModel, or an estimator that was fitted
+    path : path
+    training : dict, optional
+        Where training stands, as JSON values: what makes a model file a checkpoint.
     """
-    posterior = model._posterior.fetched()
-    family_values, family_arrays = model.emission_.config()
+    fitted = as_fitted(model)
+    posterior = fitted.posterior.fetched()
+    family_values, family_arrays = fitted.family.config()
     prior_values, prior_arrays = posterior.transitions.state()
-    values, arrays = _split_parameters(model)
+    values, arrays = _split(fitted.estimator.parameters)
     arrays |= _prefixed("family.", family_arrays) | _prefixed("prior.", prior_arrays)
     arrays |= {
         "posterior.start": posterior.counts.start,
@@ -67,61 +69,52 @@ def save(
     if posterior.emissions.prior is not None:
         learned_values, learned_arrays = posterior.emissions.prior.state()
         arrays |= _prefixed("learned.", learned_arrays)
-    if "samples_" in vars(model):
-        arrays |= _prefixed("samples.", model.samples_.to_arrays())
+    if fitted.samples is not None:
+        arrays |= _prefixed("samples.", fitted.samples.to_arrays())
     description = {
         "format": _FORMAT,
-        "model": type(model).__name__,
+        "model": fitted.estimator.name,
         "parameters": values,
-        "family": {"name": type(model.emission_).__name__, "values": family_values},
+        "family": {"name": type(fitted.family).__name__, "values": family_values},
         "prior": {"name": type(posterior.transitions).__name__, "values": prior_values},
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
-        "moves": model._move_state.to_json(),
-        "total_sequences": model.total_sequences_,
-        "history": model.history_,
-        "provenance": model.provenance_,
+        "moves": fitted.move_state.to_json(),
+        "total_sequences": fitted.total_sequences,
+        "history": fitted.history,
+        "provenance": fitted.provenance,
     }
     if training is not None:
         description["training"] = training
     write_whole(Path(path), _pack(description, arrays))
 
 
-def load(path: str | PathLike[str]) -> BaseHMM:
-    """Read a model that `save` wrote.
+def read(path: str | PathLike[str]) -> tuple[FittedModel, dict[str, Any] | None]:
+    """Read what `save` wrote: the model, and where its training stands if it is a checkpoint.
 
     Raises
     ------
     ModelFileError
         When the file is cut short, was altered, or is no model file.
-
-    Examples
-    --------
-    >>> import sojourn as sj, tempfile, pathlib
-    >>> model = sj.HMM(2, sj.Categorical(), random_state=0).fit([[0, 1, 1], [1, 0]])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "m.sojourn"
-    ...     model.save(path)
-    ...     same = sj.load(path)
-    >>> same.score([[0, 1]]) == model.score([[0, 1]])
-    True
     """
-    return load_checkpoint(path)[0]
-
-
-def load_checkpoint(path: str | PathLike[str]) -> tuple[BaseHMM, dict[str, Any] | None]:
-    """Read a model, and where its training stands if the file is a checkpoint."""
     description, arrays = _unpack(Path(path))
-    try:
+    with lacking(path):
         return _rebuild(description, arrays), description.get("training")
+
+
+@contextmanager
+def lacking(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn what a model file lacks, or has too much of, into an error that names the file."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{path} lacks something a model needs: {error}") from error
 
 
-def describe_parameters(model: BaseHMM) -> dict[str, Any]:
-    """Return the constructor's parameters, without the family, in a form to compare."""
-    values, arrays = _split_parameters(model)
+def describe_parameters(estimator: EstimatorRecord) -> dict[str, Any]:
+    """Return the parameters of an estimator, without the family, in a form to compare."""
+    values, arrays = _split(estimator.parameters)
     values |= {name.removeprefix("parameter."): a.tolist() for name, a in arrays.items()}
     described: dict[str, Any] = json.loads(json.dumps(values, default=np.generic.item))
     return described
@@ -136,19 +129,19 @@ def describe_family(family: Family) -> str:
     return digest.hexdigest()
 
 
-def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
+def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
     name = description["model"]
-    model_class = getattr(import_module(_MODELS[name]), name)
+    if name not in _ESTIMATORS:
+        raise KeyError(name)
     family_class = FAMILIES[description["family"]["name"]]
     family = family_class.from_config(
         description["family"]["values"], _with_prefix("family.", arrays)
     )
     values = {
-        name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
-        for name, value in description["parameters"].items()
+        key: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+        for key, value in description["parameters"].items()
     }
-    parameters = values | _with_prefix("parameter.", arrays)
-    model: BaseHMM = model_class(emission=family, **parameters)
+    parameters: dict[str, Any] = values | _with_prefix("parameter.", arrays)
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
     )
@@ -164,32 +157,30 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> BaseHMM:
         ),
         description["n_updates"],
     )
-    model._begin(family, posterior, description["total_sequences"])
-    model._move_state = MoveState.from_json(description["moves"])
-    model.history_ = description["history"]
-    model.provenance_ = description.get("provenance", {})
+    samples = None
     if "samples.states" in arrays:
-        model.samples_ = Samples.from_arrays(_with_prefix("samples.", arrays))
-    return model
+        samples = Samples.from_arrays(_with_prefix("samples.", arrays))
+    where = {key: parameters[key] for key in ("device", "n_jobs", "dtype") if key in parameters}
+    return FittedModel(
+        family,
+        posterior,
+        description["total_sequences"],
+        description["history"],
+        description.get("provenance", {}),
+        samples,
+        MoveState.from_json(description["moves"]),
+        EstimatorRecord(name, parameters),
+        Compute(**where),
+    )
 
 
-def _split_parameters(model: BaseHMM) -> tuple[dict[str, Any], Arrays]:
-    """Constructor parameters as JSON values and arrays; the family goes elsewhere."""
+def _split(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+    """Return parameters as JSON values and arrays."""
     values: dict[str, Any] = {}
     arrays: Arrays = {}
-    for name, value in model.get_params(deep=False).items():
-        if name == "emission":
-            continue
-        if isinstance(value, Statistics):
-            values[name] = "exponential"
-        elif name == "tuned" and not isinstance(value, bool):
-            values[name] = list(model._tunings)
-        elif isinstance(value, np.random.Generator | np.random.RandomState):
-            values[name] = None
-        elif isinstance(value, np.generic):
-            values[name] = value.item()
-        elif isinstance(value, np.ndarray | list):
-            arrays[f"parameter.{name}"] = np.asarray(value)
+    for name, value in parameters.items():
+        if isinstance(value, np.ndarray):
+            arrays[f"parameter.{name}"] = value
         else:
             values[name] = value
     return values, arrays

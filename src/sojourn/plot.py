@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import as_fitted
 from sojourn.report.colors import PALETTE, ranks, state_color
 from sojourn.report.layout import run_lengths, stays, strong_transitions
 from sojourn.report.states import column_names, summarize, top_symbols
@@ -34,17 +34,15 @@ __all__ = [
 ]
 
 
-def learning_curve(
-    *models: BaseHMM, labels: list[str] | None = None, ax: Axes | None = None
-) -> Axes:
+def learning_curve(*models: Any, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
     """Plot held-out scores over passes; where there are none, the bound.
 
     Parameters
     ----------
-    *models : HMM or HDPHMM
+    *models : HMM or HDPHMM that were fitted, or FittedModel
         Fitted with ``validation=``.
     labels : list of str, optional
-        One a model; by default the way of inference.
+        One per model; by default the inference method.
     ax : matplotlib.axes.Axes, optional
 
     Examples
@@ -58,12 +56,16 @@ def learning_curve(
     'passes'
     """
     ax = _axes(ax, (5.5, 3.2))
-    names = labels or [f"{type(model).__name__} by {model.inference}" for model in models]
+    curves = [as_fitted(model) for model in models]
+    names = labels or [
+        f"{fitted.estimator.name} by {fitted.estimator.parameters['inference']}"
+        for fitted in curves
+    ]
     what = "score"
-    for i, (model, name) in enumerate(zip(models, names, strict=True)):
-        if all(entry["score"] is None for entry in model.history_):
+    for i, (fitted, name) in enumerate(zip(curves, names, strict=True)):
+        if all(entry["score"] is None for entry in fitted.history):
             what = "bound"
-        points = [(e["passes"], e[what]) for e in model.history_ if e[what] is not None]
+        points = [(e["passes"], e[what]) for e in fitted.history if e[what] is not None]
         if not points:
             raise ValueError(
                 "there is no curve: fit with validation=, or with track_bound=True for the bound"
@@ -76,17 +78,18 @@ def learning_curve(
     return _tidy(ax)
 
 
-def states(model: BaseHMM, n_states: int = 12, n_symbols: int = 6, ax: Axes | None = None) -> Axes:
+def states(model: Any, n_states: int = 12, n_symbols: int = 6, ax: Axes | None = None) -> Axes:
     """Plot the largest states: share of the steps, and what they stand for.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     n_states, n_symbols : int
         At most so many states, and symbols to name each.
     ax : matplotlib.axes.Axes, optional
     """
-    shown = summarize(model, n_states, n_symbols)
+    fitted = as_fitted(model)
+    shown = summarize(fitted, n_states, n_symbols)
     ax = _axes(ax, (7.0, 0.5 + 0.34 * len(shown)))
     place = np.arange(len(shown))
     colors = [state_color(rank) for rank in range(len(shown))]
@@ -105,24 +108,25 @@ def states(model: BaseHMM, n_states: int = 12, n_symbols: int = 6, ax: Axes | No
     return _tidy(ax)
 
 
-def transitions(model: BaseHMM, n_states: int = 30, ax: Axes | None = None) -> Axes:
+def transitions(model: Any, n_states: int = 30, ax: Axes | None = None) -> Axes:
     """Plot the transition matrix of the largest states; shades follow the square root.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
         At most so many.
     ax : matplotlib.axes.Axes, optional
     """
+    fitted = as_fitted(model)
     from matplotlib.colors import PowerNorm
 
-    chosen = [entry.state for entry in summarize(model, n_states, 1)]
+    chosen = [entry.state for entry in summarize(fitted, n_states, 1)]
     ax = _axes(ax, (5.0, 4.4))
     shades = ax.imshow(
-        model.transmat_[np.ix_(chosen, chosen)], cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0)
+        fitted.transmat[np.ix_(chosen, chosen)], cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0)
     )
-    firsts = [f" {symbols[0][0]}" if symbols else "" for symbols in top_symbols(model, 1)]
+    firsts = [f" {symbols[0][0]}" if symbols else "" for symbols in top_symbols(fitted, 1)]
     ax.set_yticks(range(len(chosen)), [_verbatim(f"{k}{firsts[k]}") for k in chosen], fontsize=8)
     ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], fontsize=8)
     ax.set_xlabel("to state")
@@ -131,22 +135,23 @@ def transitions(model: BaseHMM, n_states: int = 30, ax: Axes | None = None) -> A
     return ax
 
 
-def graph(model: BaseHMM, n_states: int = 14, least: float = 0.1, ax: Axes | None = None) -> Axes:
+def graph(model: Any, n_states: int = 14, least: float = 0.1, ax: Axes | None = None) -> Axes:
     """Draw the strong transitions between the largest states.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
         At most so many.
     least : float
         Share of a state's departures below which a transition is left out.
     ax : matplotlib.axes.Axes, optional
     """
+    fitted = as_fitted(model)
     ax = _axes(ax, (6.0, 6.0))
-    found = strong_transitions(model, n_states, least)
+    found = strong_transitions(fitted, n_states, least)
     place = {int(k): (x, y) for k, x, y in zip(found.states, found.x, found.y, strict=True)}
-    shares, rank = model.state_shares_, ranks(model.state_shares_)
+    shares, rank = fitted.state_shares, ranks(fitted.state_shares)
     largest = shares.max()
     for edge in found.edges:
         ax.annotate(
@@ -157,7 +162,7 @@ def graph(model: BaseHMM, n_states: int = 14, least: float = 0.1, ax: Axes | Non
                 "color": state_color(rank[edge.source]), "alpha": 0.75,
             },
         )  # fmt: skip
-    firsts = [symbols[0][0] if symbols else "" for symbols in top_symbols(model, 1)]
+    firsts = [symbols[0][0] if symbols else "" for symbols in top_symbols(fitted, 1)]
     for k, (x, y) in place.items():
         size = 260.0 + 700.0 * shares[k] / largest
         ax.scatter([x], [y], s=size, color=state_color(rank[k]), zorder=3, edgecolor="white")
@@ -173,7 +178,7 @@ def graph(model: BaseHMM, n_states: int = 14, least: float = 0.1, ax: Axes | Non
 
 
 def dwell_times(
-    model: BaseHMM,
+    model: Any,
     X: Any = None,
     lengths: ArrayLike | None = None,
     *,
@@ -184,23 +189,24 @@ def dwell_times(
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     X, lengths
         Data in memory to decode, as for `fit`; optional.
     n_states : int
         At most so many.
     ax : matplotlib.axes.Axes, optional
     """
-    shown = summarize(model, n_states, 1)
+    fitted = as_fitted(model)
+    shown = summarize(fitted, n_states, 1)
     ax = _axes(ax, (5.5, 0.8 + 0.3 * len(shown)))
     place = np.arange(len(shown))
     colors = [state_color(rank) for rank in range(len(shown))]
     means = [entry.dwell for entry in shown]
     ax.hlines(place, 1.0, means, color=colors, lw=3, alpha=0.6)
-    ax.scatter(means, place, color=colors, s=45, zorder=3, label="expected by the model")
+    ax.scatter(means, place, color=colors, s=45, zorder=3, label="expected by the fitted")
     if X is not None:
-        data, _ = as_sequences(X, lengths, step_ndim=model.emission_.step_ndim)
-        runs = run_lengths(list(model.predict(data)), len(model.state_shares_))
+        data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)
+        runs = run_lengths(list(fitted.predict(data)), len(fitted.state_shares))
         seen = [(y, runs[e.state].mean()) for y, e in enumerate(shown) if len(runs[e.state])]
         if seen:
             ys, values = zip(*seen, strict=True)
@@ -223,12 +229,13 @@ def sticks(model: Any, ax: Axes | None = None) -> Axes:
     model : HDPHMM
     ax : matplotlib.axes.Axes, optional
     """
-    if not hasattr(model, "hdp_"):
-        raise TypeError(f"{type(model).__name__} has no sticks: they belong to HDPHMM")
+    fitted = as_fitted(model)
+    if fitted.hdp is None:
+        raise TypeError(f"{fitted.estimator.name} has no sticks: they belong to HDPHMM")
     ax = _axes(ax, (5.5, 3.0))
-    weights = np.sort(model.hdp_.weights)[::-1]
+    weights = np.sort(fitted.hdp.weights)[::-1]
     ax.bar(np.arange(1, len(weights) + 1), weights, color=PALETTE[0], width=0.8)
-    effective = model.hdp_.effective_states
+    effective = fitted.hdp.effective_states
     ax.axvline(effective, color=PALETTE[5], lw=1.2)
     ax.annotate(f"{effective:.1f} states in effect", (effective, ax.get_ylim()[1]),
                 xytext=(5, -10), textcoords="offset points", color=PALETTE[5])  # fmt: skip
@@ -238,28 +245,29 @@ def sticks(model: Any, ax: Axes | None = None) -> Axes:
 
 
 def sequence(
-    model: BaseHMM, X: Any, *, columns: list[str] | None = None, ax: Axes | None = None
+    model: Any, X: Any, *, columns: list[str] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Plot one sequence of numbers with its decoded states as bands behind it.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     X : (T,) or (T, D) array
         One sequence.
     columns : list of str, optional
         Names of the columns.
     ax : matplotlib.axes.Axes, optional
     """
+    fitted = as_fitted(model)
     from matplotlib.patches import Patch
 
     ax = _axes(ax, (9.0, 3.0))
     values = np.asarray(X, dtype=np.float64)
-    path = np.asarray(model.predict(X))
-    rank = ranks(model.state_shares_)
+    path = np.asarray(fitted.predict(X))
+    rank = ranks(fitted.state_shares)
     for state, begin, end in stays(path):
         ax.axvspan(begin - 0.5, end - 0.5, color=state_color(rank[state]), alpha=0.25, lw=0)
-    names = columns or column_names(model)
+    names = columns or column_names(fitted)
     lines = values.reshape(len(values), -1).T
     for name, line, dash in zip(names or [""], lines, ["-", "--", ":", "-."] * len(lines),
                                 strict=False):  # fmt: skip

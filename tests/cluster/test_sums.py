@@ -10,12 +10,12 @@ from sklearn.base import clone
 
 import sojourn as sj
 from benchmarks.cluster import DOCS, RESULT, STATES, fill, fit_cost_model, step_seconds
+from sojourn import results
 from sojourn.backends.dask import batches, work
 from sojourn.backends.dask.batches import Groups
 from sojourn.backends.dask.client import FAN_IN, Cluster
 from sojourn.families import DecayedTable, RowSums
 from sojourn.inference.statistics import BatchSums
-from sojourn.models import base
 from sojourn.sources import shuffle
 from tests.cluster.data import assert_same, draw, make_small, model, write_parquet
 from tests.cluster.here import Here
@@ -25,7 +25,7 @@ from tests.contract.families import EXAMPLES
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     make_small(monkeypatch)
-    monkeypatch.setattr(base, "Cluster", Here)
+    monkeypatch.setattr(results, "Cluster", Here)
 
 
 @pytest.fixture
@@ -125,7 +125,11 @@ def test_nothing_is_left_of_results_that_fail(path, tmp_path):
 
 def test_samples_predict_on_a_cluster_too(path):
     fitted = sj.HMM(
-        2, sj.Categorical(), inference="gibbs", n_samples=3, burn_in=1, random_state=0, n_jobs=1
+        2,
+        sj.Categorical(),
+        inference=sj.Sampling("gibbs", n_samples=3, burn_in=1),
+        random_state=0,
+        n_jobs=1,
     ).fit(sj.open(path).read_all())
     assert fitted.score(path, client="here") == pytest.approx(fitted.score(path), rel=1e-12)
 
@@ -145,7 +149,7 @@ def test_data_in_memory_is_refused():
 
 
 def test_a_client_of_another_kind_is_refused(path, monkeypatch):
-    monkeypatch.setattr(base, "Cluster", Cluster)
+    monkeypatch.setattr(results, "Cluster", Cluster)
     with pytest.raises(TypeError, match=r"must be a synchronous dask\.distributed\.Client"):
         sj.HMM(2, sj.Categorical()).fit(path, client="tcp://127.0.0.1:8786")
 
@@ -223,7 +227,7 @@ def test_a_group_is_read_once_and_let_go_when_it_is_used_up(tmp_path, monkeypatc
             super().__init__(client)
             clusters.append(self)
 
-    monkeypatch.setattr(base, "Cluster", Watched)
+    monkeypatch.setattr(results, "Cluster", Watched)
     held = []
     submit = batches.RemotePass.submit
 

@@ -14,6 +14,7 @@ from sojourn.backends.cuda import windows  # noqa: E402
 from sojourn.backends.cuda.backend import CudaBackend  # noqa: E402
 from sojourn.backends.cuda.graphs import Recorder  # noqa: E402
 from sojourn.kernels import cuda as gpu  # noqa: E402
+from sojourn.models.parameters import compute_of  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [
@@ -91,7 +92,7 @@ def test_other_families_are_learned_as_on_the_cpu(emission, data):
 def test_prediction_is_the_cpu_s():
     here = model().fit(SYMBOLS)
     there = model(device="cuda").fit(SYMBOLS)
-    there._posterior = here._posterior
+    there.fitted_.posterior = here.fitted_.posterior
     np.testing.assert_allclose(there.log_likelihood(SYMBOLS), here.log_likelihood(SYMBOLS), 1e-5)
     for found, exact in zip(there.predict(SYMBOLS), here.predict(SYMBOLS), strict=True):
         np.testing.assert_array_equal(found, exact)
@@ -142,15 +143,16 @@ def test_a_fitted_model_is_on_the_host_and_can_be_saved(tmp_path):
 def test_a_worker_of_a_cluster_has_its_own_device(kind):
     """It gets potentials of the symbols that it has, and gives sums back on the host."""
     fitted = model(kind).fit(SYMBOLS)
-    there = model(kind, device="cuda")._engine()
+    there = compute_of(model(kind, device="cuda")).backend()
     data = sj.Sequences.from_list([s for s in SYMBOLS if 3 not in s])
     data = fitted.emission_.validate(data)
     chunks = list(prepare(fitted.emission_, data))
     numbers = np.unique(data.values)
     wanted = {"absences": kind is sj.HDPHMM, "entropy": True}
     rest = (fitted.emission_, COLLAPSED, chunks)
-    exact = fitted._engine().statistics(fitted._posterior, *rest, **wanted)
-    extract = fitted._posterior.extract(numbers)
+    posterior, backend = fitted.fitted_.posterior, fitted.fitted_.compute.backend()
+    exact = backend.statistics(posterior, *rest, **wanted)
+    extract = posterior.extract(numbers)
     found = there.host_statistics(extract, *rest, **wanted)
     np.testing.assert_allclose(found.transitions, exact.transitions, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.emissions.dense(), exact.emissions.dense(), atol=1e-4)

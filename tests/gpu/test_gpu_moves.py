@@ -110,7 +110,7 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     assert there.n_states_ == here.n_states_ == len(there.transmat_)
     assert (np.diff(there.state_shares_) <= 0).all()
     assert_same(here, there)
-    assert vars(there._move_state) == pytest.approx(vars(here._move_state), rel=1e-3)
+    assert vars(there.fitted_.move_state) == pytest.approx(vars(here.fitted_.move_state), rel=1e-3)
     bounds = ([entry["bound"] for entry in fitted.history_] for fitted in (there, here))
     np.testing.assert_allclose(*bounds, rtol=1e-5)
 
@@ -119,7 +119,7 @@ def test_a_device_goes_on_after_a_warm_up_on_the_host():
     here, there = (
         model(device=where, init="auto", n_passes=3).fit(DATA) for where in ("cpu", "cuda")
     )
-    assert there._move_state.warmed_up
+    assert there.fitted_.move_state.warmed_up
     assert moves_of(there)[0] == moves_of(here)[0]
     assert there.n_states_ == here.n_states_
     assert_same(here, there)
@@ -137,7 +137,7 @@ def test_files_are_enough_for_moves_on_a_device(tmp_path):
 
 
 def test_a_small_start_grows_on_a_device():
-    options = {"init_states": 1, "n_states": 3, "dtype": "float64"}
+    options = {"moves": sj.MoveSettings(init_states=1), "n_states": 3, "dtype": "float64"}
     here, there = (model(device=where, **options).fit(DATA) for where in ("cpu", "cuda"))
     assert "split" in {move["kind"] for move in moves_of(here) if move["accepted"]}
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
@@ -151,7 +151,7 @@ def test_a_minibatch_alone_is_judged_on_a_device():
             learner.partial_fit(DATA, total_sequences=len(DATA))
     assert any(move["accepted"] for move in moves_of(here))
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
-    assert isinstance(there._posterior.emissions, DecayedTable)
+    assert isinstance(there.fitted_.posterior.emissions, DecayedTable)
     assert_same(here, there)
 
 
@@ -191,7 +191,12 @@ def test_a_stopped_training_makes_the_same_moves_on_a_device(tmp_path):
     "options",
     [
         {"stickiness": "learned", "n_passes": 30},
-        {"moves": None, "stickiness": 2.0, "normalize_rows": False, "n_passes": 3},
+        {
+            "moves": None,
+            "stickiness": 2.0,
+            "hdp": sj.HDPOptions(normalize_rows=False),
+            "n_passes": 3,
+        },
         {"moves": None, "kind": sj.HMM, "stickiness": "learned", "n_passes": 3},
         {"moves": None, "kind": sj.HMM, "tuned": True, "n_passes": 3},
         {"moves": None, "tuned": ["concentration", "base"], "n_passes": 3},
@@ -359,7 +364,7 @@ def test_sticky_states_are_learned_as_on_the_cpu(kind, stickiness):
     options = {"moves": None, "n_states": 3, "n_passes": 2, "stickiness": stickiness}
     here, there = (model(kind, device=where, **options).fit(DATA) for where in ("cpu", "cuda"))
     assert_same(here, there)
-    one, other = (fitted._posterior.transitions.state()[0] for fitted in (here, there))
+    one, other = (fitted.fitted_.posterior.transitions.state()[0] for fitted in (here, there))
     assert set(one) == set(other)
     for name in ("stickiness", "alpha", "override"):
         if name in one:
@@ -414,7 +419,9 @@ def test_a_tuned_model_is_the_cpu_s(inference):
     options |= {"emission": sj.Categorical(9), "inference": inference, "kind": sj.HMM}
     here, there = (model(device=where, **options).fit(data) for where in ("cpu", "cuda"))
     assert_same(here, there, 1e-3)
-    values, found = (fitted._posterior.emissions.prior.state()[0] for fitted in (here, there))
+    values, found = (
+        fitted.fitted_.posterior.emissions.prior.state()[0] for fitted in (here, there)
+    )
     assert values["of_new"] != values["of_seen"] != 0.1
     assert found == pytest.approx(values, rel=1e-2)  # the search for them goes ahead of itself
     assert isinstance(found["n_seen"], int)
@@ -428,5 +435,5 @@ def test_a_tuned_training_goes_on_the_same_on_a_device(tmp_path):
     model(**options, n_passes=1).fit(DATA, checkpoint=tmp_path)
     resumed = model(**options, n_passes=3).fit(DATA, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.statistics_.emissions, whole.statistics_.emissions)
-    one, other = (fitted._posterior.emissions.prior for fitted in (resumed, whole))
+    one, other = (fitted.fitted_.posterior.emissions.prior for fitted in (resumed, whole))
     assert one.state()[0] == other.state()[0]

@@ -17,7 +17,7 @@ WAYS = [
     (sj.HDPHMM, "beam"),
 ]
 every_way = pytest.mark.parametrize(("model", "inference"), WAYS)
-SHORT = {"n_samples": 6, "burn_in": 4, "thin": 2, "n_chains": 2, "random_state": 0}
+SWEEPS = {"n_samples": 6, "burn_in": 4, "thin": 2, "n_chains": 2}
 
 
 def blocks(seed=0, n=30):
@@ -27,9 +27,11 @@ def blocks(seed=0, n=30):
     return 2 * (states % 2) + rng.integers(2, size=(n, 12))
 
 
-def fitted(model, inference, data=None, **options):
+def fitted(model, inference, data=None, n_states=2, **options):
     data = blocks() if data is None else data
-    return model(2, sj.Categorical(4), inference=inference, **(SHORT | options)).fit(data)
+    sampling = sj.Sampling(inference, **{n: options.pop(n, SWEEPS[n]) for n in SWEEPS})
+    options = {"random_state": 0} | options
+    return model(n_states, sj.Categorical(4), inference=sampling, **options).fit(data)
 
 
 @every_way
@@ -78,10 +80,10 @@ def test_scores_are_averaged_over_draws(model, inference):
     found = fitted(model, inference)
     data = blocks(seed=3, n=4)
     single = []
-    for posterior in found._posteriors():
+    for posterior in found.fitted_.posteriors():
         copy = fitted(model, inference)
-        copy._posterior = posterior
-        del copy.samples_
+        copy.fitted_.posterior = posterior
+        copy.fitted_.samples = None
         single.append(copy.log_likelihood(data))
     expected = logsumexp(single, axis=0) - np.log(len(single))
     np.testing.assert_allclose(found.log_likelihood(data), expected, rtol=1e-12)
@@ -158,7 +160,7 @@ def test_fitting_anew_forgets_the_draws():
 def test_progress_validation_and_callback():
     seen = []
     data = blocks()
-    model = sj.HMM(2, sj.Categorical(4), inference="gibbs", **SHORT)
+    model = sj.HMM(2, sj.Categorical(4), inference=sj.Sampling("gibbs", **SWEEPS), random_state=0)
     model.fit(data, validation=data, callback=seen.append)
     assert [progress.passes for progress in seen] == list(range(1, 17))
     assert model.history_[-1]["score"] == pytest.approx(model.score(data, per_step=True))
@@ -169,7 +171,7 @@ def test_progress_validation_and_callback():
 def test_one_step_sequences_and_one_state(model, inference):
     found = fitted(model, inference, data=[[0], [1], [3]])
     assert np.isfinite(found.score([[2, 2]]))
-    alone = model(1, sj.Categorical(4), inference=inference, **SHORT).fit([[0, 1], [2]])
+    alone = fitted(model, inference, data=[[0, 1], [2]], n_states=1)
     assert np.isfinite(alone.score([[3]]))
 
 
@@ -184,7 +186,7 @@ def test_bad_numbers_are_refused(model, inference, name, value):
 
 @every_way
 def test_partial_fit_is_refused(model, inference):
-    with pytest.raises(ValueError, match="partial_fit needs a stochastic way"):
+    with pytest.raises(ValueError, match="partial_fit needs a stochastic inference method"):
         model(2, sj.Categorical(4), inference=inference).partial_fit([[0]], total_sequences=2)
 
 
@@ -198,7 +200,7 @@ def test_other_families_and_states_that_differ_are_refused():
     prior = np.ones((2, 4))
     with pytest.raises(ValueError, match="the same emission concentration"):
         sj.HDPHMM(2, sj.Categorical(4, prior), inference="beam").fit(blocks())
-    sj.HMM(2, sj.Categorical(4, prior), inference="gibbs", n_samples=1).fit(blocks())
+    sj.HMM(2, sj.Categorical(4, prior), inference=sj.Sampling("gibbs", n_samples=1)).fit(blocks())
 
 
 def test_an_unknown_trace_is_refused():

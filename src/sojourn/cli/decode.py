@@ -64,7 +64,7 @@ def decode(
     if out is None and (cluster is not None or workers is not None):
         raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
-    from sojourn.persist import load
+    from sojourn.models import load
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)

@@ -66,8 +66,8 @@ def fit(
         screen.print(summary.about_data(parts, choice), soft_wrap=True)
         plan = training.make_plan(parts.n_sequences, batch_size, passes, forgetting_rate, remote)
         model = training.make_model(
-            kind, states, choice, plan, moves,
-            inference=inference, init_states=init_states, n_init=restarts, device=device,
+            kind, states, choice, plan, moves, init_states,
+            inference=inference, n_init=restarts, device=device,
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
         screen.print(summary.about_training(model), soft_wrap=True)

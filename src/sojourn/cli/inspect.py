@@ -25,7 +25,7 @@ def inspect(
     Example: [bold]sojourn inspect words.sojourn --states 5[/]
     """
     from sojourn.cli.tables import state_table
-    from sojourn.persist import load
+    from sojourn.models import load
     from sojourn.report.states import summarize
 
     with errors_in_short():
@@ -50,7 +50,7 @@ def _facts(model: BaseHMM) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "model": type(model).__name__,
         "emission": type(model.emission_).__name__,
-        "inference": model.inference,
+        "inference": model.fitted_.estimator.parameters["inference"],
         "states": len(model.state_shares_),
         "states in use": model.n_states_,
         "sequences": model.total_sequences_,

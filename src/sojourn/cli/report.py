@@ -35,7 +35,7 @@ def report(
     target = model.with_suffix(".html") if out is None else out
     with errors_in_short():
         from sojourn.cli.data import open_for, reading_options
-        from sojourn.persist import load
+        from sojourn.models import load
         from sojourn.report.page import write_report
         from sojourn.sources.write import check_target
 

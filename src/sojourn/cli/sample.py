@@ -28,7 +28,7 @@ def sample(
     Example: [bold]sojourn sample words.sojourn -n 3 --length 8[/]
     """
     from sojourn.families import Categorical
-    from sojourn.persist import load
+    from sojourn.models import load
 
     with errors_in_short():
         fitted = load(model)

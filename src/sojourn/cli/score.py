@@ -36,7 +36,7 @@ def score(
     """
     from sojourn.cli.data import open_for, reading_options
     from sojourn.families import Categorical
-    from sojourn.persist import load
+    from sojourn.models import load
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)

@@ -53,15 +53,18 @@ def make_plan(
 
 
 def make_model(
-    kind: Kind, n_states: int, choice: Choice, plan: Plan, moves: bool | None, **parameters: Any
+    kind: Kind,
+    n_states: int,
+    choice: Choice,
+    plan: Plan,
+    moves: bool | None,
+    init_states: int | None,
+    **parameters: Any,
 ) -> BaseHMM:
     """Make the estimator; `moves` of None keeps its default."""
     from sojourn.models import HDPHMM, HMM
 
-    model = HDPHMM if kind is Kind.hdp else HMM
-    if moves is not None:
-        parameters["moves"] = "auto" if moves else None
-    return model(
+    model: BaseHMM = (HDPHMM if kind is Kind.hdp else HMM)(
         n_states,
         choice.family,
         batch_size=plan.batch_size,
@@ -69,6 +72,19 @@ def make_model(
         forgetting_rate=plan.forgetting_rate,
         **parameters,
     )
+    return model.set_params(moves=_moves(model.moves, moves, init_states))
+
+
+def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
+    """Return whether and how states may change: as the model has it, unless told otherwise."""
+    from sojourn.moves.settings import MoveSettings
+
+    moves = usual if asked is None else ("auto" if asked else None)
+    if init_states is None:
+        return moves
+    if moves is None:
+        raise ValueError("init_states needs moves='auto', by which the model grows: --moves")
+    return MoveSettings(init_states=init_states)
 
 
 def read_stickiness(text: str) -> float | str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
+from sojourn.data import Data
 from sojourn.families import (
     AutoregressiveGaussian,
     DiagonalGaussian,
@@ -17,11 +19,14 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.inference import Schedule
+from sojourn.models.parameters import schedule_of
+from sojourn.prediction import FittedModel
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from sojourn.models.base import BaseHMM
-    from sojourn.models.data import Data
 
 REAL = (
     AutoregressiveGaussian,
@@ -61,28 +66,28 @@ def start_left(schedule: Schedule, n_updates: int) -> float:
     return round(math.exp(math.fsum(logs)), 12)
 
 
-def warn_of_fit(model: BaseHMM) -> None:
+def warn_of_fit(model: BaseHMM, fitted: FittedModel) -> None:
     """Warn of what a fitted model shows: a start not forgotten, idle states, a falling score."""
-    _warn_of_start(model)
-    _warn_of_idle_states(model)
-    _warn_of_falling_score(model)
+    _warn_of_start(model, fitted)
+    _warn_of_idle_states(fitted)
+    _warn_of_falling_score(fitted)
 
 
-def _warn_of_start(model: BaseHMM) -> None:
-    left = start_left(model._schedule(), model.n_updates_)
+def _warn_of_start(model: BaseHMM, fitted: FittedModel) -> None:
+    left = start_left(schedule_of(model), fitted.n_updates)
     if left > _MOST_LEFT:
         _warn(
-            f"after {model.n_updates_} updates {left:.0%} of the posterior is still the random "
+            f"after {fitted.n_updates} updates {left:.0%} of the posterior is still the random "
             f"start: with forgetting_rate={model.forgetting_rate} it will not converge in "
             f"n_passes={model.n_passes}; use more passes, a smaller batch_size, or a lower "
             "forgetting_rate"
         )
 
 
-def _warn_of_idle_states(model: BaseHMM) -> None:
-    if model._posterior.transitions.shares_weights:
+def _warn_of_idle_states(fitted: FittedModel) -> None:
+    if fitted.posterior.transitions.shares_weights:
         return  # states to spare are what the HDP's truncation is for
-    counts = model._posterior.counts
+    counts = fitted.posterior.counts
     idle = int((counts.start + counts.transitions.sum(axis=0) < 1.0).sum())
     if idle:
         _warn(
@@ -91,8 +96,8 @@ def _warn_of_idle_states(model: BaseHMM) -> None:
         )
 
 
-def _warn_of_falling_score(model: BaseHMM) -> None:
-    scores = [(entry["score"], entry["passes"]) for entry in model.history_]
+def _warn_of_falling_score(fitted: FittedModel) -> None:
+    scores = [(entry["score"], entry["passes"]) for entry in fitted.history]
     known = [pair for pair in scores if pair[0] is not None]
     if not known:
         return
@@ -105,4 +110,12 @@ def _warn_of_falling_score(model: BaseHMM) -> None:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, FitWarning, stacklevel=5)
+    """Warn in the name of the line that called `fit`: the first one outside the package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and _is_ours(frame):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FitWarning, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("sojourn.")

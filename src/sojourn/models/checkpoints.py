@@ -11,8 +11,14 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from sojourn import persist
+from sojourn.data import Data
+from sojourn.families import Family
 from sojourn.inference import Position, Progress
+from sojourn.models.parameters import Whole, record_of, tunings
+from sojourn.prediction import FittedModel
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -40,7 +46,7 @@ class Checkpoints:
     def __init__(self, folder: str | PathLike[str], every: int | None = None) -> None:
         self.folder = Path(folder)
         self.every = every
-        self._model: BaseHMM | None = None
+        self._fitted: FittedModel | None = None
         self._identity: dict[str, Any] = {}
         self._written = time.monotonic()
         self._interrupted = False
@@ -52,7 +58,7 @@ class Checkpoints:
         """Return the checkpoints in the folder, the newest first."""
         return sorted(self.folder.glob(_PATTERN), reverse=True)
 
-    def newest(self) -> tuple[BaseHMM, dict[str, Any]] | None:
+    def newest(self) -> tuple[FittedModel, dict[str, Any]] | None:
         """Return model and position of the newest sound checkpoint, or None without any.
 
         A damaged one is named in a warning, and the one before is used.
@@ -60,7 +66,7 @@ class Checkpoints:
         files = self.files()
         for path in files:
             try:
-                model, training = persist.load_checkpoint(path)
+                fitted, training = persist.read(path)
             except persist.ModelFileError as error:
                 warnings.warn(
                     f"the checkpoint {path} is damaged and passed over: {error}", stacklevel=3
@@ -68,7 +74,7 @@ class Checkpoints:
                 continue
             if training is None:
                 raise persist.ModelFileError(f"{path} is a model, not a checkpoint of training")
-            return model, training
+            return fitted, training
         if files:
             raise persist.ModelFileError(f"no checkpoint in {self.folder} is sound")
         return None
@@ -83,12 +89,12 @@ class Checkpoints:
 
     # ---- writing --------------------------------------------------------------------------
 
-    def begin(self, model: BaseHMM, identity: dict[str, Any]) -> None:
+    def begin(self, fitted: FittedModel, identity: dict[str, Any]) -> None:
         """Take the model whose posterior will move, and what a resumed run must agree in."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
             leftover.unlink()  # of a run that was killed while it wrote
-        self._model, self._identity = model, identity
+        self._fitted, self._identity = fitted, identity
 
     def __call__(self, position: Position, *, now: bool = False) -> None:
         """Write a checkpoint if it is time, if it must be now, or if Ctrl-C was pressed."""
@@ -105,12 +111,12 @@ class Checkpoints:
 
     def write(self, position: Position) -> None:
         """Write a checkpoint, whole or not at all, then delete all but the last two."""
-        assert self._model is not None
-        self._model.history_ = [entry._asdict() for entry in position.history]
+        assert self._fitted is not None
+        self._fitted.history = [entry._asdict() for entry in position.history]
         place = position._replace(history=())._asdict()
         path = self.folder / f"checkpoint-{position.n_pass:05d}-{position.updates:012d}.sojourn"
         training = {"identity": self._identity, "position": place}
-        persist.save(self._model, path, training=training)
+        persist.save(self._fitted, path, training=training)
         for old in self.files()[_KEPT:]:
             old.unlink(missing_ok=True)
         self._written = time.monotonic()
@@ -138,8 +144,47 @@ class Checkpoints:
             self._old_handler = None
 
 
+def make_checkpoints(
+    folder: str | PathLike[str] | None, every: int | None, *, resume: bool
+) -> Checkpoints | None:
+    """Return the checkpoints that `fit` was asked for, or refuse what makes no sense."""
+    if folder is None:
+        if resume or every is not None:
+            raise ValueError("resume and checkpoint_every need a folder: checkpoint=...")
+        return None
+    Whole(1, or_none=True).check("checkpoint_every", every)
+    checkpoints = Checkpoints(folder, every)
+    if not resume:
+        checkpoints.check_empty()
+    return checkpoints
+
+
+def identity_of(model: BaseHMM, family: Family, data: Data, seed: int) -> dict[str, Any]:
+    """Return what a resumed run must agree in; threads and further passes are free."""
+    parameters = persist.describe_parameters(record_of(model))
+    free = {"n_passes", "n_jobs", "verbose", "random_state"}
+    if "steps" in tunings(model):
+        free.remove("n_passes")  # the step sizes follow from it
+    for name in free:
+        parameters.pop(name)
+    return {
+        "seed": seed,
+        "parameters": parameters,
+        "emission": persist.describe_family(family),
+        "data": data.fingerprint(),
+    }
+
+
+def seed_of(training: dict[str, Any], random_state: Any) -> int:
+    """Return the seed of a run to go on with, which a whole number must agree with."""
+    seed = int(training["identity"]["seed"])
+    if isinstance(random_state, int | np.integer) and random_state != seed:
+        raise ValueError(f"the checkpoint's seed is {seed}, but random_state={random_state}")
+    return seed
+
+
 def checked_position(
-    model: BaseHMM, training: dict[str, Any], identity: dict[str, Any]
+    fitted: FittedModel, training: dict[str, Any], identity: dict[str, Any]
 ) -> Position:
     """Return where a checkpoint stands, or refuse to go on with other data or parameters."""
     stored = training["identity"]
@@ -154,5 +199,5 @@ def checked_position(
             raise ValueError(
                 f"cannot go on from the checkpoint: the {name} is not the same as then"
             )
-    history = tuple(Progress(**entry) for entry in model.history_)
+    history = tuple(Progress(**entry) for entry in fitted.history)
     return Position(**{**training["position"], "history": history})

@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Literal
 
-from sklearn.utils.validation import check_is_fitted
-
 from sojourn.families import Family
-from sojourn.inference import Statistics
-from sojourn.models.base import BaseHMM, Inference, as_gamma, check_whole, learns_stickiness
+from sojourn.inference import METHODS, Statistics
+from sojourn.models.attributes import Learned
+from sojourn.models.base import BaseHMM, Inference
+from sojourn.models.deprecated import accepts_old_names
+from sojourn.models.parameters import (
+    COMMON,
+    OneOf,
+    Whole,
+    as_gamma,
+    fixed_stickiness,
+    inference_name,
+    method_of,
+    schedule_of,
+)
 from sojourn.models.sampled import symbol_prior
+from sojourn.moves.settings import MoveSettings
 from sojourn.sampling import Beam, DirectAssignment, Sampler
 from sojourn.sampling.infinite import InfiniteSampler
+from sojourn.sampling.settings import Sampling
 from sojourn.transitions import HDP, HDPSummary, PointHDP, Transitions
-from sojourn.transitions.hdp import OccupancyForm
+from sojourn.transitions.options import HDPOptions
 
 SAMPLERS: dict[str, type[InfiniteSampler]] = {"gibbs": DirectAssignment, "beam": Beam}
 
@@ -38,8 +50,8 @@ class HDPHMM(BaseHMM):
         the samplers the number of states that a chain begins with.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
-    inference : {"scvi", "svi", "cvb0", "vb", "gibbs", "beam"}
-        Stochastic collapsed variational inference, or another way to learn the same model:
+    inference : {"scvi", "svi", "cvb0", "vb", "gibbs", "beam"} or Sampling
+        Stochastic collapsed variational inference, or another method for the same model:
 
         - "svi", "vb": uncollapsed, with a point estimate of π (Johnson & Willsky 2014), α and γ at
           the means of their priors; in minibatches, or with all data at once;
@@ -48,34 +60,21 @@ class HDPHMM(BaseHMM):
         - "beam": beam sampling (Van Gael et al. 2008), whole paths, no truncation.
 
         There is no "em": with the weights of the rows free, the maximum is not bounded.
-    batch_size, n_passes, forgetting_rate, delay, tuned, init, n_init, device, n_jobs, dtype, \
-track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
-        As for `HMM`.
+        ``Sampling("beam", n_samples=500)`` sets the number of draws, chains and sweeps of a
+        sampler.
+    hdp : HDPOptions, optional
+        Priors of α and γ, and how the posterior of π is approximated; None for the defaults.
     hdp_batch_size : int
         Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
-    alpha_prior, gamma_prior : (float, float)
-        Shape and rate of the Gamma priors.
-    second_order_tables : bool
-        Keep the second-order term in the expected table counts (5), which the paper drops.
-    sort_states : bool
-        Give the first stick to the state with the most tables, and so on: sticks are size-biased.
-    normalize_rows : bool
-        Make the rows of the transition potentials sum to one.  False divides by E[α] + E[C_k·],
-        the exact normaliser, which leaves the mass of states beyond K out.
-    occupancy : {"auto", "exact", "fast"}
-        How the probability that a transition occurs at all is found: by the sums of log(1 − q),
-        by −E[C] in their place, or by the former for small and the latter for large data.
-    exchangeable_tables : bool
-        Count the tables of uncertain steps as those of customers who share a restaurant, eq (19),
-        in place of the paper's independent steps, eq (5), which see too many tables where states
-        are uncertain.  Needs the exact sums of `occupancy`; with the fast form (5) holds.
     stickiness : float or "learned"
         Extra concentration κ on staying in a state, for recordings whose states last: rows are
         θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  Learned, α + κ has the prior
-        `alpha_prior`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for "cvb0".
-    moves : "auto" or None
+        `alpha_prior` of `hdp`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for
+        "cvb0".
+    moves : "auto", MoveSettings or None
         As for `HMM`; None is the algorithm of the paper, which keeps all K states.
-    init_states : int, optional
+    batch_size, n_passes, forgetting_rate, delay, tuned, init, n_init, device, n_jobs, dtype, \
+track_bound, random_state, verbose
         As for `HMM`.
 
     Attributes
@@ -96,114 +95,91 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
     (3,)
     """
 
+    _methods = frozenset(METHODS) - {"em"}  # with the weights free, its maximum has no bound
     _samplers = frozenset(SAMPLERS)
+    _values = ("inference", "moves", "hdp")
+    _constraints = COMMON | {
+        "hdp": OneOf((), "neither HDPOptions nor None", (HDPOptions, type(None))),
+        "hdp_batch_size": Whole(1),
+    }
 
+    hdp_ = Learned[HDPSummary]("hdp")
+
+    @accepts_old_names(*_values)
     def __init__(
         self,
         n_states: int,
         emission: Family,
         *,
-        inference: Inference = "scvi",
+        inference: Inference | Sampling = "scvi",
+        hdp: HDPOptions | None = None,
+        hdp_batch_size: int = 10_000,
+        stickiness: float | Literal["learned"] = 0.0,
         batch_size: int | None = 1000,
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         tuned: bool | Collection[str] = False,
-        hdp_batch_size: int = 10_000,
-        alpha_prior: tuple[float, float] = (1.0, 0.1),
-        gamma_prior: tuple[float, float] = (1.0, 0.1),
-        second_order_tables: bool = True,
-        sort_states: bool = True,
-        normalize_rows: bool = True,
-        occupancy: OccupancyForm = "auto",
-        exchangeable_tables: bool = True,
-        stickiness: float | Literal["learned"] = 0.0,
-        moves: Literal["auto"] | None = "auto",
-        init_states: int | None = None,
+        moves: Literal["auto"] | MoveSettings | None = "auto",
         init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
         track_bound: bool | None = None,
-        n_samples: int = 100,
-        burn_in: int = 100,
-        thin: int = 1,
-        n_chains: int = 1,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
         self.n_states = n_states
         self.emission = emission
         self.inference = inference
+        self.hdp = hdp
+        self.hdp_batch_size = hdp_batch_size
+        self.stickiness = stickiness
         self.batch_size = batch_size
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.tuned = tuned
-        self.hdp_batch_size = hdp_batch_size
-        self.alpha_prior = alpha_prior
-        self.gamma_prior = gamma_prior
-        self.second_order_tables = second_order_tables
-        self.sort_states = sort_states
-        self.normalize_rows = normalize_rows
-        self.occupancy = occupancy
-        self.exchangeable_tables = exchangeable_tables
-        self.stickiness = stickiness
         self.moves = moves
-        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
         self.track_bound = track_bound
-        self.n_samples = n_samples
-        self.burn_in = burn_in
-        self.thin = thin
-        self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
 
     @property
-    def _inferences(self) -> frozenset[str]:
-        # EM needs rows with a known prior; with the weights free, its maximum has no bound.
-        return super()._inferences - {"em"}
-
-    @property
-    def hdp_(self) -> HDPSummary:
-        """E[α], E[γ], E[π] and the effective number of states."""
-        check_is_fitted(self)
-        prior = self._posterior.transitions
-        assert isinstance(prior, HDP | PointHDP)
-        return prior.summary()
+    def _options(self) -> HDPOptions:
+        return HDPOptions() if self.hdp is None else self.hdp
 
     def _make_sampler(self, family: Family) -> Sampler:
+        name, options = inference_name(self), self._options
         if self.stickiness != 0.0:
-            raise ValueError(f"inference={self.inference!r} has no stickiness; 'scvi' has")
-        prior = symbol_prior(family, self.inference)
+            raise ValueError(f"inference={name!r} has no stickiness; 'scvi' has")
+        prior = symbol_prior(family, name)
         if prior.ndim != 1:
             raise ValueError(
-                f"inference={self.inference!r} makes new states, which need the same emission "
-                "concentration as the others: a number, or one a symbol"
+                f"inference={name!r} makes new states, which need the same emission "
+                "concentration as the others: a number, or one per symbol"
             )
-        return SAMPLERS[self.inference](
+        return SAMPLERS[name](
             prior,
-            as_gamma("alpha_prior", self.alpha_prior),
-            as_gamma("gamma_prior", self.gamma_prior),
+            as_gamma("alpha_prior", options.alpha_prior),
+            as_gamma("gamma_prior", options.gamma_prior),
         )
 
     def _make_transitions(self) -> Transitions:
-        check_whole("hdp_batch_size", self.hdp_batch_size, 1)
-        if self.occupancy not in ("auto", "exact", "fast"):
-            raise ValueError(f"occupancy={self.occupancy!r} is not 'auto', 'exact' or 'fast'")
-        alpha_prior = as_gamma("alpha_prior", self.alpha_prior)
-        gamma_prior = as_gamma("gamma_prior", self.gamma_prior)
-        schedule = self._schedule()
-        learned = learns_stickiness(self.stickiness, self.inference)
-        if not self._method.objective.collapsed:
-            if self.stickiness != 0.0:
-                raise ValueError(f"inference={self.inference!r} has no stickiness; 'scvi' has")
+        options, name = self._options, inference_name(self)
+        alpha_prior = as_gamma("alpha_prior", options.alpha_prior)
+        gamma_prior = as_gamma("gamma_prior", options.gamma_prior)
+        schedule = schedule_of(self)
+        fixed = fixed_stickiness(self.stickiness, name)
+        if not method_of(self).objective.collapsed:
+            if fixed != 0.0:
+                raise ValueError(f"inference={name!r} has no stickiness; 'scvi' has")
             return PointHDP.make(
                 int(self.n_states),
                 alpha=alpha_prior.mean,
@@ -219,11 +195,11 @@ track_bound, n_samples, burn_in, thin, n_chains, random_state, verbose
             batch_size=int(self.hdp_batch_size),
             forgetting_rate=schedule.forgetting_rate,
             delay=schedule.delay,
-            second_order=bool(self.second_order_tables),
-            sort_states=bool(self.sort_states),
-            normalize_rows=bool(self.normalize_rows),
-            occupancy=self.occupancy,
-            exchangeable=bool(self.exchangeable_tables),
-            stickiness=0.0 if learned else float(self.stickiness),
-            learn_stickiness=learned,
+            second_order=bool(options.second_order_tables),
+            sort_states=bool(options.sort_states),
+            normalize_rows=bool(options.normalize_rows),
+            occupancy=options.occupancy,
+            exchangeable=bool(options.exchangeable_tables),
+            stickiness=0.0 if fixed is None else fixed,
+            learn_stickiness=fixed is None,
         )

@@ -10,10 +10,19 @@ from numpy.typing import ArrayLike
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
-from sojourn.models.base import BaseHMM, Inference, as_gamma, learns_stickiness
+from sojourn.models.base import BaseHMM, Inference
+from sojourn.models.deprecated import accepts_old_names
+from sojourn.models.parameters import (
+    fixed_stickiness,
+    inference_name,
+    schedule_of,
+    stickiness_prior,
+)
 from sojourn.models.sampled import symbol_prior
+from sojourn.moves.settings import MoveSettings
 from sojourn.sampling import BlockedGibbs, CollapsedGibbs, Sampler
 from sojourn.sampling.finite import FiniteSampler
+from sojourn.sampling.settings import Sampling
 from sojourn.transitions import Dirichlet, StickyDirichlet
 
 SAMPLERS: dict[str, type[FiniteSampler]] = {
@@ -37,8 +46,8 @@ class HMM(BaseHMM):
         Number of states K; with ``moves="auto"`` the most there may be.
     emission : Family
         What is observed, for example ``Categorical(n_symbols=50)``.
-    inference : {"scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs"}
-        Stochastic collapsed variational inference, or another way to learn the same model:
+    inference : {"scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs"} or Sampling
+        Stochastic collapsed variational inference, or another method for the same model:
 
         - "svi": the uncollapsed baseline;
         - "cvb0": collapsed, one sequence at a time, whose own statistics are taken out first
@@ -51,15 +60,17 @@ class HMM(BaseHMM):
           `Categorical` emissions;
         - "gibbs": draws of the states one by one, parameters integrated out;
         - "blocked-gibbs": draws of parameters and of whole paths in turn.
+
+        ``Sampling("gibbs", n_samples=500)`` sets the number of draws, chains and sweeps of a
+        sampler; `n_passes` and the like play no part in it.
     transition_concentration : float, (K,) array or (K, K) array
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
         Prior counts of the start; by default those of the transitions, of a matrix the mean row.
-    stickiness : float or "learned"
+    stickiness : float, "learned" or (float, float)
         Extra prior count κ of staying in a state, for recordings whose states last (Fox et al.
-        2011).  Learned by "scvi", it has a Gamma posterior.
-    stickiness_prior : (float, float)
-        Shape and rate of the Gamma prior of κ, where it is learned.
+        2011).  "learned" estimates it by "scvi" under a Gamma prior with shape 1 and rate 0.1; a
+        pair is the shape and rate of another Gamma prior.
     batch_size : int or None
         Sequences a minibatch; None for the whole data set in one batch.
     n_passes : int
@@ -76,13 +87,12 @@ class HMM(BaseHMM):
         - "base": symbols that were never seen have a count of their own, eq (18).
 
         False is the paper's algorithm.  A concentration given as an array is kept.
-    moves : "auto" or None
+    moves : "auto", MoveSettings or None
         Merge, delete and split states at the ends of passes, where that raises the collapsed
         bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
-        data.  For "scvi".  All states are kept by other ways of inference, and where priors differ
-        between states.
-    init_states : int, optional
-        States to begin with, where moves are to make more of them; by default `n_states`.
+        data.  For "scvi".  All states are kept by other inference methods, and where priors differ
+        between states.  ``MoveSettings(init_states=2)`` begins with two states, and lets splits
+        create more.
     init : {"auto", "exponential", "segments"} or Statistics
         Random initial statistics with the mass of the data, or given ones.  "exponential" is the
         paper's; "segments" gives each state the symbols of a short piece of the data, and is what
@@ -102,9 +112,6 @@ class HMM(BaseHMM):
         Whether ``history_`` has the evidence lower bound (for "em" the log likelihood).  It costs
         a pass over the emission statistics; None tracks it where a pass is one update, or
         remembers every sequence: "em", "vb" and "cvb0".
-    n_samples, burn_in, thin, n_chains : int
-        For the samplers: draws kept of each chain, sweeps before the first, sweeps from one to
-        the next, and chains.  `n_passes` and the like play no part.
     random_state : int, Generator, RandomState or None
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
@@ -149,34 +156,30 @@ class HMM(BaseHMM):
     """
 
     _samplers = frozenset(SAMPLERS)
+    _values = ("inference", "moves", "stickiness")
 
+    @accepts_old_names(*_values)
     def __init__(
         self,
         n_states: int,
         emission: Family,
         *,
-        inference: Inference = "scvi",
+        inference: Inference | Sampling = "scvi",
         transition_concentration: float | ArrayLike = 0.1,
         start_concentration: float | ArrayLike | None = None,
-        stickiness: float | Literal["learned"] = 0.0,
-        stickiness_prior: tuple[float, float] = (1.0, 0.1),
+        stickiness: float | Literal["learned"] | tuple[float, float] = 0.0,
         batch_size: int | None = 1000,
         n_passes: int = 10,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         tuned: bool | Collection[str] = False,
-        moves: Literal["auto"] | None = None,
-        init_states: int | None = None,
+        moves: Literal["auto"] | MoveSettings | None = None,
         init: str | Statistics = "auto",
         n_init: int = 1,
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
         track_bound: bool | None = None,
-        n_samples: int = 100,
-        burn_in: int = 100,
-        thin: int = 1,
-        n_chains: int = 1,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -186,46 +189,38 @@ class HMM(BaseHMM):
         self.transition_concentration = transition_concentration
         self.start_concentration = start_concentration
         self.stickiness = stickiness
-        self.stickiness_prior = stickiness_prior
         self.batch_size = batch_size
         self.n_passes = n_passes
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.tuned = tuned
         self.moves = moves
-        self.init_states = init_states
         self.init = init
         self.n_init = n_init
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
         self.track_bound = track_bound
-        self.n_samples = n_samples
-        self.burn_in = burn_in
-        self.thin = thin
-        self.n_chains = n_chains
         self.random_state = random_state
         self.verbose = verbose
 
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()
         assert isinstance(transitions, Dirichlet)
-        prior = transitions.prior
-        symbols = np.broadcast_to(
-            symbol_prior(family, self.inference), (self.n_states, family.n_statistics)
-        )
+        prior, name = transitions.prior, inference_name(self)
+        symbols = np.broadcast_to(symbol_prior(family, name), (self.n_states, family.n_statistics))
         rows = np.vstack([prior.start, prior.transitions])
-        return SAMPLERS[self.inference](rows, np.ascontiguousarray(symbols.T))
+        return SAMPLERS[name](rows, np.ascontiguousarray(symbols.T))
 
     def _make_transitions(self) -> Dirichlet | StickyDirichlet:
-        learned = learns_stickiness(self.stickiness, self.inference)
+        fixed = fixed_stickiness(self.stickiness, inference_name(self), takes_prior=True)
         rows = Dirichlet.make(
             self.n_states,
             self.start_concentration,
             self.transition_concentration,
-            0.0 if learned else float(self.stickiness),
+            0.0 if fixed is None else fixed,
         )
-        if not learned:
+        if fixed is not None:
             return rows
-        schedule, prior = self._schedule(), as_gamma("stickiness_prior", self.stickiness_prior)
+        schedule, prior = schedule_of(self), stickiness_prior(self.stickiness)
         return StickyDirichlet(rows, prior, prior, schedule.forgetting_rate, schedule.delay)

@@ -1,20 +1,56 @@
-"""Between estimators and samplers: priors as samplers take them, draws as posteriors."""
+"""Learning by a sampler: draws from the posterior in place of an approximation to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.special import logsumexp
-
+from sojourn.data import Data
 from sojourn.families import Categorical, Family
-from sojourn.inference import LocalBackend, Posterior, Progress, Statistics, predict
+from sojourn.inference import Progress
 from sojourn.kernels.interface import Floats
-from sojourn.sampling import Chains, Draw, Sampler, Samples, SamplingProgress, SymbolData
+from sojourn.models.parameters import compute_of, sampling_of
+from sojourn.models.start import Callback, new_fitted, reporting
+from sojourn.sampling import Chains, Sampler, Samples, SamplingProgress, SymbolData
 from sojourn.sampling import run_chains as run
+from sojourn.sampling.averages import posterior_of
 from sojourn.sequences import Sequences
-from sojourn.transitions import PointHDP, Transitions
-from sojourn.transitions.point_hdp import logits_of
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+
+def fit(
+    model: BaseHMM,
+    family: Family,
+    data: Sequences,
+    held_out: Data | None,
+    seed: int,
+    callback: Callback | None,
+) -> None:
+    """Draw from the posterior; the draw with the highest joint probability stands for them."""
+    sampler = model._make_sampler(family)
+    chains = sampling_of(model).chains
+    with reporting(model, chains.n_sweeps, callback) as report:
+        samples, history = sample_posterior(
+            sampler,
+            data,
+            family.n_statistics,
+            chains,
+            n_states=model.n_states,
+            seed=seed,
+            n_threads=compute_of(model).backend().n_threads,
+            callback=report,
+        )
+    prior = None if samples.best.shares is not None else model._make_transitions()
+    best = posterior_of(samples, samples.best, prior, model.dtype)
+    fitted = new_fitted(model, family, best, len(data))
+    fitted.samples = samples
+    model._fitted = fitted
+    if held_out is not None:
+        score = fitted.score_data(held_out, per_step=True)
+        history[-1] = history[-1]._replace(score=score)
+    fitted.history = [entry._asdict() for entry in history]
 
 
 def symbol_prior(family: Family, inference: str) -> Floats:
@@ -38,7 +74,7 @@ def sample_posterior(
     n_threads: int,
     callback: Callable[[Progress], None] | None,
 ) -> tuple[Samples, list[Progress]]:
-    """Run the chains; one `Progress` a sweep, as passes over the data."""
+    """Run the chains; one `Progress` per sweep, as passes over the data."""
     history: list[Progress] = []
 
     def report(progress: SamplingProgress) -> None:
@@ -66,40 +102,3 @@ def sample_posterior(
         callback=report,
     )
     return samples, history
-
-
-def posterior_of(samples: Samples, draw: Draw, prior: Transitions | None, dtype: str) -> Posterior:
-    """Return the counts of a draw as a posterior; `prior` is None for the infinite model."""
-    counts = samples.counts(draw)
-    if prior is None:
-        assert draw.shares is not None
-        prior = PointHDP(
-            draw.n_states, alpha=draw.alpha, gamma=draw.gamma, logits=logits_of(draw.shares)
-        )
-    statistics = Statistics(counts.transitions[0], counts.transitions[1:], counts.symbols.T)
-    return Posterior.from_statistics(statistics, prior, dtype)
-
-
-def log_likelihoods(
-    posteriors: Iterator[Posterior], family: Family, data: Sequences, engine: LocalBackend
-) -> Floats:
-    """Return the log of the mean likelihood of each sequence over draws, shape (N,)."""
-    each = [predict.log_likelihoods(posterior, family, data, engine) for posterior in posteriors]
-    return logsumexp(np.array(each, dtype=np.float64), axis=0) - np.log(len(each))
-
-
-def state_probabilities(
-    samples: Samples,
-    posteriors: Iterator[Posterior],
-    family: Family,
-    data: Sequences,
-    engine: LocalBackend,
-) -> Floats:
-    """Return the mean over draws of the state probabilities, under the best draw's labels."""
-    best = samples.best
-    total = np.zeros((data.n_steps, best.n_states))
-    for draw, posterior in zip(samples, posteriors, strict=True):
-        part = predict.state_probabilities(posterior, family, data, engine)
-        for k, label in enumerate(samples.relabeling(draw, best)):
-            total[:, label] += part[:, k]
-    return total / len(samples)

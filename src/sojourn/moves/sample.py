@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.backend import Chunk
+from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace, to_host

@@ -84,7 +84,7 @@ def learning_curve(contents: Contents) -> Markup:
 def heat_map(contents: Contents) -> Markup:
     """Draw the transition matrix of the largest states; shades follow the square root."""
     states = [entry.state for entry in contents.states[:_MOSTcellS]]
-    matrix = contents.model.transmat_
+    matrix = contents.model.transmat
     n = len(states)
     names = [_cut(contents.name(k), 14) for k in states]
     cell = min(34.0, max(17.0, 360.0 / n))
@@ -117,11 +117,11 @@ def graph(contents: Contents) -> Markup:
         int(k): (middle + radius * x, level - radius * y)
         for k, x, y in zip(found.states, found.x, found.y, strict=True)
     }
-    shares = model.state_shares_
+    shares = model.state_shares
     size = {k: 11.0 + 15.0 * math.sqrt(shares[k] / shares.max()) for k in place}
     edges = [_arrow(contents, edge, place, size, (middle, level)) for edge in found.edges]
     nodes = []
-    stay = np.diagonal(model.transmat_)
+    stay = np.diagonal(model.transmat)
     for k, (x, y) in place.items():
         out = math.hypot(x - middle, y - level) or 1.0
         far = radius + size[k] + 16.0

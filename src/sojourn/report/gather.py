@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sojourn.families import Categorical
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import FittedModel, as_fitted
 from sojourn.report.colors import ranks
 from sojourn.report.layout import run_lengths
 from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
@@ -71,7 +71,7 @@ class Contents(NamedTuple):
 
     Attributes
     ----------
-    model : HMM or HDPHMM
+    model : FittedModel
     states : list of StateSummary
         In use, the largest first.
     symbols : list of lists of (str, float)
@@ -84,7 +84,7 @@ class Contents(NamedTuple):
     decoded : Decoded or None
     """
 
-    model: BaseHMM
+    model: FittedModel
     states: list[StateSummary]
     symbols: list[list[tuple[str, float]]]
     ranks: list[int]
@@ -98,50 +98,52 @@ class Contents(NamedTuple):
         return f"{state} {symbols[0][0]}" if symbols else str(state)
 
 
-def gather(model: BaseHMM, data: Any = None, lengths: Any = None) -> Contents:
+def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
     """Gather the contents; data, if given, is decoded for examples and dwell times."""
-    used = [entry for entry in summarize(model, None, 8) if entry.share > USED_SHARE]
-    shown = used or summarize(model, 1, 8)
-    curve, name = _curve(model)
+    fitted = as_fitted(model)
+    used = [entry for entry in summarize(fitted, None, 8) if entry.share > USED_SHARE]
+    shown = used or summarize(fitted, 1, 8)
+    curve, name = _curve(fitted)
     return Contents(
-        model,
+        fitted,
         shown,
-        top_symbols(model, 8),
-        ranks(model.state_shares_),
+        top_symbols(fitted, 8),
+        ranks(fitted.state_shares),
         curve,
         name,
-        None if data is None else decode(model, data, lengths),
+        None if data is None else decode(fitted, data, lengths),
     )
 
 
-def _curve(model: BaseHMM) -> tuple[list[tuple[float, float]], str]:
+def _curve(fitted: FittedModel) -> tuple[list[tuple[float, float]], str]:
     for key, name in (("score", "held-out log likelihood per step"), ("bound", "bound")):
-        points = [(e["passes"], e[key]) for e in model.history_ if e[key] is not None]
+        points = [(e["passes"], e[key]) for e in fitted.history if e[key] is not None]
         if points:
             return points, name
     return [], ""
 
 
-def decode(model: BaseHMM, data: Any, lengths: Any = None) -> Decoded:
+def decode(model: Any, data: Any, lengths: Any = None) -> Decoded:
     """Decode the beginning of some data, and pick examples."""
-    sequences = _first(model, data, lengths)
+    fitted = as_fitted(model)
+    sequences = _first(fitted, data, lengths)
     with reading(data.name) if isinstance(data, Source) else nullcontext():
-        valid = model.emission_.validate(sequences)
-    paths = list(model.predict(valid))
-    score = float(model.score(valid, per_step=True))
-    n_states = len(model.state_shares_)
-    is_symbols = isinstance(model.emission_, Categorical)
+        valid = fitted.family.validate(sequences)
+    paths = list(fitted.predict(valid))
+    score = float(fitted.score(valid, per_step=True))
+    n_states = len(fitted.state_shares)
+    is_symbols = isinstance(fitted.family, Categorical)
     return Decoded(
         len(sequences),
         sequences.n_steps,
         score,
         run_lengths(paths, n_states),
-        _contexts(model, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
-        None if is_symbols else _example(model, sequences, paths),
+        _contexts(fitted, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
+        None if is_symbols else _example(fitted, sequences, paths),
     )
 
 
-def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
+def _first(fitted: FittedModel, data: Any, lengths: Any) -> Sequences:
     """Take sequences up to the number of steps to decode; at least one."""
     if isinstance(data, Source):
         pieces: list[Sequences] = []
@@ -152,17 +154,19 @@ def _first(model: BaseHMM, data: Any, lengths: Any) -> Sequences:
         if not pieces:
             raise ValueError(f"{data.name}: there is no data, not a single sequence")
         with reading(data.name):
-            sequences = model.emission_.as_steps(joined(pieces))
+            sequences = fitted.family.as_steps(joined(pieces))
     else:
-        sequences = as_sequences(data, lengths, step_ndim=model.emission_.step_ndim)[0]
+        sequences = as_sequences(data, lengths, step_ndim=fitted.family.step_ndim)[0]
     return next(sequences.chunks(_STEPS))
 
 
-def _contexts(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> list[list[Context]]:
+def _contexts(
+    fitted: FittedModel, sequences: Sequences, paths: list[Integers]
+) -> list[list[Context]]:
     """Pick a few places of each state, from different sequences and for different words."""
-    assert isinstance(model.emission_, Categorical)
-    names = symbol_names(model.emission_)
-    found: list[list[Context]] = [[] for _ in range(len(model.state_shares_))]
+    assert isinstance(fitted.family, Categorical)
+    names = symbol_names(fitted.family)
+    found: list[list[Context]] = [[] for _ in range(len(fitted.state_shares))]
     seen: list[set[str]] = [set() for _ in found]
     for values, path in zip(sequences, paths, strict=True):
         is_words = values.dtype.kind in "UTO"
@@ -182,11 +186,11 @@ def _contexts(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> li
     return found
 
 
-def _example(model: BaseHMM, sequences: Sequences, paths: list[Integers]) -> Example:
+def _example(fitted: FittedModel, sequences: Sequences, paths: list[Integers]) -> Example:
     """Take the sequence with the most states, cut where it is long."""
     variety = [len(set(path[:_SHOWN_STEPS].tolist())) for path in paths[:200]]
     best = int(np.argmax(variety))
-    columns = column_names(model) or ["value"]
+    columns = column_names(fitted) or ["value"]
     return Example(
         np.asarray(sequences[best][:_SHOWN_STEPS], dtype=np.float64),
         paths[best][:_SHOWN_STEPS],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sojourn.kernels.interface import Floats, Integers
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import as_fitted
 
 
 class Edge(NamedTuple):
@@ -47,13 +47,13 @@ class Graph(NamedTuple):
 
 
 def strong_transitions(
-    model: BaseHMM, n_states: int = 14, least: float = 0.1, per_state: int = 3
+    model: Any, n_states: int = 14, least: float = 0.1, per_state: int = 3
 ) -> Graph:
     """Find the transitions that carry the model, and a place for each state.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
         At most so many states, the largest.
     least : float
@@ -73,9 +73,10 @@ def strong_transitions(
     >>> sorted((edge.source, edge.target) for edge in strong_transitions(model).edges)
     [(0, 1), (1, 0)]
     """
-    shares = model.state_shares_
-    chosen = np.argsort(-shares, kind="stable")[: min(n_states, max(1, model.n_states_))]
-    transitions = model.transmat_
+    fitted = as_fitted(model)
+    shares = fitted.state_shares
+    chosen = np.argsort(-shares, kind="stable")[: min(n_states, max(1, fitted.n_states))]
+    transitions = fitted.transmat
     leaving = transitions.copy()
     np.fill_diagonal(leaving, 0.0)
     leaving /= np.maximum(leaving.sum(axis=1, keepdims=True), 1e-300)

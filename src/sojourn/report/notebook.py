@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import FittedModel
 from sojourn.report.markup import Markup, tag
 from sojourn.report.states import summarize
 
@@ -10,13 +10,13 @@ _MOST = 10
 _CELL = "text-align: left; padding: 2px 12px 2px 0;"
 
 
-def notebook_card(model: BaseHMM) -> Markup:
+def notebook_card(fitted: FittedModel) -> Markup:
     """Return a small table of the largest states, in the notebook's own colours."""
-    scores = [entry["score"] for entry in model.history_ if entry["score"] is not None]
+    scores = [entry["score"] for entry in fitted.history if entry["score"] is not None]
     facts = [
-        f"{model.n_states_} of {len(model.state_shares_)} states in use",
-        f"{type(model.emission_).__name__} emissions",
-        f"{model.n_updates_:,} updates",
+        f"{fitted.n_states} of {len(fitted.state_shares)} states in use",
+        f"{type(fitted.family).__name__} emissions",
+        f"{fitted.n_updates:,} updates",
     ]
     if scores:
         facts.append(f"held-out {scores[-1]:.4f} per step")
@@ -35,11 +35,11 @@ def notebook_card(model: BaseHMM) -> Markup:
                 )
             ),
         )
-        for entry in summarize(model, _MOST)
+        for entry in summarize(fitted, _MOST)
     ]
     return tag(
         "div",
-        tag("b", type(model).__name__),
+        tag("b", fitted.estimator.name),
         tag("div", " · ".join(facts)),
         tag(
             "table",

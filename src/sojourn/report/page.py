@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from sojourn.models.base import BaseHMM
 from sojourn.persist import write_whole
+from sojourn.prediction import FittedModel
 from sojourn.report import figures
 from sojourn.report.gather import Contents, Context, gather
 from sojourn.report.markup import Markup, join, json_script, tag
@@ -21,7 +21,7 @@ from sojourn.transitions import HDPSummary
 
 
 def write_report(
-    model: BaseHMM,
+    model: Any,
     path: str | PathLike[str],
     X: Any = None,
     lengths: Any = None,
@@ -35,8 +35,7 @@ def write_report(
 
     Parameters
     ----------
-    model : HMM or HDPHMM
-        Fitted.
+    model : HMM or HDPHMM that was fitted, or FittedModel
     path : path
         HTML file; written atomically.
     X, lengths
@@ -63,7 +62,6 @@ def write_report(
 
 def render(contents: Contents, title: str | None = None) -> str:
     """Return the page as a string."""
-    model = contents.model
     heading = title or _title(contents)
     style, script = _resource("style.css"), _resource("script.js")
     policy = (
@@ -83,7 +81,7 @@ def render(contents: Contents, title: str | None = None) -> str:
         "body",
         tag("header", _header(contents, heading)),
         tag("main", *_sections(contents)),
-        tag("footer", _footer(model)),
+        tag("footer", _footer()),
         tag("div", "", id="tip", role="tooltip", hidden="hidden"),
         json_script(_summary(contents), "summary"),
         tag("script", Markup(script)),
@@ -95,17 +93,17 @@ def render(contents: Contents, title: str | None = None) -> str:
 
 
 def _title(contents: Contents) -> str:
-    name = contents.model.provenance_.get("data")
+    name = contents.model.provenance.get("data")
     return f"What {name} is made of" if name else "What the model has learned"
 
 
 def _header(contents: Contents, heading: str) -> Markup:
     model = contents.model
     kind = {"HDPHMM": "HDP hidden Markov model", "HMM": "hidden Markov model"}
-    sub = (
-        f"{kind[type(model).__name__]}, {type(model.emission_).__name__} emissions, "
-        f"learned by {model.inference.upper()}"
-    )
+    sub = f"{kind[model.estimator.name]}, {type(model.family).__name__} emissions"
+    inference = model.estimator.parameters.get("inference")
+    if inference is not None:
+        sub += f", learned by {inference.upper()}"
     tiles = [tag("div", tag("b", value), tag("span", name)) for name, value in _tiles(contents)]
     return join(
         tag("p", "sojourn report", class_="eyebrow"),
@@ -117,20 +115,20 @@ def _header(contents: Contents, heading: str) -> Markup:
 
 def _tiles(contents: Contents) -> list[tuple[str, str]]:
     model = contents.model
-    origin = model.provenance_
-    tiles = [("states in use", f"{model.n_states_} of {len(model.state_shares_)}")]
+    origin = model.provenance
+    tiles = [("states in use", f"{model.n_states} of {len(model.state_shares)}")]
     if "sequences" in origin:
         tiles.append(("sequences", f"{origin['sequences']:,}"))
         tiles.append(("steps", f"{origin['steps']:,}"))
     else:
-        tiles.append(("sequences", f"{model.total_sequences_:,}"))
+        tiles.append(("sequences", f"{model.total_sequences:,}"))
     if contents.curve and contents.curve_name.startswith("held-out"):
         score = contents.curve[-1][1]
         tiles.append(("held-out score per step", figures.signed(f"{score:.3f}")))
-        if type(model.emission_).__name__ == "Categorical":
+        if type(model.family).__name__ == "Categorical":
             tiles.append(("perplexity", f"{np.exp(-score):.1f}"))
-    if model.history_:
-        tiles.append(("seconds of training", f"{model.history_[-1]['seconds']:.1f}"))
+    if model.history:
+        tiles.append(("seconds of training", f"{model.history[-1]['seconds']:.1f}"))
     return tiles
 
 
@@ -165,9 +163,8 @@ def _sections(contents: Contents) -> list[Markup]:
         figure = figures.learning_curve(contents)
         text = f"The {contents.curve_name}, after each pass. Higher is better."
         columns.append(_section("Learning curve", text, _scroll(figure), "curve"))
-    summary = getattr(model, "hdp_", None)
-    if isinstance(summary, HDPSummary):
-        columns.append(_hdp(summary))
+    if model.hdp is not None:
+        columns.append(_hdp(model.hdp))
     sections.append(tag("div", *columns, class_="columns"))
     sections.append(_section("Model and data", "", _facts(contents), "about"))
     return sections
@@ -255,7 +252,7 @@ def _context(context: Context) -> Markup:
 
 def _facts(contents: Contents) -> Markup:
     model = contents.model
-    origin = model.provenance_
+    origin = model.provenance
     facts: list[tuple[str, str]] = []
     if "data" in origin:
         facts.append(("data", str(origin["data"])))
@@ -270,24 +267,31 @@ def _facts(contents: Contents) -> Markup:
                 f"log likelihood per step {figures.signed(f'{seen.score:.4f}')}",
             )
         )
-    facts.append(("model", f"{type(model).__name__}, {len(model.state_shares_)} states"))
+    facts.append(("model", f"{model.estimator.name}, {len(model.state_shares)} states"))
     if "reason" in origin:
-        facts.append(("emissions", f"{type(model.emission_).__name__}: {origin['reason']}"))
-    batch = "all sequences" if model.batch_size is None else f"{model.batch_size:,} sequences"
-    facts.append(
-        (
-            "learning",
-            f"{model.inference}, {model.n_updates_:,} updates of {batch}, forgetting rate "
-            f"{model.forgetting_rate:g}, delay {model.delay:g}, seed {model.random_state}",
-        )
-    )
+        facts.append(("emissions", f"{type(model.family).__name__}: {origin['reason']}"))
+    facts += _learning(model)
     if "date" in origin:
         facts.append(("when", f"{origin['date']}, {origin.get('version', '')}"))
     pairs = [part for name, value in facts for part in (tag("dt", name), tag("dd", value))]
     return tag("dl", *pairs)
 
 
-def _footer(model: BaseHMM) -> Markup:
+def _learning(model: FittedModel) -> list[tuple[str, str]]:
+    """Say how the model was learned, unless it was not learned here."""
+    asked = model.estimator.parameters
+    if "inference" not in asked:
+        return []
+    size = asked["batch_size"]
+    batch = "all sequences" if size is None else f"{size:,} sequences"
+    text = (
+        f"{asked['inference']}, {model.n_updates:,} updates of {batch}, forgetting rate "
+        f"{asked['forgetting_rate']:g}, delay {asked['delay']:g}, seed {asked['random_state']}"
+    )
+    return [("learning", text)]
+
+
+def _footer() -> Markup:
     from sojourn import __version__
 
     return tag("p", f"Made by sojourn {__version__}. This file needs no network.")
@@ -296,8 +300,8 @@ def _footer(model: BaseHMM) -> Markup:
 def _summary(contents: Contents) -> dict[str, Any]:
     """Return the states for programs that read the page."""
     return {
-        "model": type(contents.model).__name__,
-        "states_used": contents.model.n_states_,
+        "model": contents.model.estimator.name,
+        "states_used": contents.model.n_states,
         "states": [entry._asdict() for entry in contents.states],
     }
 

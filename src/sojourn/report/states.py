@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sojourn.families import Categorical, Family, Multinomial, Product
 from sojourn.kernels.interface import Floats
-from sojourn.models.base import BaseHMM
+from sojourn.prediction import as_fitted
 
 
 class StateSummary(NamedTuple):
@@ -40,14 +40,12 @@ class StateSummary(NamedTuple):
         return f"{self.dwell:.1f}" if self.dwell < 1e5 else "∞"
 
 
-def summarize(
-    model: BaseHMM, n_states: int | None = None, n_symbols: int = 8
-) -> list[StateSummary]:
+def summarize(model: Any, n_states: int | None = None, n_symbols: int = 8) -> list[StateSummary]:
     """Describe the states of a fitted model, the largest first.
 
     Parameters
     ----------
-    model : HMM or HDPHMM
+    model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int, optional
         At most so many.
     n_symbols : int
@@ -61,9 +59,10 @@ def summarize(
     >>> sorted(state.text.split()[0] for state in summarize(model))
     ['a', 'b']
     """
-    shares, transitions = model.state_shares_, model.transmat_
+    fitted = as_fitted(model)
+    shares, transitions = fitted.state_shares, fitted.transmat
     stay = np.diagonal(transitions)
-    texts = describe_states(model, n_symbols)
+    texts = describe_states(fitted, n_symbols)
     away = transitions - np.diag(np.full(len(stay), 2.0))
     following = away.argmax(axis=1)
     return [
@@ -78,20 +77,22 @@ def summarize(
     ]
 
 
-def describe_states(model: BaseHMM, n_symbols: int = 8) -> list[str]:
+def describe_states(model: Any, n_symbols: int = 8) -> list[str]:
     """Return one line per state: its most probable symbols, or its parameters."""
-    names = column_names(model)
-    family = model.emission_
-    natural = family.prior() + model._posterior.emissions.dense()
+    fitted = as_fitted(model)
+    names = column_names(fitted)
+    family = fitted.family
+    natural = family.prior() + fitted.posterior.emissions.dense()
     return _describe(family, natural, names, n_symbols)
 
 
-def top_symbols(model: BaseHMM, n_symbols: int = 8) -> list[list[tuple[str, float]]]:
+def top_symbols(model: Any, n_symbols: int = 8) -> list[list[tuple[str, float]]]:
     """Return the most probable symbols of each state with probabilities; none for numbers."""
-    if not isinstance(model.emission_, Categorical):
-        return [[] for _ in range(len(model.state_shares_))]
-    probabilities: Floats = model.emissionprob_
-    words = symbol_names(model.emission_)
+    fitted = as_fitted(model)
+    if not isinstance(fitted.family, Categorical):
+        return [[] for _ in range(len(fitted.state_shares))]
+    probabilities: Floats = fitted.parameters["emissionprob_"]
+    words = symbol_names(fitted.family)
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_symbols]
     return [
         [(words[w], float(row[w])) for w in top]
@@ -106,16 +107,17 @@ def symbol_names(family: Categorical) -> list[str]:
     return [str(symbol) for symbol in range(family.n_statistics)]
 
 
-def column_names(model: BaseHMM) -> list[str]:
+def column_names(model: Any) -> list[str]:
     """Return the names of the columns: those of the data file where they are known.
 
     A single column without a name needs none.
     """
-    known = model.provenance_.get("columns")
-    n = getattr(model.emission_, "n_features", None)
-    if isinstance(model.emission_, Product):
-        assert model.emission_.columns is not None
-        n = sum(model.emission_.columns)
+    fitted = as_fitted(model)
+    known = fitted.provenance.get("columns")
+    n = getattr(fitted.family, "n_features", None)
+    if isinstance(fitted.family, Product):
+        assert fitted.family.columns is not None
+        n = sum(fitted.family.columns)
     if n is not None and known and len(known) == n:
         return list(known)
     return [] if n in (None, 1) else [f"x{d}" for d in range(n)]

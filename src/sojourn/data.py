@@ -1,4 +1,4 @@
-"""Data as the estimators take it: in memory, or from files."""
+"""Data as estimators and fitted models take it: in memory, or from files."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""Fitted attributes of estimators, in scikit-learn's manner: names that end in an underscore."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, Generic, TypeVar, cast
+
+from sojourn.prediction import FittedModel
+
+T = TypeVar("T")
+_FIELDS = frozenset(field.name for field in fields(FittedModel))
+
+
+class Learned(Generic[T]):
+    """An attribute of an estimator that is read from its `FittedModel`.
+
+    Before `fit` it raises `NotFittedError`, and so does not exist for `hasattr`.  What is None in
+    the fitted model does not exist either.  Fields of the fitted model can be assigned as well.
+
+    Parameters
+    ----------
+    name : str
+        Attribute of `FittedModel`.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> model = sj.HMM(2, sj.Categorical(2), random_state=0)
+    >>> hasattr(model, "transmat_")
+    False
+    >>> model.fit([[0, 1], [1, 0]]).transmat_.shape
+    (2, 2)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.__doc__ = getattr(getattr(FittedModel, name, None), "__doc__", None)
+
+    def __get__(self, model: Any, owner: type | None = None) -> T:
+        if model is None:
+            return cast(T, self)
+        value = getattr(model.fitted_, self.name)
+        if value is None:
+            raise AttributeError(f"this {type(model).__name__} has no {self.name}")
+        return cast(T, value)
+
+    def __set__(self, model: Any, value: T) -> None:
+        if self.name not in _FIELDS:
+            raise AttributeError(f"{self.name} of {type(model).__name__} cannot be set")
+        setattr(model.fitted_, self.name, value)

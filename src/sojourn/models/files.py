@@ -1,0 +1,83 @@
+"""Estimators from model files and from models of hmmlearn."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from sojourn.interop import read_hmmlearn
+from sojourn.models.base import BaseHMM
+from sojourn.models.deprecated import restore
+from sojourn.models.hdp_hmm import HDPHMM
+from sojourn.models.hmm import HMM
+from sojourn.persist import lacking, read
+from sojourn.prediction import FittedModel
+
+_ESTIMATORS: dict[str, type[HMM] | type[HDPHMM]] = {"HMM": HMM, "HDPHMM": HDPHMM}
+
+
+def load(path: str | PathLike[str]) -> BaseHMM:
+    """Read a model that `save` wrote.
+
+    Raises
+    ------
+    ModelFileError
+        When the file is cut short, was altered, or is no model file.
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> model = sj.HMM(2, sj.Categorical(), random_state=0).fit([[0, 1, 1], [1, 0]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "m.sojourn"
+    ...     model.save(path)
+    ...     same = sj.load(path)
+    >>> same.score([[0, 1]]) == model.score([[0, 1]])
+    True
+    """
+    fitted, _ = read(path)
+    with lacking(path):
+        return estimator_of(fitted)
+
+
+def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
+    """Make a model of sojourn with the parameters of a fitted model of hmmlearn.
+
+    A Bayesian model is made of expected counts.  They are chosen such that its posterior means are
+    hmmlearn's parameters, as if `weight` steps had been seen in each state.
+
+    Parameters
+    ----------
+    model : CategoricalHMM, MultinomialHMM, PoissonHMM or GaussianHMM
+        Fitted.  A tied covariance becomes one for each state.
+    weight : float
+        How firmly to hold to the parameters.  The default gives hmmlearn's scores and paths; a
+        smaller one, about the number of steps in the data divided by the number of states, lets
+        `partial_fit` move them.
+
+    Returns
+    -------
+    HMM
+
+    Examples
+    --------
+    >>> import numpy as np, sojourn as sj
+    >>> from hmmlearn.hmm import CategoricalHMM
+    >>> X = np.array([[0], [1], [0], [1], [2], [2]])
+    >>> theirs = CategoricalHMM(2, random_state=0).fit(X)
+    >>> ours = sj.from_hmmlearn(theirs)
+    >>> bool(np.isclose(ours.score(X), theirs.score(X)))
+    True
+    """
+    ours = estimator_of(read_hmmlearn(model, weight=weight))
+    assert isinstance(ours, HMM)
+    return ours.set_params(random_state=model.random_state)
+
+
+def estimator_of(fitted: FittedModel) -> BaseHMM:
+    """Return an estimator that holds what was learned, with the parameters it was learned with."""
+    kind = _ESTIMATORS[fitted.estimator.name]
+    parameters = restore(fitted.estimator.parameters, kind._values)
+    model: BaseHMM = kind(emission=fitted.family, **parameters)
+    model._fitted = fitted
+    return model

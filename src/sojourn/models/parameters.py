@@ -1,0 +1,326 @@
+"""Parameters of the estimators: constraints declared once, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from sojourn.backends.compute import DEVICES, Compute
+from sojourn.families import Categorical, Family
+from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
+from sojourn.inference.schedule import LinearDecay
+from sojourn.models.deprecated import STICKINESS_PRIOR, flatten
+from sojourn.moves.settings import MoveSettings
+from sojourn.prediction import EstimatorRecord
+from sojourn.sampling.settings import Sampling
+from sojourn.transitions import GammaDistribution
+from sojourn.transitions.options import HDPOptions
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+TUNINGS = ("steps", "concentration", "base")
+
+
+# ---- constraints --------------------------------------------------------------------------------
+
+
+class Constraint(Protocol):
+    """What the value of a parameter must satisfy."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a bad value with a message that names the parameter."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number of at least `least`, or None where that has a meaning."""
+
+    least: int
+    or_none: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if self.or_none and value is None:
+            return
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_whole or value < self.least:
+            raise ValueError(
+                f"{name} must be a whole number of at least {self.least}, got {value!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number between bounds."""
+
+    least: float
+    most: float
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (is_number and np.isfinite(value) and self.least <= value <= self.most):
+            raise ValueError(
+                f"{name}={value!r} is not a finite number between {self.least} and {self.most}"
+            )
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some names, or an instance of some types; `problem` says what anything else is not."""
+
+    names: tuple[str, ...]
+    problem: str
+    types: tuple[type, ...] = ()
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if not ((isinstance(value, str) and value in self.names) or isinstance(value, self.types)):
+            raise ValueError(f"{name}={value!r} is {self.problem}")
+
+
+@dataclass(frozen=True)
+class GammaPrior:
+    """Shape and rate of a Gamma distribution."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything but a pair of positive numbers."""
+        as_gamma(name, value)
+
+
+@dataclass(frozen=True)
+class Emission:
+    """An emission family."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if not isinstance(value, Family):
+            raise TypeError(f"{name} must be an emission family, got {value!r}")
+
+
+_NONE = type(None)
+
+COMMON: dict[str, Constraint] = {
+    "n_states": Whole(1),
+    "n_passes": Whole(1),
+    "n_init": Whole(1),
+    "batch_size": Whole(1, or_none=True),
+    "emission": Emission(),
+    "forgetting_rate": Number(0.0, 1.0),
+    "delay": Number(0.0, np.inf),
+    "dtype": OneOf(("float32", "float64"), "neither 'float32' nor 'float64'"),
+    "init": OneOf(
+        ("auto", "exponential", "segments"),
+        "neither 'auto', 'exponential', 'segments' nor Statistics",
+        (Statistics,),
+    ),
+    "moves": OneOf(("auto",), "neither 'auto', None nor MoveSettings", (MoveSettings, _NONE)),
+    "device": OneOf(DEVICES, f"not one of {list(DEVICES)}"),
+    "n_jobs": Whole(-(2**31), or_none=True),
+}
+"""Constraints on the parameters that all estimators have."""
+
+FIELDS: dict[type, dict[str, Constraint]] = {
+    Sampling: {"n_samples": Whole(1), "burn_in": Whole(0), "thin": Whole(1), "n_chains": Whole(1)},
+    MoveSettings: {"init_states": Whole(1, or_none=True)},
+    HDPOptions: {
+        "alpha_prior": GammaPrior(),
+        "gamma_prior": GammaPrior(),
+        "occupancy": OneOf(("auto", "exact", "fast"), "not 'auto', 'exact' or 'fast'"),
+    },
+}
+"""Constraints on the fields of parameters that are values."""
+
+
+def check_parameters(model: BaseHMM) -> None:
+    """Refuse bad parameters before anything happens."""
+    _check_all(model, model._constraints)
+    _check_inference(model)
+    for value in model.get_params(deep=False).values():
+        _check_all(value, FIELDS.get(type(value), {}))
+    _check_moves(model)
+
+
+def _check_all(owner: Any, constraints: Mapping[str, Constraint]) -> None:
+    for name, constraint in constraints.items():
+        constraint.check(name, getattr(owner, name))
+
+
+def _check_inference(model: BaseHMM) -> None:
+    """Check what an inference method needs of the other parameters."""
+    name = inference_name(model)
+    offered = model._methods | model._samplers
+    if name not in offered or (isinstance(model.inference, Sampling) and not is_sampled(model)):
+        raise ValueError(
+            f"inference={model.inference!r} is not one of {sorted(offered)} "
+            f"for {type(model).__name__}"
+        )
+    if model.device == "cuda" and (is_sampled(model) or method_of(model).remembers):
+        raise ValueError(
+            f"inference={name!r} goes sequence by sequence, and runs on the CPU only: device='cpu'"
+        )
+    if name == "em" and not isinstance(model.emission, Categorical):
+        raise ValueError(
+            "inference='em' takes Categorical emissions: of other families the potentials (2) "
+            "are predictive densities, not densities at the best parameters; "
+            f"use 'vb' or 'scvi' for {type(model.emission).__name__}"
+        )
+    tuned = tunings(model)
+    if set(tuned) - set(TUNINGS):
+        raise ValueError(f"tuned={model.tuned!r} names more than {', '.join(TUNINGS)}")
+    if tuned and (is_sampled(model) or not method_of(model).is_stochastic):
+        raise ValueError(
+            f"tuned is for the stochastic inference methods, 'scvi' and 'svi', not {name!r}"
+        )
+
+
+def _check_moves(model: BaseHMM) -> None:
+    begins = move_settings(model).init_states
+    if begins is None:
+        return
+    if begins > model.n_states:
+        raise ValueError(f"init_states={begins} is more than n_states={model.n_states}")
+    if not may_move(model):
+        raise ValueError(
+            "init_states needs moves='auto' and inference='scvi', by which the model grows"
+        )
+
+
+def as_gamma(name: str, value: Any) -> GammaDistribution:
+    """Return a positive shape and rate, or refuse them."""
+    pair = np.asarray(value, dtype=np.float64)
+    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
+        raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
+    return GammaDistribution(*pair.tolist())
+
+
+def fixed_stickiness(stickiness: Any, inference: str, *, takes_prior: bool = False) -> float | None:
+    """Check a stickiness, and return it where it is fixed, None where it is to be learned.
+
+    `takes_prior` allows the shape and rate of its prior in place of "learned".
+    """
+    is_pair = takes_prior and isinstance(stickiness, tuple | list | np.ndarray)
+    if not is_pair and not (isinstance(stickiness, str) and stickiness == "learned"):
+        Number(0.0, float(np.finfo(np.float64).max)).check("stickiness", stickiness)
+        return float(stickiness)
+    if inference != "scvi":
+        raise ValueError(f"stickiness={stickiness!r} needs inference='scvi', not {inference!r}")
+    return None
+
+
+def stickiness_prior(stickiness: Any) -> GammaDistribution:
+    """Return the Gamma prior of a stickiness that is learned."""
+    return as_gamma("stickiness", STICKINESS_PRIOR if isinstance(stickiness, str) else stickiness)
+
+
+# ---- what follows from parameters ---------------------------------------------------------------
+
+
+def inference_name(model: BaseHMM) -> str:
+    """Return the inference method by its name."""
+    value = model.inference
+    return value.method if isinstance(value, Sampling) else value
+
+
+def is_sampled(model: BaseHMM) -> bool:
+    """Whether the inference method is a sampler."""
+    return inference_name(model) in model._samplers
+
+
+def method_of(model: BaseHMM) -> Method:
+    """Return the variational method."""
+    return METHODS[inference_name(model)]
+
+
+def sampling_of(model: BaseHMM) -> Sampling:
+    """Return the sampler and its sweeps."""
+    value = model.inference
+    return value if isinstance(value, Sampling) else Sampling(value)
+
+
+def move_settings(model: BaseHMM) -> MoveSettings:
+    """Return how states may change, if they may."""
+    return model.moves if isinstance(model.moves, MoveSettings) else MoveSettings()
+
+
+def may_move(model: BaseHMM) -> bool:
+    """Whether states may change: their moves are judged by the bound that SCVI has.
+
+    A prior on symbols that is learned is held while they are judged.
+    """
+    return model.moves is not None and inference_name(model) == "scvi"
+
+
+def begin_states(model: BaseHMM) -> int:
+    """Return the number of states that training begins with."""
+    begins = move_settings(model).init_states
+    return int(model.n_states if begins is None else begins)
+
+
+def compute_of(model: BaseHMM) -> Compute:
+    """Return where numbers are computed."""
+    begins = begin_states(model) if may_move(model) else None
+    return Compute(model.device, model.n_jobs, model.dtype, begins)
+
+
+def tunings(model: BaseHMM) -> tuple[str, ...]:
+    """Return what departs from the paper's algorithm."""
+    if isinstance(model.tuned, bool | np.bool_):
+        return TUNINGS if model.tuned else ()
+    return (model.tuned,) if isinstance(model.tuned, str) else tuple(model.tuned)
+
+
+def schedule_of(model: BaseHMM) -> Schedule:
+    """Return the step sizes of the paper."""
+    return method_of(model).schedule(float(model.forgetting_rate), float(model.delay))
+
+
+def step_sizes(
+    model: BaseHMM, n_sequences: int, n_steps: float, batch_size: int | None
+) -> StepSizes:
+    """Return the step sizes asked for, for data of that size."""
+    if "steps" not in tunings(model):
+        return schedule_of(model)
+    return LinearDecay.plan(
+        model.n_states, model.n_passes, batch_size or n_sequences, n_sequences, n_steps
+    )
+
+
+def batch_size_of(model: BaseHMM) -> int | None:
+    """Return the sequences per minibatch; None for all of them."""
+    return None if method_of(model).whole else model.batch_size
+
+
+def tracks_bound(model: BaseHMM) -> bool:
+    """Whether the history has the bound."""
+    if model.track_bound is None:
+        return not method_of(model).is_stochastic
+    return bool(model.track_bound)
+
+
+def record_of(model: BaseHMM) -> EstimatorRecord:
+    """Return class and parameters as model files store them.
+
+    Two parameters are not kept: a `Statistics` given as ``init``, and a random generator.
+    """
+    stored: dict[str, Any] = {}
+    for name, value in flatten(model.get_params(deep=False), model._values).items():
+        if name == "emission":
+            continue
+        if isinstance(value, Statistics):
+            stored[name] = "exponential"
+        elif name == "tuned" and not isinstance(value, bool):
+            stored[name] = tunings(model)
+        elif isinstance(value, np.random.Generator | np.random.RandomState):
+            stored[name] = None
+        elif isinstance(value, np.generic):
+            stored[name] = value.item()
+        elif isinstance(value, list):
+            stored[name] = np.asarray(value)
+        else:
+            stored[name] = value
+    return EstimatorRecord(type(model).__name__, stored)

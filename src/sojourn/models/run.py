@@ -1,0 +1,385 @@
+"""What `fit` and `partial_fit` do: start or resume, train or sample, and keep the best restart."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from sojourn import results
+from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
+from sojourn.data import Data, is_source
+from sojourn.families import Family
+from sojourn.inference import Backend, Position, Posterior, Problem, Progress, step, train
+from sojourn.kernels.threads import resolve_jobs
+from sojourn.models import sampled
+from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
+from sojourn.models.checkpoints import (
+    Checkpoints,
+    checked_position,
+    identity_of,
+    make_checkpoints,
+    seed_of,
+)
+from sojourn.models.parameters import (
+    Whole,
+    batch_size_of,
+    check_parameters,
+    compute_of,
+    inference_name,
+    is_sampled,
+    method_of,
+    step_sizes,
+    tracks_bound,
+)
+from sojourn.models.start import (
+    Callback,
+    initial_posterior,
+    make_moves,
+    new_fitted,
+    reporting,
+    start,
+)
+from sojourn.moves.rounds import Moves, by_size
+from sojourn.prediction import FittedModel
+from sojourn.random_state import as_seed
+from sojourn.sequences import Sequences, as_sequences
+from sojourn.sources import Minibatches, RememberingSource
+from sojourn.warnings import FitWarning
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+
+@dataclass(frozen=True)
+class Observers:
+    """What looks on while a model is trained.
+
+    Attributes
+    ----------
+    validation : data or (X, lengths) or None
+        Held-out data, as a user gave it.
+    validation_every : int or None
+        Updates between two scores within a pass.
+    callback : callable or None
+        Called with the `Progress` after each update and each pass.
+    """
+
+    validation: Any = None
+    validation_every: int | None = None
+    callback: Callback | None = None
+
+    def held_out(self, family: Family) -> Data | None:
+        """Return the held-out data in the form that the family takes."""
+        if self.validation is None:
+            return None
+        is_pair = isinstance(self.validation, tuple)
+        X, lengths = self.validation if is_pair else (self.validation, None)
+        return Data(X, lengths, family).validated(family)
+
+
+def fit(
+    model: BaseHMM,
+    X: Any,
+    lengths: ArrayLike | None,
+    observers: Observers,
+    *,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    client: Any = None,
+) -> None:
+    """Learn from data, forgetting what was learned before; see `BaseHMM.fit`."""
+    check_parameters(model)
+    if client is None:
+        compute_of(model).backend()  # a missing device is reported before anything happens
+    if observers.validation_every is not None:
+        Whole(1).check("validation_every", observers.validation_every)
+    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
+    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps more than a checkpoint holds, and cannot "
+            "resume"
+        )
+    if model.n_init > 1:
+        if checkpoints is not None:
+            raise ValueError("checkpoints are for a single run: n_init=1")
+        _fit_best(model, X, lengths, observers, client)
+        return
+    data = Data(X, lengths, model.emission)
+    warn_of_whole_numbers(model.emission, data)
+    cluster = _connect(model, client, data)
+    family, sample = data.resolve(model.emission, model.n_states)
+    held_out = observers.held_out(family)
+    found = checkpoints.newest() if checkpoints is not None and resume else None
+    seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
+    if is_sampled(model):
+        sequences = _in_memory(model, data)
+        sampled.fit(model, family, sequences, held_out, seed, observers.callback)
+        return
+    identity = {} if checkpoints is None else identity_of(model, family, data, seed)
+    if found is None:
+        posterior, position, state = start(model, family, sample, data, seed)
+    else:
+        position = checked_position(*found, identity)
+        posterior, state = found[0].posterior, found[0].move_state
+    fitted = new_fitted(model, family, posterior, data.n_sequences, state)
+    model._fitted = fitted
+    if checkpoints is not None:
+        checkpoints.begin(fitted, identity)
+    minibatches = _minibatches(model, data, family, seed, cluster)
+    moves = _moves_of_fit(model, fitted, data, minibatches, seed, on_host=cluster is not None)
+    training = Training(minibatches, data.n_steps, position, moves, checkpoints, cluster, held_out)
+    _train(model, fitted, training, observers)
+    warn_of_fit(model, fitted)
+
+
+# ---- one run of the training loop ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Training:
+    """What one run of the training loop is made of, beside the model."""
+
+    minibatches: Minibatches
+    n_steps: int
+    position: Position
+    moves: Moves | None
+    checkpoints: Checkpoints | None
+    cluster: Cluster | None
+    held_out: Data | None
+
+
+def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: Observers) -> None:
+    """Run the training loop; whatever ends it, the posterior is in this machine's memory after."""
+    backend: Backend
+    if training.cluster is not None:
+        backend = DaskBackend(training.cluster, resolve_jobs(model.n_jobs))
+    else:
+        backend = fitted.compute.backend()
+    with backend.running():
+        try:
+            fitted.posterior = backend.place(fitted.posterior)
+            history = _run_loop(model, fitted, training, observers, backend)
+        finally:
+            fitted.posterior = fitted.posterior.fetched()
+    fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
+    if training.moves is not None:
+        # After the last checkpoint: further passes go on from states in their old order.
+        fitted.posterior.become(by_size(fitted.posterior))
+
+
+def _run_loop(
+    model: BaseHMM,
+    fitted: FittedModel,
+    training: Training,
+    observers: Observers,
+    backend: Backend,
+) -> list[Progress]:
+    """Call `train` from a position on, with everything that looks on."""
+    held_out, cluster, checkpoints = training.held_out, training.cluster, training.checkpoints
+
+    def evaluate() -> float:
+        assert held_out is not None
+        remote = None if held_out.source is None else cluster
+        return fitted.score_data(held_out, per_step=True, cluster=remote)
+
+    method, n_sequences = method_of(model), training.minibatches.n_sequences
+    schedule = step_sizes(model, n_sequences, training.n_steps, model.batch_size)
+    with (
+        reporting(model, model.n_passes, observers.callback) as report,
+        checkpoints if checkpoints is not None else nullcontext(),
+    ):
+        return train(
+            Problem(fitted.family, method.objective, schedule, n_sequences),
+            fitted.posterior,
+            training.minibatches,
+            backend,
+            n_passes=model.n_passes,
+            moves=training.moves,
+            bound=method.bound if tracks_bound(model) else None,
+            evaluate=None if held_out is None else evaluate,
+            evaluate_every=observers.validation_every,
+            callback=report,
+            position=training.position,
+            checkpoint=checkpoints,
+        )
+
+
+def _moves_of_fit(
+    model: BaseHMM,
+    fitted: FittedModel,
+    data: Data,
+    minibatches: Minibatches,
+    seed: int,
+    *,
+    on_host: bool,
+) -> Moves | None:
+    """Return the moves at the ends of passes, with what they take their samples from."""
+    source = minibatches
+    if data.sequences is None:
+        # Files are read by whoever needs them, here and not in a cluster.
+        source = data.minibatches(fitted.family, batch_size_of(model), seed)
+    return make_moves(
+        model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
+    )
+
+
+# ---- restarts -----------------------------------------------------------------------------------
+
+
+def _fit_best(
+    model: BaseHMM, X: Any, lengths: ArrayLike | None, observers: Observers, client: Any
+) -> None:
+    """Fit `n_init` copies from different seeds, and take over the best of them."""
+    if isinstance(X, Iterator):
+        X = list(X)  # it is read more than once
+    if isinstance(observers.validation, Iterator):
+        observers = replace(observers, validation=list(observers.validation))
+    seed = as_seed(model.random_state)
+    best: FittedModel | None = None
+    best_score = -np.inf
+    for restart in range(model.n_init):
+        # The first restart is what a single fit with this seed would be.
+        own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
+        candidate = clone(model).set_params(n_init=1, random_state=own)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
+            fit(candidate, X, lengths, observers, client=client)
+        fitted: FittedModel = candidate.fitted_
+        if observers.validation is None:
+            score = fitted.score(X, lengths, per_step=True, client=client)
+        else:
+            score = fitted.history[-1]["score"]
+        if best is None or score > best_score:
+            best, best_score = fitted, score
+    assert best is not None
+    model._fitted = best
+    if best.samples is None:
+        warn_of_fit(model, best)
+
+
+# ---- one minibatch ------------------------------------------------------------------------------
+
+
+def partial_fit(
+    model: BaseHMM, X: Any, lengths: ArrayLike | None, total_sequences: int | None
+) -> None:
+    """Learn from one minibatch: one update, whatever its size; see `BaseHMM.partial_fit`."""
+    check_parameters(model)
+    before: FittedModel | None = model.fitted_ if model.__sklearn_is_fitted__() else None
+    total_sequences = _checked_total(model, before, total_sequences)
+    family = model.emission if before is None else before.family
+    if is_source(X):
+        raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
+    data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
+    if total_sequences < len(data):
+        raise ValueError(
+            f"the minibatch has {len(data)} sequences, total_sequences={total_sequences}"
+        )
+    if before is None:
+        family = family.resolve(data, model.n_states)
+    data = family.validate(data)
+    total_steps = data.n_steps / len(data) * total_sequences
+    if before is None:
+        seed = as_seed(model.random_state)
+        posterior = initial_posterior(model, family, data, total_sequences, total_steps, seed)
+        fitted = new_fitted(model, family, posterior, total_sequences)
+    else:
+        posterior, fitted = before.posterior, before
+    schedule = step_sizes(model, total_sequences, total_steps, len(data))
+    problem = Problem(family, method_of(model).objective, schedule, total_sequences)
+    backend = fitted.compute.backend()
+    with backend.running():
+        placed = backend.place(posterior)
+        step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
+        backend.finish_pass()
+        fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
+        model._fitted = fitted
+        _move_once(model, fitted, placed, data)
+
+
+def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None) -> int:
+    """Return the size of the whole data set, which the first minibatch must come with."""
+    if is_sampled(model) or not method_of(model).is_stochastic:
+        raise ValueError(
+            "partial_fit needs a stochastic inference method, 'scvi' or 'svi': "
+            f"inference={inference_name(model)!r} needs all the data at every update"
+        )
+    if total is None:
+        if before is None:
+            raise ValueError(
+                "partial_fit needs total_sequences, the size of the whole data set, at the "
+                "first call: each minibatch stands for its share of it"
+            )
+        total = before.total_sequences
+    Whole(1).check("total_sequences", total)
+    return total
+
+
+def _move_once(model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences) -> None:
+    """Let states move on a minibatch that came alone, where it is large enough."""
+    state = fitted.move_state
+    moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
+    if moves is None:
+        return
+    moves.observe(data.n_steps, len(data), posterior.n_states)
+    if moves.can_judge_on(data.n_steps, posterior):
+        made = moves.run_round(posterior, fitted.family, [data], fitted.total_sequences)
+        fitted.posterior = posterior.fetched()
+        _record(fitted, made)
+
+
+def _record(fitted: FittedModel, made: list[dict[str, Any]]) -> None:
+    """Record proposals on a minibatch that came alone: passes and times are those of `fit`."""
+    if made:
+        before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
+        before |= fitted.history[-1] if fitted.history else {}
+        after = fitted.posterior
+        now = {"updates": after.n_updates, "states": after.n_states, "moves": made}
+        unknown = {"score": None, "bound": None, "move_seconds": 0.0}
+        fitted.history.append(before | now | unknown)
+
+
+# ---- data ---------------------------------------------------------------------------------------
+
+
+def _minibatches(
+    model: BaseHMM, data: Data, family: Family, seed: int, cluster: Cluster | None
+) -> Minibatches:
+    """Return what the training loop takes."""
+    if cluster is not None:
+        files = results.remote_files(cluster, data, family, compute_of(model))
+        return ClusterSource(files, batch_size_of(model), seed)
+    if not method_of(model).remembers:
+        return data.minibatches(family, batch_size_of(model), seed)
+    if data.n_sequences < 2:
+        raise ValueError(
+            f"inference={inference_name(model)!r} takes a sequence out of the statistics before "
+            "it is updated, and needs at least two"
+        )
+    return RememberingSource(_in_memory(model, data), seed)
+
+
+def _in_memory(model: BaseHMM, data: Data) -> Sequences:
+    if data.sequences is None:
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps something of every sequence, and takes "
+            "data in memory only: sj.open(path).read_all()"
+        )
+    return data.sequences
+
+
+def _connect(model: BaseHMM, client: Any, data: Data) -> Cluster | None:
+    """Check a client, that the workers can have the data, and that the method allows it."""
+    is_remote = client is not None and data.source is not None
+    if is_remote and not is_sampled(model) and method_of(model).remembers:
+        _in_memory(model, data)
+    return results.connect(client, data)

@@ -1,0 +1,198 @@
+"""How training begins: initial statistics, moves, and a warm-up where they need one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sojourn.data import Data
+from sojourn.families import Family
+from sojourn.inference import Position, Posterior, Progress, Statistics
+from sojourn.inference.posterior import initial_counts
+from sojourn.models.parameters import (
+    begin_states,
+    compute_of,
+    inference_name,
+    may_move,
+    record_of,
+    tunings,
+)
+from sojourn.moves.budget import MoveState
+from sojourn.moves.rounds import Moves
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.warmup import warm_up
+from sojourn.prediction import FittedModel
+from sojourn.progress import LiveProgress
+from sojourn.random_state import INITIAL_STREAM
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches
+from sojourn.transitions import Transitions
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+Callback = Callable[[Progress], None]
+
+
+def start(
+    model: BaseHMM, family: Family, sample: Sequences, data: Data, seed: int
+) -> tuple[Posterior, Position, MoveState]:
+    """Draw a posterior, and warm it up where the passes to come have few updates.
+
+    A warm-up with smaller minibatches lets states differentiate before the first pass.
+    """
+    n_sequences, n_steps = data.n_sequences, data.n_steps
+    posterior = initial_posterior(model, family, sample, n_sequences, n_steps, seed)
+    moves = make_moves(model, family, posterior, seed, on_host=True)
+    is_once = data.source is not None and not data.source.is_repeatable
+    if moves is None or not isinstance(model.init, str) or model.init != "auto" or is_once:
+        return posterior, Position(), MoveState()
+    warm = warm_up(
+        posterior,
+        family,
+        moves,
+        model._make_transitions(),
+        sequences=data.sequences,
+        minibatches=lambda size: data.minibatches(family, size, seed),
+        n_sequences=n_sequences,
+        n_steps=n_steps,
+        n_batches=-(-n_sequences // (model.batch_size or n_sequences)),
+        seed=seed,
+        monitor=lambda n_passes: _display(model, n_passes, "warm-up"),
+    )
+    return (posterior, Position(), MoveState()) if warm is None else warm
+
+
+def _display(model: BaseHMM, n_passes: int, what: str) -> Any:
+    """Return a context manager that gives the display of progress, or None without one."""
+    title = f"{type(model).__name__} {what}"
+    return LiveProgress(n_passes, title) if model.verbose else nullcontext()
+
+
+def make_moves(
+    model: BaseHMM,
+    family: Family,
+    posterior: Posterior,
+    seed: int,
+    source: Minibatches | None = None,
+    state: MoveState | None = None,
+    *,
+    on_host: bool = False,
+) -> Moves | None:
+    """Return how the states may change: not at all where priors tell them apart.
+
+    `on_host` judges them on this machine's cores: only the workers may have a GPU.
+    """
+    if not (may_move(model) and _is_symmetric(family, posterior.transitions)):
+        return None
+    compute = compute_of(model)
+    if on_host and compute.device == "cuda":
+        compute = replace(compute, device="cpu")
+    n_states = int(model.n_states)
+    grows = begin_states(model) < n_states
+    return Moves(
+        n_states,
+        seed,
+        compute.backend(),
+        source,
+        grows,
+        state or MoveState(),
+        model.moves if isinstance(model.moves, MoveSettings) else MoveSettings(),
+    )
+
+
+def initial_posterior(
+    model: BaseHMM,
+    family: Family,
+    data: Sequences,
+    total_sequences: float,
+    total_steps: float,
+    seed: int,
+) -> Posterior:
+    """Return given statistics as a posterior, or random ones with the mass of the data."""
+    transitions = model._make_transitions()
+    dtype = family.table_dtype or model.dtype
+    if isinstance(model.init, Statistics):
+        _check_statistics(model.init, family, model.n_states)
+        return _tuned(model, Posterior.from_statistics(model.init, transitions, dtype), family)
+    rng = np.random.default_rng([seed, INITIAL_STREAM])
+    n_states = begin_states(model)
+    if n_states < model.n_states:
+        if not _is_symmetric(family, transitions):
+            raise ValueError(
+                "init_states needs priors that are the same for all states: concentrations "
+                "that are numbers, or for emissions one row for all states"
+            )
+        transitions = transitions.regrouped(np.eye(n_states, model.n_states))
+    counts = initial_counts(n_states, total_sequences, total_steps, rng)
+    by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
+    draw = family.segment_statistics if by_segments else family.initial_statistics
+    statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+    return _tuned(model, Posterior.from_statistics(statistics, transitions, dtype), family)
+
+
+def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
+    """Refuse initial statistics that do not fit the model."""
+    expected = (n_states, family.n_statistics)
+    if given.emissions.shape != expected:
+        raise ValueError(
+            f"init has emission statistics of shape {given.emissions.shape}, "
+            f"the model needs {expected}"
+        )
+    parts = (given.start, given.transitions, given.emissions)
+    if not all(np.isfinite(part).all() for part in parts):
+        raise ValueError("init holds values that are not finite")
+    counts_only = parts if family.statistics_are_counts else parts[:2]
+    if any((part < 0).any() for part in counts_only):
+        raise ValueError("init holds a negative count")
+
+
+def _tuned(model: BaseHMM, posterior: Posterior, family: Family) -> Posterior:
+    """Let the emission prior be learned, where that is asked for."""
+    tuned = tunings(model)
+    posterior.emissions.prior = family.learned_prior(
+        seen="concentration" in tuned, new="base" in tuned
+    )
+    return posterior
+
+
+def _is_symmetric(family: Family, transitions: Transitions) -> bool:
+    """Whether the priors are the same for all states."""
+    return family.prior().ndim == 1 and transitions.is_symmetric
+
+
+def new_fitted(
+    model: BaseHMM,
+    family: Family,
+    posterior: Posterior,
+    total_sequences: int,
+    move_state: MoveState | None = None,
+) -> FittedModel:
+    """Return what an estimator has learned so far."""
+    return FittedModel(
+        family,
+        posterior,
+        total_sequences,
+        move_state=MoveState() if move_state is None else move_state,
+        estimator=record_of(model),
+        compute=compute_of(model),
+    )
+
+
+@contextmanager
+def reporting(
+    model: BaseHMM, n_passes: int, callback: Callback | None
+) -> Iterator[Callback | None]:
+    """Give one callback for the user's and for the display of progress; None without either."""
+    with _display(model, n_passes, inference_name(model)) as live:
+        reporters = [report for report in (callback, live) if report is not None]
+
+        def report(progress: Progress) -> None:
+            for reporter in reporters:
+                reporter(progress)
+
+        yield report if reporters else None

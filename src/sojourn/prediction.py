@@ -1,0 +1,331 @@
+"""`FittedModel`: what was learned, and everything that is computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sojourn import results
+from sojourn.backends.compute import Compute
+from sojourn.backends.dask import Cluster
+from sojourn.data import Data, check_out
+from sojourn.families import Family, Product
+from sojourn.inference import Posterior, Statistics, predict
+from sojourn.inference.occupancy import n_used, state_shares
+from sojourn.kernels.interface import Floats
+from sojourn.moves.budget import MoveState
+from sojourn.random_state import PREDICTION_STREAM, as_seed
+from sojourn.sampling import Samples, averages
+from sojourn.sequences import Sequences
+from sojourn.transitions import HDP, HDPSummary, PointHDP
+from sojourn.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class EstimatorRecord:
+    """Which estimator learned a model, with which parameters.
+
+    Attributes
+    ----------
+    name : str
+        Class of the estimator, "HMM" or "HDPHMM".
+    parameters : mapping
+        Its parameters without the emission family, flat, as model files store them: numbers,
+        strings, tuples and arrays.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class FittedModel:
+    """What was learned, and what can be computed from it; independent of any estimator.
+
+    A plain value: it is what is saved and loaded, and what reports, plots and exports are
+    functions of.  Estimators hold one, ``model.fitted_``, and pass calls on to it.
+
+    Attributes
+    ----------
+    family : Family
+        What is observed, with everything filled in that the data told.
+    posterior : Posterior
+        Expected counts, and the transition prior with its own posterior.
+    total_sequences : int
+        Sequences of the whole data set.
+    history : list of dict
+        One entry per pass or sweep.
+    provenance : dict
+        Where the data came from, as far as it was recorded.
+    samples : Samples or None
+        Draws, of models that were learned by a sampler.
+    move_state : MoveState
+        What moves carry from one phase to the next.
+    estimator : EstimatorRecord
+        Which estimator learned it, and its parameters.
+    compute : Compute
+        Where predictions are computed; not saved.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> X = [[0, 1, 0, 1, 0, 1], [2, 2, 2]]
+    >>> fitted = sj.HMM(2, sj.Categorical(3), random_state=0).fit(X).fitted_
+    >>> fitted.transmat.shape
+    (2, 2)
+    >>> bool(fitted.score(X) < 0)
+    True
+    """
+
+    family: Family
+    posterior: Posterior
+    total_sequences: int
+    history: list[dict[str, Any]] = field(default_factory=list)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    samples: Samples | None = None
+    move_state: MoveState = field(default_factory=MoveState)
+    estimator: EstimatorRecord = field(default_factory=lambda: EstimatorRecord("HMM"))
+    compute: Compute = field(default_factory=Compute)
+
+    # ---- prediction -----------------------------------------------------------------------
+
+    def score(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        per_step: bool = False,
+        client: Any = None,
+    ) -> float:
+        """Log predictive likelihood of all sequences together, in nats; see `HMM.score`."""
+        data = self.prepare(X, lengths)
+        return self.score_data(data, per_step=per_step, cluster=results.connect(client, data))
+
+    def score_data(self, data: Data, *, per_step: bool, cluster: Cluster | None = None) -> float:
+        """Score data that was prepared, here or on a cluster."""
+        if cluster is not None:
+            files = results.remote_files(cluster, data, self.family, self.compute)
+            total, n_steps = files.score(self._on_worker().log_likelihoods)
+        else:
+            total, n_steps = results.total_score(data, self.family, self.log_likelihoods)
+        return total / n_steps if per_step else total
+
+    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
+        """Log predictive likelihood of each sequence, in nats, shape (N,)."""
+        pieces = self.prepare(X, lengths).pieces(self.family)
+        return np.concatenate([self.log_likelihoods(piece) for piece in pieces])
+
+    def predict(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+        client: Any = None,
+    ) -> Any:
+        """Most probable state path (Viterbi), in the form in which the data came."""
+        return self.decode(X, lengths, out=out, overwrite=overwrite, client=client)[1]
+
+    def decode(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+        client: Any = None,
+    ) -> tuple[float, Any]:
+        """Most probable state path and its log joint probability; see `HMM.decode`."""
+        data = self.prepare(X, lengths)
+        return self._results(data, "paths", "states", out, overwrite, client)
+
+    def predict_proba(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+        client: Any = None,
+    ) -> Any:
+        """Posterior probability of each state at each step; see `HMM.predict_proba`."""
+        data = self.prepare(X, lengths)
+        return self._results(data, "probabilities", "probabilities", out, overwrite, client)[1]
+
+    def sample(
+        self,
+        n_sequences: int = 1,
+        length: int | ArrayLike = 1,
+        *,
+        random_state: Any = None,
+    ) -> tuple[Sequences, Sequences]:
+        """Draw observations and states from the posterior means; see `HMM.sample`.
+
+        Without a `random_state`, that of the estimator is used.
+        """
+        lengths = np.asarray(length)
+        if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+            raise ValueError("sample needs at least one sequence, and lengths of at least one")
+        if lengths.shape not in ((), (n_sequences,)):
+            raise ValueError(f"{lengths.shape} lengths for {n_sequences} sequences")
+        lengths = np.broadcast_to(lengths, n_sequences).astype(np.int64)
+        if random_state is None:
+            random_state = self.estimator.parameters.get("random_state")
+        rng = np.random.default_rng([as_seed(random_state), PREDICTION_STREAM])
+        return predict.draw(self.posterior, self.family, lengths, rng)
+
+    def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
+        """Check data of a user, in the form that the family takes."""
+        return Data(X, lengths, self.family).validated(self.family)
+
+    def _results(
+        self,
+        data: Data,
+        method: str,
+        column: str,
+        out: str | PathLike[str] | None,
+        overwrite: bool,
+        client: Any,
+    ) -> tuple[float, Any]:
+        """Compute one result per step, by a method that returns them with a score.
+
+        Results come back in the form of the data, or go to a file piece by piece, or from the
+        workers of a cluster to files in a folder.
+        """
+        target = check_out(out, data)
+        cluster = results.connect(client, data)
+        if cluster is not None:
+            assert target is not None
+            files = results.remote_files(cluster, data, self.family, self.compute)
+            per_step = getattr(self._on_worker(), method)
+            total = results.to_folder(files, per_step, column, target, overwrite=overwrite)
+            return total, target
+        per_step = getattr(self, method)
+        if target is None:
+            return results.in_memory(data, per_step)
+        total = results.to_file(data, self.family, per_step, column, target, overwrite=overwrite)
+        return total, target
+
+    def _on_worker(self) -> FittedModel:
+        """Return what a worker of a cluster needs."""
+        return replace(self, history=[], compute=self.compute.on_worker())
+
+    # ---- the same for sequences in memory that were checked -------------------------------------
+
+    def log_likelihoods(self, data: Sequences) -> Floats:
+        """Log predictive likelihood of each sequence; of a sampler the mean over its draws."""
+        backend = self.compute.backend()
+        if self.samples is not None:
+            return averages.log_likelihoods(self.posteriors(), self.family, data, backend)
+        return predict.log_likelihoods(self.posterior, self.family, data, backend)
+
+    def paths(self, data: Sequences) -> tuple[Any, float]:
+        """Most probable path, and its log joint probability summed over sequences."""
+        backend = self.compute.backend()
+        scores, path = predict.best_paths(self.posterior, self.family, data, backend)
+        return path, float(scores.sum())
+
+    def probabilities(self, data: Sequences) -> tuple[Any, float]:
+        """State probabilities of each step, and no score."""
+        backend = self.compute.backend()
+        if self.samples is not None:
+            values = averages.state_probabilities(
+                self.samples, self.posteriors(), self.family, data, backend
+            )
+        else:
+            values = predict.state_probabilities(self.posterior, self.family, data, backend)
+        return values, 0.0
+
+    def posteriors(self) -> Iterator[Posterior]:
+        """Yield the posterior of each draw of a sampler, with the prior and precision of `fit`."""
+        assert self.samples is not None
+        prior, dtype = self.posterior.transitions, str(self.posterior.emissions.dtype)
+        for draw in self.samples:
+            own = None if draw.shares is not None else prior
+            yield averages.posterior_of(self.samples, draw, own, dtype)
+
+    # ---- what was learned -----------------------------------------------------------------
+
+    @property
+    def startprob(self) -> Floats:
+        """Posterior mean of the start distribution, shape (K,)."""
+        return self.posterior.transitions.means(self.posterior.counts).start
+
+    @property
+    def transmat(self) -> Floats:
+        """Posterior mean of the transition matrix, shape (K, K)."""
+        return self.posterior.transitions.means(self.posterior.counts).transitions
+
+    @property
+    def statistics(self) -> Statistics:
+        """Expected counts that the posterior is made of, without the prior; a copy."""
+        return self.posterior.statistics()
+
+    @property
+    def n_states(self) -> int:
+        """Number of states in use: those with more than half a per cent of the steps."""
+        return n_used(self.state_shares)
+
+    @property
+    def state_shares(self) -> Floats:
+        """Expected share of the steps that each state has, shape (K,)."""
+        return state_shares(self.posterior.counts)
+
+    @property
+    def dwell_times(self) -> Floats:
+        """Expected number of steps that a visit to each state lasts, shape (K,)."""
+        return 1.0 / np.maximum(1.0 - np.diag(self.transmat), 1e-300)
+
+    @property
+    def n_updates(self) -> int:
+        """Minibatch updates so far."""
+        return self.posterior.n_updates
+
+    @property
+    def hdp(self) -> HDPSummary | None:
+        """E[α], E[γ], E[π] and the effective number of states; None for the finite model."""
+        prior = self.posterior.transitions
+        return prior.summary() if isinstance(prior, HDP | PointHDP) else None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Posterior means of the emission parameters, as the family names them."""
+        learned = self.posterior.learned(self.family)
+        return dict(self.family.parameters(learned.prior() + self.posterior.emissions.dense()))
+
+    @property
+    def n_features(self) -> int | None:
+        """Columns of the data, for families of vectors; None for one value per step."""
+        family = self.family
+        columns = family.columns if isinstance(family, Product) else None
+        n = getattr(family, "n_features", None) if columns is None else sum(columns)
+        return None if n is None else int(n)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Words of the symbols, where the data are words."""
+        return getattr(self.family, "vocabulary", None)
+
+
+def as_fitted(model: Any) -> FittedModel:
+    """Return what was learned, of an estimator or of a `FittedModel` itself.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    NotFittedError
+        For an estimator that was not fitted.
+    """
+    if isinstance(model, FittedModel):
+        return model
+    if not hasattr(type(model), "fitted_"):
+        raise TypeError(f"expected a fitted model, got {type(model).__name__}")
+    fitted: FittedModel = model.fitted_
+    return fitted

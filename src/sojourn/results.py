@@ -1,0 +1,87 @@
+"""Results per sequence or per step: in memory, in files, or from the workers of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sojourn import __version__
+from sojourn.backends.compute import Compute
+from sojourn.backends.dask import Cluster, RemoteFiles, Setup
+from sojourn.data import Data
+from sojourn.families import Family
+from sojourn.inference.local import CHUNK_STEPS
+from sojourn.kernels.interface import Floats
+from sojourn.sequences import Sequences, restore_layout
+from sojourn.sources.write import ParquetSink, whole_folder
+
+StepFunction = Callable[[Sequences], tuple[Any, float]]
+"""Computes one result per step, and a score."""
+
+SequenceFunction = Callable[[Sequences], Floats]
+"""Computes one number per sequence."""
+
+
+def connect(client: Any, data: Data) -> Cluster | None:
+    """Check a client, and that its workers can open the data themselves."""
+    if client is None:
+        return None
+    if data.source is None:
+        raise ValueError(
+            "client= is for files that the workers open themselves: data in memory stays here"
+        )
+    return Cluster(client)
+
+
+def remote_files(cluster: Cluster, data: Data, family: Family, compute: Compute) -> RemoteFiles:
+    """Return the data as the workers of a cluster read it, in the form that a family takes."""
+    assert data.source is not None
+    return RemoteFiles(
+        cluster, data.source, Setup(__version__, family, compute.on_worker().backend)
+    )
+
+
+def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> tuple[float, int]:
+    """Return the sum of a number per sequence, and the number of steps."""
+    total, n_steps = 0.0, 0
+    for piece in data.pieces(family):
+        total += float(per_sequence(piece).sum())
+        n_steps += piece.n_steps
+    return total, n_steps
+
+
+def in_memory(data: Data, per_step: StepFunction) -> tuple[float, Any]:
+    """Return the total score, and one result per step in the form in which the data came."""
+    assert data.sequences is not None
+    assert data.layout is not None
+    values, total = per_step(data.sequences)
+    return total, restore_layout(values, data.sequences, data.layout)
+
+
+def to_file(
+    data: Data,
+    family: Family,
+    per_step: StepFunction,
+    column: str,
+    target: Path,
+    *,
+    overwrite: bool,
+) -> float:
+    """Write one result per step to a Parquet file, piece by piece; return the total score."""
+    total = 0.0
+    with ParquetSink(target, column, overwrite=overwrite) as sink:
+        for piece in data.pieces(family):
+            for part in piece.chunks(4 * CHUNK_STEPS):
+                values, score = per_step(part)
+                sink.write(part.with_values(values))
+                total += score
+    return total
+
+
+def to_folder(
+    files: RemoteFiles, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
+) -> float:
+    """Let the workers of a cluster write one result per step to files in a folder."""
+    with whole_folder(target, overwrite=overwrite) as folder:
+        return files.write(per_step, column, folder)

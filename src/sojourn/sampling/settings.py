@@ -1,0 +1,47 @@
+"""How a sampler is run, as users say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sojourn.sampling.chains import Chains
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A sampler and the number of its sweeps, for the parameter `inference` of an estimator.
+
+    The name of a sampler alone, ``inference="gibbs"``, stands for ``Sampling("gibbs")``.
+
+    Parameters
+    ----------
+    method : {"gibbs", "blocked-gibbs", "beam"}
+        Which sampler; see `HMM` and `HDPHMM` for those that each of them offers.
+    n_samples : int
+        Draws kept from each chain.
+    burn_in : int
+        Sweeps of each chain before the first draw that is kept.
+    thin : int
+        Sweeps from one draw that is kept to the next.
+    n_chains : int
+        Number of chains, each from its own random start.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> sampling = sj.Sampling("gibbs", n_samples=20, burn_in=10)
+    >>> model = sj.HMM(2, sj.Categorical(3), inference=sampling, random_state=0)
+    >>> len(model.fit([[0, 1, 0], [2, 2]]).samples_)
+    20
+    """
+
+    method: str
+    n_samples: int = 100
+    burn_in: int = 100
+    thin: int = 1
+    n_chains: int = 1
+
+    @property
+    def chains(self) -> Chains:
+        """How many sweeps are made, and which are kept."""
+        return Chains(self.n_samples, self.burn_in, self.thin, self.n_chains)
