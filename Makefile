@@ -32,7 +32,7 @@ TORCH ?= torch
 	touch $@
 
 test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Triton's interpreter
-	$(GPU_BIN)/python -m pytest tests/gpu tests/families
+	$(GPU_BIN)/python -m pytest tests/kernels/cuda tests/backends/cuda tests/families/test_torch.py
 
 test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
 	$(BIN)/python -m tests.newcomer

@@ -18,7 +18,7 @@ collect_ignore = (
         "src/sojourn/kernels/gpu_tiles.py",
         "src/sojourn/kernels/gpu_wide.py",
         "src/sojourn/kernels/gpu_wide_device.py",
-        "tests/gpu/quick.py",
+        "tests/support/quick.py",
     ]
 )
 

@@ -14,7 +14,7 @@ from sojourn.sampling import (
     run_chains,
 )
 from sojourn.transitions import Gamma
-from tests.sampling.exact import (
+from tests.support.exact import (
     finite_posterior,
     infinite_joint,
     infinite_posterior,

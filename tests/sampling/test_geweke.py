@@ -10,7 +10,7 @@ import pytest
 from sojourn.kernels import sampling as kernel
 from sojourn.sampling import Beam, BlockedGibbs, CollapsedGibbs, DirectAssignment, infinite
 from sojourn.transitions import Gamma
-from tests.sampling.geweke import finite_prior, infinite_prior, z_scores
+from tests.support.geweke import finite_prior, infinite_prior, z_scores
 
 DRAWS, SWEEPS = 5_000, 5_000
 # Of at most 14 numbers, the largest is above 4 once in a thousand times; the seed is fixed.

@@ -12,7 +12,7 @@ import sojourn as sj
 from sojourn.kernels import reference
 from sojourn.transitions import HDP, Rows
 from sojourn.transitions.hdp import Gamma, Sticks, expected_tables
-from tests.test_kernels import random_batch
+from tests.support.potentials import random_batch
 
 
 def stirling_row(n):
@@ -165,7 +165,7 @@ def test_update_is_the_equations_written_out(form, sort_states):
 
 
 def pair_marginals(potentials, index):
-    from tests.oracle.enumeration import smooth
+    from tests.support.enumeration import smooth
 
     rows = potentials.emissions[index]
     return list(smooth(potentials.start, potentials.transitions, rows)[2])

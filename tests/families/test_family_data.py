@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 
 import sojourn as sj
-from tests.contract.families import EXAMPLES
+from tests.support.families import EXAMPLES
 
 LENGTHS = [60, 80, 60]
 REAL = {

@@ -17,9 +17,9 @@ from sojourn.families import DecayedTable, RowSums
 from sojourn.inference.statistics import BatchSums
 from sojourn.models import base
 from sojourn.sources import shuffle
-from tests.cluster.data import assert_same, draw, make_small, model, write_parquet
-from tests.cluster.here import Here
-from tests.contract.families import EXAMPLES
+from tests.support.cluster.data import assert_same, draw, make_small, model, write_parquet
+from tests.support.cluster.here import Here
+from tests.support.families import EXAMPLES
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from sojourn.kernels import cpu
 from sojourn.sources import RememberingSource
 from sojourn.transitions import HDP, Dirichlet, Gamma, PointHDP, Rows
 from sojourn.transitions.point_hdp import best_logits, stick_bound, stick_gradient, stick_weights
-from tests.contract.families import EXAMPLES
-from tests.oracle.test_hmmlearn import A, B, first_statistics, normalize, ragged_symbols
+from tests.support.families import EXAMPLES
+from tests.support.ragged import A, B, first_statistics, normalize, ragged_symbols
 
 ITERATIONS = 5
 SMALLEST = 1e-300  # a prior count that adds nothing to any count: maximum likelihood

@@ -19,7 +19,7 @@ from sojourn.sources import ingest as ingest_module
 from sojourn.sources import shuffle, text
 from sojourn.sources.generate import generate
 
-HERE = Path(__file__).parent
+KILLED = Path(__file__).parents[1] / "support" / "killed.py"
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def stop_after(n_updates):
 
 def test_twenty_kills_at_random_moments_change_no_bit(tmp_path):
     generate(tmp_path / "data.parquet", n_sequences=1500, n_states=3, n_symbols=60)
-    script = [sys.executable, str(HERE / "killed.py"), str(tmp_path), "0"]
+    script = [sys.executable, str(KILLED), str(tmp_path), "0"]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sojourn as sj
-from experiments.number_of_states import simulate, without_moves
+from experiments.number_of_states import without_moves
 from sojourn.inference import Progress
 from sojourn.inference.trainer import Position
 from sojourn.moves.warmup import ENOUGH_BATCHES, WarmUp, in_pieces
 from sojourn.progress import LiveProgress
-from tests.cluster.data import write_parquet
-from tests.proposals import moves_of
+from tests.support.cluster.data import write_parquet
+from tests.support.known_states import simulate
+from tests.support.proposals import moves_of
 
 
 @pytest.fixture(scope="module")

@@ -248,7 +248,7 @@ def test_what_does_not_go_together_is_refused(options, message, tmp_path):
 
 
 def test_the_pages_tables_are_those_of_the_result_files(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
     from experiments.reproduction_tables import PAGE, TABLES, updated
 
     page = PAGE.read_text()

@@ -1,4 +1,4 @@
-"""Train, be killed at random moments, resume: run by test_checkpoints.py in a process of its own.
+"""Train, be killed at random moments, resume: test_checkpoints.py runs it in its own process.
 
 Children are forked from a process that has everything loaded, so that 20 of them take seconds.
 """

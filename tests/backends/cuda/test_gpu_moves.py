@@ -24,8 +24,8 @@ from sojourn.inference import device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
-from tests.gpu.quick import use_quick_recursions, use_recordings  # noqa: E402
-from tests.proposals import moves_of  # noqa: E402
+from tests.support.proposals import moves_of  # noqa: E402
+from tests.support.quick import use_quick_recursions, use_recordings  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [

@@ -9,7 +9,6 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import xlogy
 
 import sojourn as sj
-from experiments.number_of_states import recording, segments, simulate
 from experiments.number_of_states_tables import PAGE, updated
 from sojourn import kernels
 from sojourn.inference import Engine
@@ -23,9 +22,10 @@ from sojourn.moves.phase import HARM, Move, Phase, Sample, split_work
 from sojourn.moves.splits import SplitPlan, split_posterior
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.base import log_row_evidence
-from tests.cluster.data import write_parquet
-from tests.cluster.here import Here
-from tests.proposals import moves_of
+from tests.support.cluster.data import write_parquet
+from tests.support.cluster.here import Here
+from tests.support.known_states import recording, segments, simulate
+from tests.support.proposals import moves_of
 
 SETTINGS = {"batch_size": 50, "n_passes": 40}
 

@@ -13,7 +13,7 @@ from sojourn.report.gather import gather
 from sojourn.report.layout import strong_transitions
 from sojourn.report.markup import escape, json_script, tag
 from sojourn.report.states import describe_states, summarize
-from tests.browser import browser, look, needs_browser, point_at, problems, screenshot
+from tests.support.browser import browser, look, needs_browser, point_at, problems, screenshot
 
 EVIL = [
     "<script>document.title='hacked'</script>",

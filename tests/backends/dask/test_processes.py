@@ -15,8 +15,15 @@ from typer.testing import CliRunner
 import sojourn as sj
 from sojourn.backends.dask import ClusterError
 from sojourn.cli import app
-from tests.cluster.data import assert_identical, assert_same, draw, make_small, model, write_parquet
-from tests.cluster.processes import Processes
+from tests.support.cluster.data import (
+    assert_identical,
+    assert_same,
+    draw,
+    make_small,
+    model,
+    write_parquet,
+)
+from tests.support.cluster.processes import Processes
 
 
 @pytest.fixture(scope="module")
@@ -116,13 +123,13 @@ def test_a_worker_that_hangs_is_replaced_by_another(cluster, path, alone):
     assert_same(fitted, alone)
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CHILD = """
 import sys, time
 import pytest
 from distributed import Client
-from tests.cluster.data import make_small, model
+from tests.support.cluster.data import make_small, model
 
 def stop(progress):
     if progress.updates == 4:
