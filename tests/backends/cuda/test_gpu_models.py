@@ -10,7 +10,7 @@ from sojourn.inference.local import prepare
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.inference import device  # noqa: E402
+from sojourn.backends import cuda as device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.models import accelerator  # noqa: E402
 

@@ -1,0 +1,1 @@
+"""Scripts for maintainers: run each with `python -m tools.NAME`."""
