@@ -20,6 +20,8 @@ def modules_of_tensors():
         if not found.late and found.module.split(".")[0] in ("torch", "triton")
     }
     edges = module_edges(modules, {}, late=False)
+    for targets in edges.values():  # a package is loaded before its modules
+        targets |= {target.rsplit(".", 1)[0] for target in targets if target.count(".") > 1}
     for name, module in modules.items():
         if name in needs or reachable(name, edges) & needs:
             folder = Path("src", *name.split("."))

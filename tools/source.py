@@ -72,8 +72,7 @@ def imports_of(node: ast.AST, late: bool = False) -> Iterator[Import]:
         yield from (Import(node.module or "", alias.name, late) for alias in node.names)
     elif is_type_checking(node):
         assert isinstance(node, ast.If)
-        for child in node.orelse:
-            yield from imports_of(child, late)
+        yield from (found for child in node.orelse for found in imports_of(child, late))
     else:
         inside = late or isinstance(node, Functions | ast.Lambda)
         for child in ast.iter_child_nodes(node):
@@ -88,7 +87,7 @@ def resolve(found: Import, modules: Mapping[str, Module], homes: Mapping[str, st
     package = next(iter(modules)).split(".")[0]
     if found.module.split(".")[0] != package:
         return None
-    if found.module == package and found.name in homes:
+    if found.module == package and found.name is not None and found.name in homes:
         return homes[found.name]
     return found.target if found.target in modules else found.module
 

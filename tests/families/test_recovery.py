@@ -273,6 +273,7 @@ def as_symbols(x):
     return np.where(np.isnan(x), -1, x)[:, 0].astype(int)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share_missing", [0.0, 0.2], ids=["whole", "a fifth missing"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_known_model_is_found_again(name, share_missing):

@@ -70,6 +70,7 @@ def stop_after(n_updates):
     return callback
 
 
+@pytest.mark.slow
 def test_twenty_kills_at_random_moments_change_no_bit(tmp_path):
     generate(tmp_path / "data.parquet", n_sequences=1500, n_states=3, n_symbols=60)
     script = [sys.executable, str(KILLED), str(tmp_path), "0"]

@@ -211,6 +211,7 @@ print(smoothed.responsibilities.tobytes().hex())
 """
 
 
+@pytest.mark.slow
 def test_code_compiled_now_and_code_compiled_before_give_the_same_bits(tmp_path):
     # Otherwise a run could not be repeated: the first one on a machine compiles.
     def smooth():

@@ -17,7 +17,7 @@ from sojourn.sources import shuffle
 KILLS = 20
 
 
-def train(folder, checkpoints=None, n_passes=30, beat=None):
+def train(folder, checkpoints=None, n_passes=9, beat=None):
     model = sj.HDPHMM(
         4,
         sj.Categorical(),

@@ -25,6 +25,8 @@ from tests.support.cluster.data import (
 )
 from tests.support.cluster.processes import Processes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
