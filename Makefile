@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-fast test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
+.PHONY: help setup demo test test-gpu test-newcomer docs lint format types bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -26,6 +26,7 @@ PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## run all tests, in two processes: make test JOBS=0 for one
 	$(BIN)/python $(PYTEST) -n $(JOBS)
 
+.PHONY: test-fast
 test-fast: $(READY)  ## run all tests but those that take more than five seconds
 	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow'
 

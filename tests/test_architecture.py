@@ -72,9 +72,6 @@ LONG_FUNCTIONS = {
     "kernels: viterbi": ONE_LAUNCH,
 }
 
-# Words that two modules may use, each with the reason.
-TWO_MEANINGS = {"Gamma": "the distribution: of what is observed, and of a concentration"}
-
 MODULES = read_modules()
 HOMES = sojourn._HOMES
 
@@ -316,11 +313,10 @@ def test_a_name_with_two_meanings_is_found():
     assert rules.names_with_two_meanings(modules) == [
         "Place is defined in sojourn.a and in sojourn.b"
     ]
-    assert not rules.names_with_two_meanings(modules, {"Place": "reason"})
 
 
 def test_a_class_has_a_name_of_its_own():
-    holds(rules.names_with_two_meanings(MODULES, TWO_MEANINGS))
+    holds(rules.names_with_two_meanings(MODULES))
 
 
 # ---- the picture --------------------------------------------------------------------------------

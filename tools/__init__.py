@@ -1,1 +1,1 @@
-"""Scripts for maintainers: run each with `python -m tools.NAME`."""
+"""Tools for working on the library, not part of it."""

@@ -179,7 +179,7 @@ def _asks_where(call):
     return function == "hasattr"
 
 
-def names_with_two_meanings(modules, exceptions=()):
+def names_with_two_meanings(modules):
     """A class has a name of its own: no other module defines a class of that name."""
     homes = defaultdict(list)
     for name, module in modules.items():
@@ -189,7 +189,7 @@ def names_with_two_meanings(modules, exceptions=()):
     return [
         f"{class_name} is defined in {' and in '.join(found)}"
         for class_name, found in homes.items()
-        if len(found) > 1 and class_name not in exceptions
+        if len(found) > 1
     ]
 
 

@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import torch
 
-from sojourn.backends import cuda as device
+from sojourn.inference import device
 from sojourn.kernels import cpu, gpu
 from sojourn.kernels.arrays import to_device, to_host
 

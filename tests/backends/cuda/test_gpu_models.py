@@ -10,9 +10,9 @@ from sojourn.inference.local import prepare
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.backends import accelerator  # noqa: E402
-from sojourn.backends import cuda as device  # noqa: E402
+from sojourn.inference import device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
+from sojourn.models import accelerator  # noqa: E402
 
 # Triton's interpreter warns of what the GPU does not, and uses NumPy in ways that are going away.
 pytestmark = [

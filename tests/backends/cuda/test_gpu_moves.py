@@ -18,9 +18,9 @@ from sojourn.transitions.merging import merge_gains
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
 
-from sojourn.backends import cuda as device  # noqa: E402
 from sojourn.backends.cuda import find_device  # noqa: E402
 from sojourn.families.device import DeviceTable  # noqa: E402
+from sojourn.inference import device  # noqa: E402
 from sojourn.kernels import gpu  # noqa: E402
 from sojourn.kernels.arrays import to_device, to_host  # noqa: E402
 from sojourn.kernels.gpu_padded import PaddedKernel  # noqa: E402
