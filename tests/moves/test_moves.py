@@ -158,6 +158,7 @@ def test_files_are_enough_for_moves(tmp_path):
     assert 3 <= model.n_states_ < 6
 
 
+@pytest.mark.slow
 def test_a_cluster_makes_the_same_moves(tmp_path, monkeypatch):
     monkeypatch.setattr(base, "Cluster", Here)
     family, drawn = simulate("categorical", 3, 1, n_train=600)

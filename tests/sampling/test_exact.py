@@ -57,6 +57,7 @@ def test_finite_samplers_have_the_exact_pair_marginals(sampler, k):
     assert error.max() < 0.015
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [DirectAssignment, Beam])
 def test_infinite_samplers_have_the_exact_probabilities_of_sharing_a_state(sampler):
     data = sj.Sequences.from_list([[0, 1, 1, 0], [1, 0, 0]])

@@ -12,6 +12,8 @@ from sojourn.sampling import Beam, BlockedGibbs, CollapsedGibbs, DirectAssignmen
 from sojourn.transitions import Gamma
 from tests.support.geweke import finite_prior, infinite_prior, z_scores
 
+pytestmark = pytest.mark.slow
+
 DRAWS, SWEEPS = 5_000, 5_000
 # Of at most 14 numbers, the largest is above 4 once in a thousand times; the seed is fixed.
 SOUND, UNSOUND = 4.0, 6.0

@@ -5,6 +5,9 @@ the states given the data, with a draw of the data given the states.  If the sam
 have the same distribution; if any conditional is wrong, means drift apart.
 """
 
+import copy
+import pickle
+
 import numpy as np
 
 from sojourn.sampling import ChainState, SymbolData
@@ -77,10 +80,23 @@ def functions(state, data):
     return np.array(found, dtype=float)
 
 
+_drawn = {}  # what was drawn from the prior, and where its random numbers ended
+
+
+def draw_independently(sampler, prior, n_draws, seed):
+    """Draw from the prior, once for all samplers that share it; also return the generator."""
+    key = (prior, n_draws, seed, pickle.dumps(vars(sampler)))
+    if key not in _drawn:
+        rng = np.random.default_rng(seed)
+        drawn = np.array([functions(*prior(sampler, rng)) for _ in range(n_draws)])
+        _drawn[key] = drawn, rng
+    drawn, rng = _drawn[key]
+    return drawn, copy.deepcopy(rng)
+
+
 def z_scores(sampler, prior, n_draws, n_sweeps, seed):
     """Differences of the means of the two simulations, in standard errors."""
-    rng = np.random.default_rng(seed)
-    independent = np.array([functions(*prior(sampler, rng)) for _ in range(n_draws)])
+    independent, rng = draw_independently(sampler, prior, n_draws, seed)
     state, data = prior(sampler, rng)
     successive = []
     for _ in range(n_sweeps):
