@@ -19,11 +19,20 @@ $(READY): pyproject.toml
 demo: $(READY)  ## learn word classes from the Python documentation
 	$(BIN)/sojourn demo
 
-test: $(READY)  ## run all tests
-	$(BIN)/python -m pytest
+# Whole files go to one process: what a module's tests share is made once.
+JOBS ?= 2
+PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
+
+test: $(READY)  ## run all tests, in two processes: make test JOBS=0 for one
+	$(BIN)/python $(PYTEST) -n $(JOBS)
+
+.PHONY: test-fast
+test-fast: $(READY)  ## run all tests but those that take more than five seconds
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow'
 
 GPU_BIN := .venv-gpu/bin
 TORCH ?= torch
+GPU_JOBS ?= 0
 
 .venv-gpu/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-gpu
@@ -32,7 +41,7 @@ TORCH ?= torch
 	touch $@
 
 test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Triton's interpreter
-	$(GPU_BIN)/python -m pytest tests/gpu tests/families
+	$(GPU_BIN)/python $(PYTEST) -n $(GPU_JOBS) tests/kernels/cuda tests/backends/cuda tests/families/test_torch.py
 
 test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
 	$(BIN)/python -m tests.newcomer
@@ -128,5 +137,5 @@ reproduce: $(READY)  ## the paper's figure, and the experiments beyond it: make 
 	$(BIN)/python -m experiments.reproduction_tables
 
 clean:  ## remove caches and compiled kernels
-	find src tests benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests tools benchmarks experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis

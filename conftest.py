@@ -1,21 +1,35 @@
-"""What must be settled before tests are collected: whether there is a GPU, and PyTorch at all."""
+"""What must be settled before tests are collected: a GPU or none, and compiled code on disk."""
 
+import functools
 import importlib.util
 import os
+from pathlib import Path
+
+from tools.source import imports_of, module_edges, reachable, read_modules
 
 HAS_TORCH = all(importlib.util.find_spec(name) for name in ("torch", "triton"))
 
-# Modules that are tensors all through; `make test-gpu` installs what they need.
-collect_ignore = (
-    []
-    if HAS_TORCH
-    else [
-        "src/sojourn/families/device.py",
-        "src/sojourn/backends/cuda.py",
-        "src/sojourn/kernels/cuda",
-        "tests/gpu/quick.py",
-    ]
-)
+
+def modules_of_tensors():
+    """Paths of the modules that load PyTorch or Triton as soon as they are imported."""
+    modules = read_modules()
+    needs = {
+        name
+        for name, module in modules.items()
+        for found in imports_of(module.tree)
+        if not found.late and found.module.split(".")[0] in ("torch", "triton")
+    }
+    edges = module_edges(modules, {}, late=False)
+    for targets in edges.values():  # a package is loaded before its modules
+        targets |= {target.rsplit(".", 1)[0] for target in targets if target.count(".") > 1}
+    for name, module in modules.items():
+        if name in needs or reachable(name, edges) & needs:
+            folder = Path("src", *name.split("."))
+            yield str(folder if module.is_package else folder.with_suffix(".py"))
+
+
+# `make test-gpu` installs what they need.
+collect_ignore = [] if HAS_TORCH else [*modules_of_tensors(), "tests/support/quick.py"]
 
 if HAS_TORCH:
     import torch
@@ -23,3 +37,28 @@ if HAS_TORCH:
     if not torch.cuda.is_available():
         # Before Triton is loaded: the kernels then run on the CPU, slowly.
         os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+def save_one_at_a_time(save):
+    """Let one process at a time add to numba's files of compiled code.
+
+    Otherwise two that compile the same function for different types could give both the same
+    file name, and the one would load what the other compiled.
+    """
+    import fcntl
+
+    @functools.wraps(save)
+    def saved(self, key, data):
+        folder = Path(self._cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return save(self, key, data)
+
+    return saved
+
+
+if os.environ.get("PYTEST_XDIST_WORKER"):
+    from numba.core import caching
+
+    caching.IndexDataCacheFile.save = save_one_at_a_time(caching.IndexDataCacheFile.save)

@@ -6,7 +6,7 @@ Steps are timed on a cluster of this machine's own: a scheduler and one worker a
 loopback, with a vocabulary of 200,000 words.  A cost model is fitted to them and asked about 5
 billion tokens on more workers than there are: a prediction, with the assumptions in
 `docs/cluster.md`.  Held-out curves at equal data come from a single process, because the model does
-not depend on the number of workers (`tests/cluster` holds it to that).
+not depend on the number of workers (`tests/backends/dask` holds it to that).
 """
 
 from __future__ import annotations

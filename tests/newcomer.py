@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser import browser, look, problems, screenshot, why_no_browser
+from tests.support.browser import browser, look, problems, screenshot, why_no_browser
 
 ROOT = Path(__file__).parent.parent
 

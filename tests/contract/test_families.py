@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from sojourn.families import FAMILIES, DecayedTable
-from tests.contract.families import EXAMPLES, N_STATES
+from tests.support.families import EXAMPLES, N_STATES
 
 every_family = pytest.mark.parametrize("name", EXAMPLES)
 any_seed = given(seed=st.integers(0, 2**20))

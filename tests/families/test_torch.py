@@ -13,7 +13,7 @@ from sojourn.families import blocks, dense
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_normal import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
-from tests.contract.families import EXAMPLES, N_STATES
+from tests.support.families import EXAMPLES, N_STATES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
 

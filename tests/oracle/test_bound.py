@@ -29,7 +29,7 @@ from sojourn.sequences import Sequences
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.hdp import prior_divergence
 from sojourn.transitions.merging import merge_gains
-from tests.oracle.enumeration import enumerate_paths
+from tests.support.enumeration import enumerate_paths
 
 K = 3
 DATA = Sequences.from_list([np.array([0, 1, 3, 1]), np.array([2, 2]), np.array([3, 0, 1])])

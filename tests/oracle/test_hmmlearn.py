@@ -6,20 +6,7 @@ from hmmlearn.hmm import CategoricalHMM
 from hmmlearn.vhmm import VariationalCategoricalHMM
 
 import sojourn as sj
-
-A, B = 0.3, 0.7  # concentrations of transitions and emissions
-
-
-def ragged_symbols(seed, n_sequences=30, n_symbols=6):
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, 15, n_sequences)
-    return rng.integers(n_symbols, size=lengths.sum()), lengths
-
-
-def first_statistics(seed, n_states, n_symbols=6):
-    rng = np.random.default_rng(seed)
-    shapes = (n_states,), (n_states, n_states), (n_states, n_symbols)
-    return sj.Statistics(*(rng.exponential(10.0, shape) for shape in shapes))
+from tests.support.ragged import A, B, first_statistics, normalize, ragged_symbols
 
 
 def fit_ours(inference, statistics, symbols, lengths, device="cpu"):
@@ -47,10 +34,6 @@ def joint(model, symbols, lengths, path):
         + np.log(model.transmat_[path[others - 1], path[others]]).sum()
         + np.log(model.emissionprob_[path, symbols]).sum()
     )
-
-
-def normalize(array):
-    return array / array.sum(axis=-1, keepdims=True)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])

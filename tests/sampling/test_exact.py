@@ -14,7 +14,7 @@ from sojourn.sampling import (
     run_chains,
 )
 from sojourn.transitions import GammaDistribution
-from tests.sampling.exact import (
+from tests.support.exact import (
     finite_posterior,
     infinite_joint,
     infinite_posterior,
@@ -57,6 +57,7 @@ def test_finite_samplers_have_the_exact_pair_marginals(sampler, k):
     assert error.max() < 0.015
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [DirectAssignment, Beam])
 def test_infinite_samplers_have_the_exact_probabilities_of_sharing_a_state(sampler):
     data = sj.Sequences.from_list([[0, 1, 1, 0], [1, 0, 0]])

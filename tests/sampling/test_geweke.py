@@ -10,7 +10,9 @@ import pytest
 from sojourn.kernels.cpu import sampling as kernel
 from sojourn.sampling import Beam, BlockedGibbs, CollapsedGibbs, DirectAssignment, infinite
 from sojourn.transitions import GammaDistribution
-from tests.sampling.geweke import finite_prior, infinite_prior, z_scores
+from tests.support.geweke import finite_prior, infinite_prior, z_scores
+
+pytestmark = pytest.mark.slow
 
 DRAWS, SWEEPS = 5_000, 5_000
 # Of at most 14 numbers, the largest is above 4 once in a thousand times; the seed is fixed.

@@ -1,0 +1,356 @@
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import digamma, xlogy
+
+from sojourn.kernels import Potentials, cpu, reference
+from sojourn.kernels.cpu import recursions, symbols
+from sojourn.kernels.cpu.gemm import gemm
+from sojourn.kernels.interface import padded_states
+from sojourn.transitions.base import PriorCounts, Rows
+from tests.support import enumeration
+from tests.support.kernels import assert_signatures_are_those_declared
+from tests.support.potentials import random_batch
+
+KERNELS = {
+    "reference": (reference, np.float64, 1e-10),
+    "reference32": (reference, np.float32, 2e-5),
+    "cpu64": (cpu, np.float64, 1e-10),
+    "cpu32": (cpu, np.float32, 2e-5),
+}
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_all_kernels_have_the_declared_signatures(kernel):
+    assert_signatures_are_those_declared(kernel)
+
+
+def true_rows(potentials, index):
+    rows = potentials.emissions[index].astype(np.float64)
+    if potentials.log_scale is not None:
+        rows *= np.exp(potentials.log_scale[index])[:, None]
+    return rows
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize(
+    ("n_states", "lengths"),
+    [
+        (1, [1]),
+        (1, [5, 1, 3]),
+        (2, [1, 1, 1]),
+        (2, [7, 1, 4, 6]),
+        (3, [6, 6, 2, 1, 5]),
+        (4, [5, 1, 6, 3]),
+        (4, [2] * 20 + [1]),
+    ],
+)
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scaled):
+    kernel, dtype, tolerance = KERNELS[name]
+    batch = random_batch(1, n_states, lengths, scaled=scaled, dtype=dtype)
+    potentials, index, offsets = batch
+    start, transitions = (np.asarray(part, np.float64) for part in potentials[:2])
+    smoothed = kernel.forward_backward(*batch, absences=True)
+    best, path = kernel.viterbi(*batch)
+    expected = dict.fromkeys(("start", "pairs", "log_start", "log_pairs", "log_rows"), 0.0)
+    squares = {"start": 0.0, "pairs": 0.0}
+    close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+
+    def log_absent(q):
+        return np.log(np.maximum(1 - q, reference.SMALLEST_ABSENCE))
+
+    for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        rows = true_rows(potentials, index[begin:end])
+        log_z, marginals, pairs, best_path, log_best = enumeration.smooth(start, transitions, rows)
+        close(smoothed.log_normalizers[n], log_z)
+        close(smoothed.responsibilities[begin:end], marginals)
+        close(best[n], log_best)
+        assert tuple(path[begin:end]) == best_path
+        expected["start"] += marginals[0]
+        expected["pairs"] += pairs.sum(axis=0)
+        expected["log_start"] += log_absent(marginals[0])
+        expected["log_pairs"] += log_absent(pairs).sum(axis=0)
+        expected["log_rows"] += log_absent(marginals[:-1]).sum(axis=0)
+        squares["start"] += marginals[0] ** 2
+        squares["pairs"] += (pairs**2).sum(axis=0)
+    close(smoothed.start, expected["start"], atol=tolerance * len(lengths))
+    close(smoothed.transitions, expected["pairs"], atol=tolerance * len(lengths))
+    close(kernel.log_normalizers(*batch), smoothed.log_normalizers)
+    if n_states > 1:  # with one state every probability is one, and 1 − q is only the clip
+        loose = {"rtol": 100 * tolerance, "atol": 100 * tolerance}
+        close(smoothed.absences.start, expected["log_start"], **loose)
+        close(smoothed.absences.pairs, expected["log_pairs"], **loose)
+        close(smoothed.absences.rows, expected["log_rows"], **loose)
+        close(smoothed.absences.start_squares, squares["start"], **loose)
+        close(smoothed.absences.pair_squares, squares["pairs"], **loose)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.sampled_from([1, 2, 5, 8, 9, 17, 45, 67]),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=40),
+    block_rows=st.sampled_from([None, 1, 2, 7, 32]),
+    chunk_elements=st.sampled_from([1, 500, 2**22]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_compiled_kernel_agrees_with_reference_at_any_shape(
+    seed, n_states, lengths, block_rows, chunk_elements, dtype
+):
+    batch = random_batch(seed, n_states, lengths, scaled=seed % 2 == 0, dtype=dtype)
+    tolerance = 5e-5 if dtype is np.float32 else 1e-9
+    expected = reference.forward_backward(*batch)
+    shape = {"block_rows": block_rows, "chunk_elements": chunk_elements}
+    got = recursions.smooth(*batch, n_threads=2, **shape)
+    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
+        np.testing.assert_allclose(
+            getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
+        )
+    np.testing.assert_array_equal(cpu.viterbi(*batch)[1], reference.viterbi(*batch)[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_number_of_threads_does_not_change_a_bit(dtype):
+    lengths = np.random.default_rng(0).integers(1, 30, 300)
+    batch = random_batch(2, 13, lengths, dtype=dtype)
+    one, two, four = (cpu.forward_backward(*batch, absences=True, n_threads=n) for n in (1, 2, 4))
+    for other in (two, four):
+        for a, b in zip(one[:4], other[:4], strict=True):
+            assert a.tobytes() == b.tobytes()
+        for a, b in zip(one.absences, other.absences, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_an_order_that_the_caller_knows_changes_nothing(kernel):
+    lengths = np.random.default_rng(0).integers(1, 12, 40)
+    batch = random_batch(4, 3, lengths)
+    order = np.argsort(-lengths, kind="stable").astype(np.int32)
+    one, other = (kernel.forward_backward(*batch, order=known) for known in (None, order))
+    for a, b in zip(one[:4], other[:4], strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_the_order_of_sequences_is_the_caller_s():
+    batch = random_batch(4, 3, [5, 5, 5], dtype=np.float32)
+    usual, other = (
+        recursions.smooth(*batch, order=order, block_rows=2)
+        for order in (None, np.array([2, 0, 1]))
+    )
+    assert usual.transitions.tobytes() != other.transitions.tobytes()  # other sums are rounded
+    np.testing.assert_allclose(usual.transitions, other.transitions, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_log_potential_is_what_log_z_and_the_entropy_of_paths_leave(kernel, scaled):
+    potentials, index, offsets = random_batch(5, 3, [4, 1, 5], scaled=scaled)
+    smoothed = kernel.forward_backward(potentials, index, offsets)
+    entropy = 0.0
+    for begin, end in itertools.pairwise(offsets):
+        rows = true_rows(potentials, index[begin:end])
+        paths = np.array(list(itertools.product(range(3), repeat=end - begin)))
+        weight = potentials.start[paths[:, 0]] * rows[0, paths[:, 0]]
+        for t in range(1, end - begin):
+            weight *= potentials.transitions[paths[:, t - 1], paths[:, t]] * rows[t, paths[:, t]]
+        q = weight / weight.sum()
+        entropy -= xlogy(q, q).sum()
+    found = kernel.log_potential(smoothed, potentials, index)
+    assert smoothed.log_normalizers.sum() - found == pytest.approx(entropy, rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("total", [None, 2.5, Rows(2.5, 4.0)], ids=["sums", "one", "apart"])
+@pytest.mark.parametrize("one_row", [False, True])
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_transition_potentials_are_those_of_the_prior_to_the_bit(kernel, one_row, total, dtype):
+    rng = np.random.default_rng(0)
+    counts = Rows(rng.gamma(1.0, size=7), rng.gamma(1.0, size=(7, 7)))
+    prior = Rows(rng.random(7), rng.random(7 if one_row else (7, 7)))
+    rows, start_total, totals = PriorCounts(prior, total).plus(counts)
+    start, transitions = kernel.transition_potentials(prior, total, counts, dtype)
+    expected = (rows.start / start_total).astype(dtype)
+    assert start.dtype == dtype
+    assert start.tobytes() == expected.tobytes()
+    expected = (rows.transitions / totals[:, None]).astype(dtype)
+    assert transitions.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_counts_are_blended_and_masses_summed(kernel):
+    rng = np.random.default_rng(0)
+    counts, sums = ((rng.random(5), rng.random((5, 5))) for _ in range(2))
+    start, transitions = kernel.blend_counts(counts, sums, 0.7, 12.5)
+    assert start.tobytes() == (0.7 * counts[0] + 12.5 * sums[0]).tobytes()
+    assert transitions.tobytes() == (0.7 * counts[1] + 12.5 * sums[1]).tobytes()
+    # Every step is a first one or is come to from another.
+    batch = random_batch(6, 5, [3, 1, 8])
+    smoothed = kernel.forward_backward(*batch)
+    masses = kernel.state_masses(smoothed.start, smoothed.transitions)
+    np.testing.assert_allclose(masses, smoothed.responsibilities.sum(axis=0), rtol=1e-12)
+
+
+def test_likelihoods_of_1e_minus_300_and_smaller_survive():
+    potentials, index, offsets = random_batch(3, 5, [40, 3], dtype=np.float32)
+    tiny = potentials._replace(log_scale=np.full(11, -800.0))
+    plain = cpu.forward_backward(potentials, index, offsets)
+    scaled = cpu.forward_backward(tiny, index, offsets)
+    np.testing.assert_allclose(
+        scaled.log_normalizers, plain.log_normalizers - 800.0 * np.diff(offsets), rtol=1e-6
+    )
+    np.testing.assert_array_equal(scaled.responsibilities, plain.responsibilities)
+
+
+def test_a_table_with_entries_of_1e_minus_300_survives_in_double_precision():
+    potentials, index, offsets = random_batch(3, 4, [9, 5])
+    tiny = potentials._replace(emissions=potentials.emissions * 1e-300)
+    expected = reference.forward_backward(tiny, index, offsets)
+    got = cpu.forward_backward(tiny, index, offsets)
+    np.testing.assert_allclose(got.log_normalizers, expected.log_normalizers, rtol=1e-12)
+    np.testing.assert_allclose(got.transitions, expected.transitions, rtol=1e-9)
+
+
+def test_sequences_that_underflow_are_redone_in_the_log_domain():
+    # States follow one another and none may be skipped, so the only possible path has steps of
+    # potential 1e-30 beside 1, twice in a row: single precision has nothing left for it.
+    transitions = np.diag(np.ones(3, np.float32), 1) + 1e-6 * np.eye(4, dtype=np.float32)
+    emissions = np.full((2, 4), 1e-30, np.float32)
+    emissions[:, 0] = 1.0
+    potentials = Potentials(np.eye(4, dtype=np.float32)[0], transitions, emissions)
+    index = np.array([0, 1, 0, 1, 0, 1], np.int32)
+    offsets = np.array([0, 4, 6])
+    expected = reference.forward_backward(potentials, index, offsets, absences=True)
+    got = cpu.forward_backward(potentials, index, offsets, absences=True)
+    assert np.isfinite(expected.log_normalizers).all()
+    np.testing.assert_allclose(got.log_normalizers, expected.log_normalizers, rtol=1e-6)
+    np.testing.assert_allclose(got.transitions, expected.transitions, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(got.responsibilities, expected.responsibilities, atol=1e-6)
+    np.testing.assert_allclose(got.absences.pairs, expected.absences.pairs, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        cpu.log_normalizers(potentials, index, offsets), expected.log_normalizers, rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_million_steps_do_not_drift(dtype):
+    n_steps = 1_000_000
+    rng = np.random.default_rng(5)
+    # Steps of the second kind say where the chain is: between them it must be forgotten again.
+    emissions = np.array([[0.5, 0.3, 0.2], [1.0, 1e-6, 1e-6]], dtype)
+    potentials = Potentials(
+        np.full(3, 1 / 3, dtype), np.array([[8, 1, 1], [2, 6, 2], [1, 1, 8]], dtype) / 10, emissions
+    )
+    index = np.zeros(n_steps, np.int32)
+    index[rng.integers(n_steps, size=1000)] = 1
+    index[-1] = 1
+    offsets = np.array([0, n_steps])
+    smoothed = recursions.smooth(potentials, index, offsets, chunk_elements=2**16)
+    np.testing.assert_allclose(smoothed.responsibilities.sum(axis=1), 1.0, atol=1e-5)
+    assert smoothed.transitions.sum() == pytest.approx(n_steps - 1, rel=1e-5)
+    # The chain forgets within a hundred steps: its end smoothed alone gives the same answer.
+    tail = np.concatenate([index[-300:]])
+    alone = reference.forward_backward(potentials, tail, np.array([0, 300]))
+    tolerance = 1e-4 if dtype is np.float32 else 1e-9
+    np.testing.assert_allclose(
+        smoothed.responsibilities[-150:], alone.responsibilities[-150:], atol=tolerance
+    )
+    # log Z against the plain scaled recursion in double precision.
+    alpha, log_z = np.full(3, 1 / 3), 0.0
+    rows = np.asarray(emissions, np.float64)
+    matrix = np.asarray(potentials.transitions, np.float64)
+    for t, row in enumerate(index):
+        alpha = (alpha if t == 0 else alpha @ matrix) * rows[row]
+        total = alpha.sum()
+        log_z += np.log(total)
+        alpha /= total
+    assert smoothed.log_normalizers[0] == pytest.approx(log_z, rel=1e-6)
+    best, path = cpu.viterbi(potentials, index, offsets)
+    assert best[0] < log_z
+    assert path[-1] == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    n_rows=st.integers(1, 20),
+    n_columns=st.sampled_from([8, 16, 24, 40, 48, 56, 104]),
+    depth=st.integers(0, 30),
+    transposed=st.booleans(),
+    add=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_gemm_equals_numpy(n_rows, n_columns, depth, transposed, add, dtype):
+    rng = np.random.default_rng(n_rows * 31 + depth)
+    a = rng.normal(size=(depth, n_rows) if transposed else (n_rows, depth)).astype(dtype)
+    b = rng.normal(size=(depth, n_columns)).astype(dtype)
+    c = rng.normal(size=(n_rows, n_columns)).astype(dtype)
+    expected = (a.T if transposed else a) @ b + add * c
+    strides = (1, n_rows) if transposed else (depth, 1)
+    gemm(a, 0, *strides, b, 0, n_columns, c, 0, n_columns, n_rows, n_columns, depth, add)
+    np.testing.assert_allclose(c, expected, rtol=1e-4 if dtype is np.float32 else 1e-12, atol=1e-4)
+
+
+@given(arrays(np.int32, st.integers(1, 60), elements=st.integers(0, 10**6)))
+def test_distinct_numbers_the_symbols_present(values):
+    present, index = symbols.distinct(values, 10**6 + 1)
+    np.testing.assert_array_equal(present[index], values)
+    assert len(np.unique(present)) == len(present) == len(np.unique(values))
+
+
+def test_distinct_takes_all_symbols_where_there_are_few():
+    present, index = symbols.distinct(np.array([2, 0, 2], np.int32), 3)
+    assert present is None
+    np.testing.assert_array_equal(index, [2, 0, 2])
+
+
+@pytest.mark.parametrize("collapsed", [True, False])
+@pytest.mark.parametrize("prior_shape", [(1, 1), (6, 1), (6, 5)])
+def test_predictive_rows_are_ratios_or_exponentials_of_digamma(collapsed, prior_shape):
+    rng = np.random.default_rng(0)
+    table = np.zeros((30, padded_states(5)))
+    table[:, :5] = rng.gamma(0.3, 20.0, size=(30, 5))
+    rows = np.array([3, 1, 29, 0, 7, 11])
+    prior = rng.gamma(1.0, size=prior_shape)
+    totals = rng.gamma(5.0, size=5) + 100
+    concentration = prior + 0.25 * table[rows, :5]
+    got = symbols.predictive_rows(
+        table, 0.25, rows, prior, totals, collapsed=collapsed, n_threads=2
+    )
+    if collapsed:
+        expected = concentration / totals
+    else:
+        expected = np.exp(digamma(concentration) - digamma(totals))
+    np.testing.assert_allclose(got[:, :5], expected, rtol=1e-12)
+    assert (got[:, 5:] == 0).all()
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 4))
+def test_sum_by_row_is_the_same_on_any_number_of_threads(n_steps, n_rows, n_threads):
+    rng = np.random.default_rng(n_steps)
+    index = rng.integers(n_rows, size=n_steps)
+    values = rng.random((n_steps, 16), dtype=np.float32)[:, :13]
+    expected = np.zeros((n_rows, 13))
+    np.add.at(expected, index, values)
+    got = symbols.sum_by_row(index, values, n_rows, n_threads=n_threads)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert got.tobytes() == symbols.sum_by_row(index, values, n_rows, n_threads=1).tobytes()
+
+
+def test_large_sums_use_all_threads_and_keep_their_bits():
+    rng = np.random.default_rng(1)
+    index = np.minimum(rng.zipf(1.3, size=20_000) - 1, 999)
+    values = rng.random((20_000, 48), dtype=np.float32)
+    one, four = (symbols.sum_by_row(index, values, 1000, n_threads=n) for n in (1, 4))
+    assert one.tobytes() == four.tobytes()
+    tables = [np.ones((1000, 48), np.float32) for _ in range(2)]
+    order = rng.permutation(1000)
+    for table, n_threads in zip(tables, (1, 4), strict=True):
+        symbols.add_rows(table, order, np.tile(one, (1, 1)), 0.5, n_threads=n_threads)
+    np.testing.assert_array_equal(*tables)
+    np.testing.assert_allclose(tables[0][order], 1 + 0.5 * one, rtol=1e-6)

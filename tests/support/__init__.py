@@ -1,0 +1,1 @@
+"""What several tests share: data, oracles, processes, a browser.  Fixtures are in conftest.py."""
