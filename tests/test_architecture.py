@@ -56,20 +56,18 @@ LONG_MODULES: dict[str, str] = {}
 ONE_LOOP = "one loop over the steps, whose arrays a call would have to pass on"
 ONE_LAUNCH = "one launch: registers and shared memory do not outlive a function that is called"
 LONG_FUNCTIONS = {
-    "kernels: _smooth_units": ONE_LOOP,
+    "kernels: smooth_units": ONE_LOOP,
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
     "kernels: direct_assignment_sweep": ONE_LOOP,
     "kernels: _tile": "writes the LLVM code of one tile from its first to its last instruction",
-    "kernels: _narrow_chains": ONE_LAUNCH,
-    "kernels: _narrow": ONE_LAUNCH,
     "kernels: run_chains": ONE_LAUNCH,
     "kernels: warp_chains": ONE_LAUNCH,
     "kernels: block_chains": ONE_LAUNCH,
     "kernels: shared_chains": ONE_LAUNCH,
     "kernels: tile_chains": ONE_LAUNCH,
     "kernels: tile_combine": ONE_LAUNCH,
-    "kernels: viterbi": ONE_LAUNCH,
+    "kernels: _viterbi_kernel": ONE_LAUNCH,
 }
 
 MODULES = read_modules()

@@ -275,25 +275,6 @@ def test_awkward_shapes(n_states, n_symbols, lengths, batch_size):
     np.testing.assert_allclose(fitted.emissionprob_.sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_tuned_is_better_on_text():
-    from experiments.reproduce.corpus import read_corpus
-
-    corpus = read_corpus(None)
-    scores = {}
-    for tuned in (False, ("steps",), ("concentration", "base"), True):
-        fitted = sj.HMM(
-            20,
-            sj.Categorical(len(corpus.vocabulary)),
-            batch_size=100,
-            n_passes=5,
-            tuned=tuned,
-            random_state=0,
-        ).fit(corpus.train)
-        scores[tuned] = fitted.score(corpus.held_out, per_step=True)
-    assert scores[True] > scores[False] + 0.1
-    assert min(scores[("steps",)], scores["concentration", "base"]) > scores[False]
-
-
 @pytest.mark.parametrize("inference", ["em", "vb", "cvb0", "gibbs"])
 def test_only_stochastic_ways_are_tuned(inference):
     with pytest.raises(ValueError, match="tuned is for"):

@@ -50,8 +50,7 @@ def fit(
 
     Example: [bold]sojourn fit corpus.txt --states 50 --out model.sojourn[/]
     """
-    target = _default_target(data) if out is None else out
-    screen = console(quiet=as_json)
+    target, screen = out or _default_target(data), console(quiet=as_json)
     with errors_in_short(), connected(cluster, workers) as client:
         from sojourn.cli.data import open_data, reading_options
         from sojourn.sources.write import check_target

@@ -20,7 +20,7 @@ from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions import Rows
 
 
-class Moves(Protocol):
+class StateMoves(Protocol):
     """What may change the number of states; see `sojourn.moves`."""
 
     def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
@@ -46,7 +46,7 @@ def train(
     backend: Backend,
     *,
     n_passes: int,
-    moves: Moves | None = None,
+    moves: StateMoves | None = None,
     bound: Bound | None = None,
     evaluate: Callable[[], float] | None = None,
     evaluate_every: int | None = None,
@@ -63,7 +63,7 @@ def train(
         Placed where the backend computes.
     source : Minibatches
     backend : Backend
-    moves : Moves, optional
+    moves : StateMoves, optional
         May change the number of states at the end of a pass.
     bound : Bound, optional
         What to report of each pass.
@@ -112,7 +112,7 @@ class _Training:
     source: Minibatches
     backend: Backend
     at: Position
-    moves: Moves | None
+    moves: StateMoves | None
     bound: Bound | None
     evaluate: Callable[[], float] | None
     evaluate_every: int | None

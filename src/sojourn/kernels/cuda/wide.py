@@ -53,7 +53,7 @@ class Tiling(NamedTuple):
     n_stages: int
 
 
-class Chains(NamedTuple):
+class WideChains(NamedTuple):
     """What the recursions leave of every step.
 
     Attributes
@@ -103,7 +103,7 @@ def log_normalizers(
 
 def _recursions(
     potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, both: bool
-) -> tuple[Chains, Tensor]:
+) -> tuple[WideChains, Tensor]:
     """Run the recursions, a group of programs per block of sequences and direction; and log Z."""
     table = affine_parts(potentials)
     exact = settings.precision() == "tf32x3"
@@ -149,7 +149,7 @@ def run_chains(
     *,
     both: bool,
     interpreted: bool,
-) -> Chains:
+) -> WideChains:
     """Run the recursions of all sequences, which `order` has longest first."""
     rows, gain, shift = table
     n_states, n_sequences, n_steps = len(start), len(order), len(index)
@@ -199,7 +199,7 @@ def run_chains(
             num_warps=how.n_warps,
             num_stages=how.n_stages,
         )
-    return Chains(messages, predictions, sums, first)
+    return WideChains(messages, predictions, sums, first)
 
 
 def _split_matrices(transitions: Tensor, width: int, how: Tiling) -> Tensor:
@@ -241,7 +241,7 @@ def scores(
     return log_z
 
 
-def combine(chains: Chains, n_states: int) -> tuple[Tensor, Tensor]:
+def combine(chains: WideChains, n_states: int) -> tuple[Tensor, Tensor]:
     """Turn predictions into responsibilities, and messages into shares of pairs.
 
     Returns
