@@ -245,7 +245,7 @@ def test_without_the_source_repository_the_command_says_where_to_get_it(tmp_path
     assert "not part of the installed package: get a copy of sojourn's source" in result.output
     assert not (tmp_path / "out").exists()
     # In the folder of a checkout the installed command finds them.
-    monkeypatch.chdir(Path(__file__).parent.parent)
+    monkeypatch.chdir(Path(__file__).parents[2])
     result = CliRunner().invoke(app, [*command, "--corpus", "nowhere.txt"])
     assert "there is no file nowhere.txt" in result.output
 
