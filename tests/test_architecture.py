@@ -17,6 +17,7 @@ import pytest
 
 import sojourn
 from tests.support import architecture as rules
+from tools import thresholds
 from tools.module_graph import BEGIN, END, PAGE, PICTURE, contents, draw, picture, reduced, updated
 from tools.source import ROOT, Module, cycles, imports_of, read_modules
 
@@ -345,6 +346,11 @@ def test_the_picture_in_the_documents_is_that_of_the_source():
     page = PAGE.read_text()
     assert page.count(BEGIN) == page.count(END) == 1
     assert updated(page) == page, again
+
+
+def test_the_thresholds_in_the_documents_are_those_of_the_source():
+    page = PAGE.read_text()
+    assert thresholds.updated(page) == page, "write them: python -m tools.thresholds --write"
 
 
 # ---- the tests themselves -----------------------------------------------------------------------

@@ -5,6 +5,7 @@ python -m tools.thresholds
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from typing import Any, NamedTuple
 from sojourn.inference.local import SHARED_STEPS
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.moves.settings import MoveSettings
+from tools.source import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- thresholds: begin -->", "<!-- thresholds: end -->"
 
 
 class Threshold(NamedTuple):
@@ -57,12 +62,30 @@ def meanings() -> dict[str, str]:
     return {name: " ".join(meaning.split()) for name, meaning in entries}
 
 
-def main() -> None:
-    """Print the table."""
-    print("| threshold | value | meaning | source |\n|---|---|---|---|")
+def table() -> str:
+    """Return the table in Markdown."""
+    rows = ["| threshold | value | meaning | source |", "|---|---|---|---|"]
     for name, value, meaning, source in thresholds():
         shown = f"{value:,}" if isinstance(value, int) else f"{value}"
-        print(f"| `{name}` | {shown} | {meaning} | {source} |")
+        rows.append(f"| `{name}` | {shown} | {meaning} | {source} |")
+    return "\n".join(rows)
+
+
+def updated(page: str) -> str:
+    """Return the page with the table between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def main() -> None:
+    """Print the table, or write it into the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"write it into {PAGE.name}")
+    if parser.parse_args().write:
+        PAGE.write_text(updated(PAGE.read_text()))
+    else:
+        print(table())
 
 
 if __name__ == "__main__":
