@@ -84,6 +84,7 @@ def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None 
         "total_sequences": fitted.total_sequences,
         "history": fitted.history,
         "provenance": fitted.provenance,
+        "converged": fitted.converged,
     }
     if training is not None:
         description["training"] = training
@@ -171,6 +172,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         MoveState.from_json(description["moves"]),
         EstimatorRecord(name, parameters),
         Compute(**where),
+        description.get("converged"),
     )
 
 

@@ -65,11 +65,14 @@ class FittedModel:
     samples : Samples or None
         Draws, of models that were learned by a sampler.
     move_state : MoveState
-        What moves carry from one phase to the next.
+        What moves carry from one round to the next.
     estimator : EstimatorRecord
         Which estimator learned it, and its parameters.
     compute : Compute
         Where predictions are computed; not saved.
+    converged : bool or None
+        Whether training ended because the likelihood rose no more; None where it had a fixed
+        number of passes.
 
     Examples
     --------
@@ -91,6 +94,7 @@ class FittedModel:
     move_state: MoveState = field(default_factory=MoveState)
     estimator: EstimatorRecord = field(default_factory=lambda: EstimatorRecord("HMM"))
     compute: Compute = field(default_factory=Compute)
+    converged: bool | None = None
 
     # ---- prediction -----------------------------------------------------------------------
 

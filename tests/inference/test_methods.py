@@ -165,7 +165,7 @@ def test_the_bound_on_a_minibatch_is_near_the_bound_of_everything(model, inferen
 def test_the_bound_is_not_computed_where_it_was_not_asked_for():
     data = [[0, 1, 2], [1, 1]]
     assert sj.HMM(2, sj.Categorical(3)).fit(data).history_[0]["bound"] is None
-    off = sj.HMM(2, sj.Categorical(3), inference="vb", track_bound=False).fit(data)
+    off = sj.HMM(2, sj.Categorical(3), inference="vb").fit(data, track_bound=False)
     assert off.history_[0]["bound"] is None
 
 

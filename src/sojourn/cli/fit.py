@@ -63,13 +63,14 @@ def fit(
         parts = holdout.hold_out(opened, held_out, seed, remote=remote)
         choice = choosing.choose(opened, parts.train, family, min_count, max_size)
         screen.print(summary.about_data(parts, choice), soft_wrap=True)
-        plan = training.make_plan(parts.n_sequences, batch_size, passes, forgetting_rate, remote)
         model = training.make_model(
-            kind, states, choice, plan, moves, init_states,
+            kind, states, choice, moves, init_states, n_passes=passes,
+            batch_size=training.usual_batch_size(batch_size, parts.n_sequences, remote=remote),
+            forgetting_rate=forgetting_rate,
             inference=inference, n_init=restarts, device=device,
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
-        screen.print(summary.about_training(model), soft_wrap=True)
+        screen.print(summary.about_training(model, parts), soft_wrap=True)
         notes = training.fit_noting_warnings(
             model, parts, checkpoint=checkpoint, resume=resume, client=client
         )

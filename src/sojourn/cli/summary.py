@@ -31,13 +31,17 @@ def about_data(parts: Parts, choice: Choice) -> str:
     return f"{size}; {plain(parts.how)}\nfamily [bold]{name}[/]: {plain(choice.reason)}"
 
 
-def about_training(model: BaseHMM) -> str:
+def about_training(model: BaseHMM, parts: Parts) -> str:
     """Describe the model and its training."""
-    batch = "all sequences" if model.batch_size is None else f"{model.batch_size:,} sequences"
+    from sojourn.models.plan import plan_training
+
+    plan = plan_training(model, parts.n_sequences, parts.n_steps)
+    batch = "all sequences" if plan.batch_size is None else f"{plan.batch_size:,} sequences"
+    until = "at most " if plan.tol is not None else ""
     most = "at most " if type(model).__name__ == "HDPHMM" else ""
     return (
         f"{type(model).__name__} with {most}{model.n_states} states by {model.inference}: "
-        f"{model.n_passes} passes, {batch} per update\n"
+        f"{until}{plan.n_passes} passes, {batch} per update\n"
     )
 
 

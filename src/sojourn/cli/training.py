@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sojourn.cli.options import Kind
 
@@ -12,66 +11,22 @@ if TYPE_CHECKING:
     from sojourn.families.choose import Choice
     from sojourn.models.base import BaseHMM
 
-_MOST, _MOST_REMOTE = 1000, 2**16  # sequences per update; on a cluster many workers share them
-_UPDATES = 300  # updates after which most models have settled
-
-
-class Plan(NamedTuple):
-    """How to pass over the data."""
-
-    batch_size: int | None
-    n_passes: int
-    forgetting_rate: float
-
-
-def make_plan(
-    n_sequences: int,
-    batch_size: int | None,
-    n_passes: int | None,
-    rate: float | None,
-    remote: bool = False,
-) -> Plan:
-    """Fill in what was not given: about 300 updates, or more for large data.
-
-    Minibatches are a fiftieth of the data, and at most 1,000 sequences, or 65,536 where `remote`
-    workers share them.  Few sequences are taken all at once, with full steps.
-
-    Examples
-    --------
-    >>> make_plan(20_000, None, None, None)
-    Plan(batch_size=400, n_passes=10, forgetting_rate=0.5)
-    >>> make_plan(1, None, None, None)
-    Plan(batch_size=None, n_passes=50, forgetting_rate=0.0)
-    """
-    if batch_size is None and n_sequences < 50:
-        return Plan(None, n_passes or 50, 0.0 if rate is None else rate)
-    most = _MOST_REMOTE if remote else _MOST
-    size = batch_size or min(most, max(5, n_sequences // 50))
-    per_pass = math.ceil(n_sequences / size)
-    wanted = n_passes or min(50, max(10, math.ceil(_UPDATES / per_pass)))
-    return Plan(size, wanted, 0.5 if rate is None else rate)
+_REMOTE_BATCH = 2**16  # sequences per update on a cluster, where many workers share them
 
 
 def make_model(
     kind: Kind,
     n_states: int,
     choice: Choice,
-    plan: Plan,
     moves: bool | None,
     init_states: int | None,
     **parameters: Any,
 ) -> BaseHMM:
-    """Make the estimator; `moves` of None keeps its default."""
+    """Make the estimator; what is None keeps its default."""
     from sojourn.models import HDPHMM, HMM
 
-    model: BaseHMM = (HDPHMM if kind is Kind.hdp else HMM)(
-        n_states,
-        choice.family,
-        batch_size=plan.batch_size,
-        n_passes=plan.n_passes,
-        forgetting_rate=plan.forgetting_rate,
-        **parameters,
-    )
+    given = {name: value for name, value in parameters.items() if value is not None}
+    model: BaseHMM = (HDPHMM if kind is Kind.hdp else HMM)(n_states, choice.family, **given)
     return model.set_params(moves=_moves(model.moves, moves, init_states))
 
 
@@ -85,6 +40,13 @@ def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
     if moves is None:
         raise ValueError("init_states needs moves='auto', by which the model grows: --moves")
     return MoveSettings(init_states=init_states)
+
+
+def usual_batch_size(batch_size: int | None, n_sequences: int, *, remote: bool) -> int | None:
+    """Return the sequences per update: as given, large ones for a cluster, or None to choose."""
+    if batch_size is None and remote:
+        return min(_REMOTE_BATCH, n_sequences)
+    return batch_size
 
 
 def read_stickiness(text: str) -> float | str:
@@ -104,11 +66,13 @@ def fit_noting_warnings(model: BaseHMM, parts: Parts, **options: Any) -> list[st
     """
     import warnings
 
+    from sojourn.models.plan import plan_training
     from sojourn.progress import LiveProgress
     from sojourn.warnings import FitWarning
 
+    plan = plan_training(model, parts.n_sequences, parts.n_steps)
     with (
-        LiveProgress(model.n_passes, "learning", n_used=lambda: model.n_states_) as live,
+        LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live,
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", FitWarning)

@@ -59,6 +59,11 @@ class Position(NamedTuple):
         As in `Progress`.
     history : tuple of Progress
         What training returns in the end, so far.
+    log_likelihood : float or None
+        Log likelihood of the last pass's minibatches, each under the potentials of its moment,
+        where convergence is looked at.
+    converged : bool
+        Whether training has ended because it rises no more.
     """
 
     n_pass: int = 0
@@ -68,6 +73,8 @@ class Position(NamedTuple):
     updates: int = 0
     seconds: float = 0.0
     history: tuple[Progress, ...] = ()
+    log_likelihood: float | None = None
+    converged: bool = False
 
     def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
         """Return what is reported at this position."""

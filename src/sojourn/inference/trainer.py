@@ -53,7 +53,8 @@ def train(
     callback: Callable[[Progress], None] | None = None,
     position: Position | None = None,
     checkpoint: Checkpoint | None = None,
-) -> list[Progress]:
+    tol: float | None = None,
+) -> Position:
     """Run `n_passes` passes over a source, and update the posterior in place.
 
     Parameters
@@ -80,10 +81,15 @@ def train(
         Called after each update, when posterior and position belong together, and with
         ``now=True`` at the end and when the callback raises `KeyboardInterrupt`.
 
+    tol : float, optional
+        Ends training after a pass in which the log likelihood has risen by less than this, in nats
+        per step; for full batches.
+
     Returns
     -------
-    list of Progress
-        One entry per pass, and one for each score within a pass.
+    Position
+        Where training ended.  Its history has one entry per pass, and one for each score within a
+        pass.
     """
     training = _Training(
         problem,
@@ -97,10 +103,11 @@ def train(
         evaluate_every,
         callback,
         checkpoint,
+        tol,
     )
-    for n_pass in range(training.at.n_pass, n_passes):
-        training.run_pass(n_pass, n_passes)
-    return list(training.at.history)
+    while training.at.n_pass < n_passes and not training.at.converged:
+        training.run_pass(training.at.n_pass, n_passes)
+    return training.at
 
 
 @dataclass
@@ -118,6 +125,7 @@ class _Training:
     evaluate_every: int | None
     callback: Callable[[Progress], None] | None
     checkpoint: Checkpoint | None
+    tol: float | None
 
     def run_pass(self, n_pass: int, n_passes: int) -> None:
         """Run a pass from where training stands, and what belongs to its end."""
@@ -137,13 +145,13 @@ class _Training:
         self.at = self.at.ended_pass(entry)
         self._report(self.at.history[-1])
         if self.checkpoint is not None:
-            self.checkpoint(self.at, now=n_pass + 1 == n_passes)
+            self.checkpoint(self.at, now=n_pass + 1 == n_passes or self.at.converged)
 
     def _run_minibatches(self, n_pass: int, n_more: int) -> float | None:
         """Run the steps of a pass that are left; return the bound, where it is tracked."""
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
-        value = None
+        value, log_likelihood, n_steps = None, 0.0, 0
         batches = self.backend.batches(
             self.problem, self.source, self.posterior.n_states, n_pass, self.at.n_batches, n_more
         )
@@ -154,6 +162,7 @@ class _Training:
                 self.problem, self.posterior, batch, self.backend, bound=bound, memory=memory
             )
             value = info.bound if is_first else value
+            log_likelihood, n_steps = log_likelihood + info.log_normalizer, n_steps + info.n_steps
             if self.moves is not None:
                 self.moves.observe(info.n_steps, info.n_sequences, self.posterior.n_states)
             self.at = self.at.after(info, time.perf_counter() - before)
@@ -161,9 +170,18 @@ class _Training:
             before = time.perf_counter()
         self.backend.finish_pass()
         self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
+        if self.tol is not None:
+            self._look_at_convergence(float(log_likelihood), n_steps)
         if memory is not None:
             return _settle(self.posterior, self.problem.family, memory, self.bound, n_pass == 0)
         return value
+
+    def _look_at_convergence(self, log_likelihood: float, n_steps: int) -> None:
+        """Compare the log likelihood of this pass with that of the last."""
+        assert self.tol is not None
+        before = self.at.log_likelihood
+        converged = before is not None and log_likelihood - before < self.tol * n_steps
+        self.at = self.at._replace(log_likelihood=log_likelihood, converged=converged)
 
     def _after_step(self) -> None:
         """Score, report and keep safe what the last step led to."""

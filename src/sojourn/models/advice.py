@@ -19,7 +19,7 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.inference import Schedule
-from sojourn.models.parameters import schedule_of
+from sojourn.models.parameters import may_move, schedule_of
 from sojourn.prediction import FittedModel
 from sojourn.warnings import FitWarning
 
@@ -68,7 +68,15 @@ def start_left(schedule: Schedule, n_updates: int) -> float:
 
 def warn_of_fit(model: BaseHMM, fitted: FittedModel) -> None:
     """Warn of what a fitted model shows: a start not forgotten, idle states, a falling score."""
-    _warn_of_start(model, fitted)
+    if fitted.converged is None:
+        _warn_of_start(model, fitted)
+    elif not fitted.converged:
+        passes = fitted.history[-1]["passes"]
+        _warn(
+            f"after {passes:g} passes the likelihood still rises by more than tol={model.tol:g} "
+            "nats per step: give n_passes for more of them, or a larger tol"
+        )
+    _warn_of_full_use(model, fitted)
     _warn_of_idle_states(fitted)
     _warn_of_falling_score(fitted)
 
@@ -82,6 +90,14 @@ def _warn_of_start(model: BaseHMM, fitted: FittedModel) -> None:
             f"n_passes={model.n_passes}; use more passes, a smaller batch_size, or a lower "
             "forgetting_rate"
         )
+
+
+def _warn_of_full_use(model: BaseHMM, fitted: FittedModel) -> None:
+    """Warn where all states that are allowed are in use: more might be found."""
+    limit = int(model.n_states)
+    is_open = may_move(model) and fitted.posterior.transitions.shares_weights and limit > 1
+    if is_open and fitted.n_states >= limit:
+        _warn(f"all {limit} states are in use: try n_states={2 * limit}")
 
 
 def _warn_of_idle_states(fitted: FittedModel) -> None:

@@ -39,18 +39,18 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states: int
     emission: Family
     inference: Inference | Sampling
-    batch_size: int | None
-    n_passes: int
+    batch_size: int | Literal["auto"] | None
+    n_passes: int | Literal["auto"]
+    tol: float
     forgetting_rate: float
     delay: float
     tuned: bool | Collection[str]
     moves: Literal["auto"] | MoveSettings | None
     init: str | Statistics
-    n_init: int
+    n_init: int | Literal["auto"]
     device: str
     n_jobs: int | None
     dtype: str
-    track_bound: bool | None
     random_state: Any
     verbose: bool
 
@@ -64,10 +64,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_ = Learned[int]("n_features")
     emission_ = Learned[Family]("family")
     total_sequences_ = Learned[int]("total_sequences")
+    converged_ = Learned[bool | None]("converged")
     history_ = Learned[list[dict[str, Any]]]("history")
     provenance_ = Learned[dict[str, Any]]("provenance")
     samples_ = Learned[Samples]("samples")
     _fitted: FittedModel
+    _track_bound: bool | None = None  # what a deprecated parameter says
 
     _methods: ClassVar[frozenset[str]] = frozenset(METHODS)
     """Variational methods that the model offers."""
@@ -99,6 +101,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         validation: Any = None,
         validation_every: int | None = None,
         callback: Callable[[Progress], None] | None = None,
+        track_bound: bool | None = None,
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_every: int | None = None,
         resume: bool = False,
@@ -121,6 +124,10 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Score them within a pass too, after so many updates.
         callback : callable, optional
             Called with a `Progress` after each update and each pass.
+        track_bound : bool, optional
+            Whether ``history_`` has the evidence lower bound (for "em" the log likelihood).  It
+            costs a pass over the emission statistics; by default it is tracked by "em", "vb" and
+            "cvb0".
         checkpoint : path, optional
             Folder for checkpoints; the last two are kept.  Ctrl-C writes one and then raises
             `KeyboardInterrupt`.
@@ -147,7 +154,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             self,
             X,
             lengths,
-            run.Observers(validation, validation_every, callback),
+            run.Observers(validation, validation_every, callback, track_bound),
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             resume=resume,

@@ -91,6 +91,13 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
                 base, held = _split(parameter, now)
                 held |= {known[n][1]: v for n, v in given.items() if known[n][0] == parameter}
                 kwargs[parameter] = _joined(parameter, base, held)
+            if "track_bound" in kwargs:
+                warnings.warn(
+                    "track_bound is deprecated as a parameter: use fit(..., track_bound=...)",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                self._track_bound = kwargs.pop("track_bound")
             init(self, *args, **kwargs)
 
         return cast(Init, wrapper)
@@ -137,6 +144,7 @@ def restore(flat: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
     2
     """
     parameters = dict(flat)
+    parameters.pop("track_bound", None)  # an argument of `fit` now
     for parameter in values:
         if parameter != "hdp" and parameter not in parameters:
             continue

@@ -115,18 +115,18 @@ track_bound, random_state, verbose
         hdp: HDPOptions | None = None,
         hdp_batch_size: int = 10_000,
         stickiness: float | Literal["learned"] = 0.0,
-        batch_size: int | None = 1000,
-        n_passes: int = 10,
+        batch_size: int | Literal["auto"] | None = "auto",
+        n_passes: int | Literal["auto"] = "auto",
+        tol: float = 1e-6,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         tuned: bool | Collection[str] = False,
         moves: Literal["auto"] | MoveSettings | None = "auto",
         init: str | Statistics = "auto",
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
-        track_bound: bool | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -138,6 +138,7 @@ track_bound, random_state, verbose
         self.stickiness = stickiness
         self.batch_size = batch_size
         self.n_passes = n_passes
+        self.tol = tol
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.tuned = tuned
@@ -147,7 +148,6 @@ track_bound, random_state, verbose
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
-        self.track_bound = track_bound
         self.random_state = random_state
         self.verbose = verbose
 

@@ -168,18 +168,18 @@ class HMM(BaseHMM):
         transition_concentration: float | ArrayLike = 0.1,
         start_concentration: float | ArrayLike | None = None,
         stickiness: float | Literal["learned"] | tuple[float, float] = 0.0,
-        batch_size: int | None = 1000,
-        n_passes: int = 10,
+        batch_size: int | Literal["auto"] | None = "auto",
+        n_passes: int | Literal["auto"] = "auto",
+        tol: float = 1e-6,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
         tuned: bool | Collection[str] = False,
         moves: Literal["auto"] | MoveSettings | None = None,
         init: str | Statistics = "auto",
-        n_init: int = 1,
+        n_init: int | Literal["auto"] = "auto",
         device: str = "cpu",
         n_jobs: int | None = None,
         dtype: str = "float32",
-        track_bound: bool | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -191,6 +191,7 @@ class HMM(BaseHMM):
         self.stickiness = stickiness
         self.batch_size = batch_size
         self.n_passes = n_passes
+        self.tol = tol
         self.forgetting_rate = forgetting_rate
         self.delay = delay
         self.tuned = tuned
@@ -200,7 +201,6 @@ class HMM(BaseHMM):
         self.device = device
         self.n_jobs = n_jobs
         self.dtype = dtype
-        self.track_bound = track_bound
         self.random_state = random_state
         self.verbose = verbose
 

@@ -102,13 +102,26 @@ class Emission:
             raise TypeError(f"{name} must be an emission family, got {value!r}")
 
 
+@dataclass(frozen=True)
+class AutoOr:
+    """The word "auto", or what another constraint allows."""
+
+    other: Constraint
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if not (isinstance(value, str) and value == "auto"):
+            self.other.check(name, value)
+
+
 _NONE = type(None)
 
 COMMON: dict[str, Constraint] = {
     "n_states": Whole(1),
-    "n_passes": Whole(1),
-    "n_init": Whole(1),
-    "batch_size": Whole(1, or_none=True),
+    "n_passes": AutoOr(Whole(1)),
+    "n_init": AutoOr(Whole(1)),
+    "batch_size": AutoOr(Whole(1, or_none=True)),
+    "tol": Number(0.0, np.inf),
     "emission": Emission(),
     "forgetting_rate": Number(0.0, 1.0),
     "delay": Number(0.0, np.inf),
@@ -280,26 +293,14 @@ def schedule_of(model: BaseHMM) -> Schedule:
 
 
 def step_sizes(
-    model: BaseHMM, n_sequences: int, n_steps: float, batch_size: int | None
+    model: BaseHMM, n_passes: int, n_sequences: int, n_steps: float, batch_size: int | None
 ) -> StepSizes:
-    """Return the step sizes asked for, for data of that size."""
+    """Return the step sizes asked for, for so many passes over data of that size."""
     if "steps" not in tunings(model):
         return schedule_of(model)
     return LinearDecay.plan(
-        model.n_states, model.n_passes, batch_size or n_sequences, n_sequences, n_steps
+        model.n_states, n_passes, batch_size or n_sequences, n_sequences, n_steps
     )
-
-
-def batch_size_of(model: BaseHMM) -> int | None:
-    """Return the sequences per minibatch; None for all of them."""
-    return None if method_of(model).whole else model.batch_size
-
-
-def tracks_bound(model: BaseHMM) -> bool:
-    """Whether the history has the bound."""
-    if model.track_bound is None:
-        return not method_of(model).is_stochastic
-    return bool(model.track_bound)
 
 
 def record_of(model: BaseHMM) -> EstimatorRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -30,14 +31,22 @@ from sojourn.models.checkpoints import (
 )
 from sojourn.models.parameters import (
     Whole,
-    batch_size_of,
     check_parameters,
     compute_of,
     inference_name,
     is_sampled,
+    may_move,
     method_of,
     step_sizes,
-    tracks_bound,
+)
+from sojourn.models.plan import (
+    N_PASSES,
+    SEARCH_PASSES,
+    SEARCH_TOL,
+    Plan,
+    Size,
+    n_restarts,
+    plan_training,
 )
 from sojourn.models.start import (
     Callback,
@@ -48,10 +57,13 @@ from sojourn.models.start import (
     start,
 )
 from sojourn.moves.rounds import Moves, by_size
+from sojourn.moves.search import MergeSearch
+from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences, as_sequences
 from sojourn.sources import Minibatches, RememberingSource
+from sojourn.sources.base import joined
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -70,11 +82,14 @@ class Observers:
         Updates between two scores within a pass.
     callback : callable or None
         Called with the `Progress` after each update and each pass.
+    track_bound : bool or None
+        Whether the history has the bound; None where a method sees all the data at every update.
     """
 
     validation: Any = None
     validation_every: int | None = None
     callback: Callback | None = None
+    track_bound: bool | None = None
 
     def held_out(self, family: Family) -> Data | None:
         """Return the held-out data in the form that the family takes."""
@@ -108,13 +123,17 @@ def fit(
             f"inference={inference_name(model)!r} keeps more than a checkpoint holds, and cannot "
             "resume"
         )
-    if model.n_init > 1:
+    if not isinstance(model.n_init, str) and model.n_init > 1:
         if checkpoints is not None:
             raise ValueError("checkpoints are for a single run: n_init=1")
-        _fit_best(model, X, lengths, observers, client)
+        _fit_best(model, X, lengths, observers, client, model.n_init)
         return
     data = Data(X, lengths, model.emission)
     warn_of_whole_numbers(model.emission, data)
+    restarts = n_restarts(model, data.n_sequences, data.n_steps)
+    if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
+        _fit_best(model, data.sequences, None, observers, None, restarts)
+        return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(model.emission, model.n_states)
     held_out = observers.held_out(family)
@@ -124,9 +143,10 @@ def fit(
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback)
         return
+    plan = plan_training(model, data.n_sequences, data.n_steps)
     identity = {} if checkpoints is None else identity_of(model, family, data, seed)
     if found is None:
-        posterior, position, state = start(model, family, sample, data, seed)
+        posterior, position, state = start(model, plan, family, sample, data, seed)
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
@@ -134,9 +154,9 @@ def fit(
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
-    minibatches = _minibatches(model, data, family, seed, cluster)
-    moves = _moves_of_fit(model, fitted, data, minibatches, seed, on_host=cluster is not None)
-    training = Training(minibatches, data.n_steps, position, moves, checkpoints, cluster, held_out)
+    minibatches = _minibatches(model, plan, data, family, seed, cluster)
+    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=cluster is not None)
+    training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
 
@@ -148,8 +168,8 @@ def fit(
 class Training:
     """What one run of the training loop is made of, beside the model."""
 
+    plan: Plan
     minibatches: Minibatches
-    n_steps: int
     position: Position
     moves: Moves | None
     checkpoints: Checkpoints | None
@@ -167,10 +187,13 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     with backend.running():
         try:
             fitted.posterior = backend.place(fitted.posterior)
-            history = _run_loop(model, fitted, training, observers, backend)
+            training = _search_first(model, fitted, training, observers, backend)
+            ended = _run_loop(model, fitted, training, observers, backend)
         finally:
             fitted.posterior = fitted.posterior.fetched()
-    fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in history]
+    if training.plan.tol is not None:
+        fitted.converged = ended.converged
+    fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in ended.history]
     if training.moves is not None:
         # After the last checkpoint: further passes go on from states in their old order.
         fitted.posterior.become(by_size(fitted.posterior))
@@ -182,7 +205,7 @@ def _run_loop(
     training: Training,
     observers: Observers,
     backend: Backend,
-) -> list[Progress]:
+) -> Position:
     """Call `train` from a position on, with everything that looks on."""
     held_out, cluster, checkpoints = training.held_out, training.cluster, training.checkpoints
 
@@ -192,29 +215,81 @@ def _run_loop(
         return fitted.score_data(held_out, per_step=True, cluster=remote)
 
     method, n_sequences = method_of(model), training.minibatches.n_sequences
-    schedule = step_sizes(model, n_sequences, training.n_steps, model.batch_size)
+    plan, tracked = training.plan, observers.track_bound
+    tracked = model._track_bound if tracked is None else tracked
+    if tracked is None:
+        tracked = not method.is_stochastic
     with (
-        reporting(model, model.n_passes, observers.callback) as report,
+        reporting(model, plan.n_passes, observers.callback) as report,
         checkpoints if checkpoints is not None else nullcontext(),
     ):
         return train(
-            Problem(fitted.family, method.objective, schedule, n_sequences),
+            Problem(fitted.family, method.objective, plan.schedule, n_sequences),
             fitted.posterior,
             training.minibatches,
             backend,
-            n_passes=model.n_passes,
-            moves=training.moves,
-            bound=method.bound if tracks_bound(model) else None,
+            n_passes=plan.n_passes,
+            moves=None if plan.size is Size.SMALL else training.moves,
+            bound=method.bound if tracked else None,
             evaluate=None if held_out is None else evaluate,
             evaluate_every=observers.validation_every,
             callback=report,
             position=training.position,
             checkpoint=checkpoints,
+            tol=plan.tol,
         )
+
+
+def _search_first(
+    model: BaseHMM,
+    fitted: FittedModel,
+    training: Training,
+    observers: Observers,
+    backend: Backend,
+) -> Training:
+    """Find the number of states of small data, before training converges with it.
+
+    After some passes states are merged, the best two at a time, as long as the bound rises.
+    """
+    plan, moves = training.plan, training.moves
+    if plan.size is not Size.SMALL or moves is None or moves.state.n_rounds:
+        return training
+    assert plan.tol is not None
+    assert moves.source is not None
+    few = plan._replace(n_passes=SEARCH_PASSES, tol=max(plan.tol, SEARCH_TOL))
+    at = _run_loop(model, fitted, replace(training, plan=few), observers, backend)
+    before = time.perf_counter()
+    parts = [
+        part
+        for batch in moves.source.batches(0)
+        for part in ([batch] if isinstance(batch, Sequences) else batch)
+    ]
+    bench = Workbench(fitted.family, moves.backend)
+    n_states = fitted.posterior.n_states
+    search = MergeSearch.on(joined(parts), bench, n_states, SEARCH_TOL, moves.settings)
+    found, bound, tried = search.run(moves.backend.place(fitted.posterior))
+    fitted.posterior.become(backend.place(found.fetched()))
+    moves.state.n_rounds += 1
+    seconds = time.perf_counter() - before
+    entry = at.history[-1]._replace(
+        seconds=at.seconds + seconds,
+        states=found.n_states,
+        bound=bound,
+        moves=[move._asdict() for move in tried],
+        move_seconds=seconds,
+    )
+    position = at._replace(
+        seconds=entry.seconds,
+        history=(*at.history[:-1], entry),
+        log_likelihood=None,
+        converged=False,
+    )
+    return replace(training, position=position)
 
 
 def _moves_of_fit(
     model: BaseHMM,
+    plan: Plan,
     fitted: FittedModel,
     data: Data,
     minibatches: Minibatches,
@@ -226,7 +301,7 @@ def _moves_of_fit(
     source = minibatches
     if data.sequences is None:
         # Files are read by whoever needs them, here and not in a cluster.
-        source = data.minibatches(fitted.family, batch_size_of(model), seed)
+        source = data.minibatches(fitted.family, plan.batch_size, seed)
     return make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
     )
@@ -236,9 +311,18 @@ def _moves_of_fit(
 
 
 def _fit_best(
-    model: BaseHMM, X: Any, lengths: ArrayLike | None, observers: Observers, client: Any
+    model: BaseHMM,
+    X: Any,
+    lengths: ArrayLike | None,
+    observers: Observers,
+    client: Any,
+    n_init: int,
 ) -> None:
-    """Fit `n_init` copies from different seeds, and take over the best of them."""
+    """Fit copies from different seeds, and take over the best of them.
+
+    That is the one with the best held-out score, where there are validation data; otherwise with
+    the highest bound where the number of states may differ, or else with the best training score.
+    """
     if isinstance(X, Iterator):
         X = list(X)  # it is read more than once
     if isinstance(observers.validation, Iterator):
@@ -246,7 +330,7 @@ def _fit_best(
     seed = as_seed(model.random_state)
     best: FittedModel | None = None
     best_score = -np.inf
-    for restart in range(model.n_init):
+    for restart in range(n_init):
         # The first restart is what a single fit with this seed would be.
         own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
         candidate = clone(model).set_params(n_init=1, random_state=own)
@@ -254,10 +338,12 @@ def _fit_best(
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
             fit(candidate, X, lengths, observers, client=client)
         fitted: FittedModel = candidate.fitted_
-        if observers.validation is None:
+        score = fitted.history[-1]["score"]
+        if score is None and may_move(model):
+            bounds = [entry["bound"] for entry in fitted.history if entry["bound"] is not None]
+            score = bounds[-1] if bounds else None
+        if score is None:
             score = fitted.score(X, lengths, per_step=True, client=client)
-        else:
-            score = fitted.history[-1]["score"]
         if best is None or score > best_score:
             best, best_score = fitted, score
     assert best is not None
@@ -294,7 +380,8 @@ def partial_fit(
         fitted = new_fitted(model, family, posterior, total_sequences)
     else:
         posterior, fitted = before.posterior, before
-    schedule = step_sizes(model, total_sequences, total_steps, len(data))
+    n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
+    schedule = step_sizes(model, n_passes, total_sequences, total_steps, len(data))
     problem = Problem(family, method_of(model).objective, schedule, total_sequences)
     backend = fitted.compute.backend()
     with backend.running():
@@ -352,14 +439,14 @@ def _record(fitted: FittedModel, made: list[dict[str, Any]]) -> None:
 
 
 def _minibatches(
-    model: BaseHMM, data: Data, family: Family, seed: int, cluster: Cluster | None
+    model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
 ) -> Minibatches:
     """Return what the training loop takes."""
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
-        return ClusterSource(files, batch_size_of(model), seed)
+        return ClusterSource(files, plan.batch_size, seed)
     if not method_of(model).remembers:
-        return data.minibatches(family, batch_size_of(model), seed)
+        return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:
         raise ValueError(
             f"inference={inference_name(model)!r} takes a sequence out of the statistics before "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from sojourn.models.parameters import (
     record_of,
     tunings,
 )
+from sojourn.models.plan import Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
 from sojourn.moves.settings import MoveSettings
@@ -39,7 +40,7 @@ Callback = Callable[[Progress], None]
 
 
 def start(
-    model: BaseHMM, family: Family, sample: Sequences, data: Data, seed: int
+    model: BaseHMM, plan: Plan, family: Family, sample: Sequences, data: Data, seed: int
 ) -> tuple[Posterior, Position, MoveState]:
     """Draw a posterior, and warm it up where the passes to come have few updates.
 
@@ -47,7 +48,14 @@ def start(
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
     posterior = initial_posterior(model, family, sample, n_sequences, n_steps, seed)
+    if plan.size is not Size.MANY:
+        posterior.transitions = _with_full_steps(posterior.transitions)
+    if plan.size is Size.SMALL:
+        return posterior, Position(), MoveState()
     moves = make_moves(model, family, posterior, seed, on_host=True)
+    with_moves = moves is not None
+    if moves is None and plan.is_open:
+        moves = _moves_of(model, seed, on_host=True)
     is_once = data.source is not None and not data.source.is_repeatable
     if moves is None or not isinstance(model.init, str) or model.init != "auto" or is_once:
         return posterior, Position(), MoveState()
@@ -60,11 +68,19 @@ def start(
         minibatches=lambda size: data.minibatches(family, size, seed),
         n_sequences=n_sequences,
         n_steps=n_steps,
-        n_batches=-(-n_sequences // (model.batch_size or n_sequences)),
+        n_batches=-(-n_sequences // (plan.batch_size or n_sequences)),
         seed=seed,
         monitor=lambda n_passes: _display(model, n_passes, "warm-up"),
+        with_moves=with_moves,
     )
     return (posterior, Position(), MoveState()) if warm is None else warm
+
+
+def _with_full_steps(transitions: Transitions) -> Transitions:
+    """Return a prior whose own updates replace what it knew, as full batches do."""
+    if "forgetting_rate" not in {field.name for field in fields(cast(Any, transitions))}:
+        return transitions
+    return cast(Transitions, replace(cast(Any, transitions), forgetting_rate=0.0))
 
 
 def _display(model: BaseHMM, n_passes: int, what: str) -> Any:
@@ -89,6 +105,17 @@ def make_moves(
     """
     if not (may_move(model) and _is_symmetric(family, posterior.transitions)):
         return None
+    return _moves_of(model, seed, source, state, on_host=on_host)
+
+
+def _moves_of(
+    model: BaseHMM,
+    seed: int,
+    source: Minibatches | None = None,
+    state: MoveState | None = None,
+    *,
+    on_host: bool,
+) -> Moves:
     compute = compute_of(model)
     if on_host and compute.device == "cuda":
         compute = replace(compute, device="cpu")

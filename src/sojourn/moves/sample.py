@@ -147,12 +147,12 @@ class SampleFitter:
         bench, sample = self.bench, self.sample
         for _ in range(n_local - 1):
             sums = bench.statistics(posterior, self._whole)
-            posterior = self._with_statistics(posterior, sums, refit=True)
+            posterior = self.with_statistics(posterior, sums, refit=True)
         sums = bench.statistics(posterior, sample.fitted, entropy=True, shared=shared)
-        own = self._with_statistics(posterior, sums) if sample.held_out else None
+        own = self.with_statistics(posterior, sums) if sample.held_out else None
         if own is not None:
             sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=shared)
-        posterior = self._with_statistics(posterior, sums, refit=True)
+        posterior = self.with_statistics(posterior, sums, refit=True)
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
         held_out: Floats = np.zeros(0)
         if own is not None:
@@ -177,7 +177,7 @@ class SampleFitter:
         """All of the sample, for steps after which nothing is judged."""
         return self.bench.chunks(self.sample.data, self.most_states)
 
-    def _with_statistics(
+    def with_statistics(
         self, posterior: Posterior, sums: BatchSums, *, refit: bool = False
     ) -> Posterior:
         """Return the posterior with the statistics of the sample alone, times its copies."""

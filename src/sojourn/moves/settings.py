@@ -24,6 +24,7 @@ _MANY_STATES = _ROWS.format('"categorical 40"')
 _RECORDINGS = _ROWS.format('"dwell 500"')
 _CORPUS = "`python -m experiments.number_of_states FOLDER --only corpus`"
 _GPU = "`python -m benchmarks.gpu --only moves`"
+_SMALL = "`python -m experiments.defaults`, the small cells"
 _TIME = f"{_STUDY}, the column of time in moves"
 _NONE = "no experiment: "
 _BY_HAND = _NONE + "chosen by hand"
@@ -138,6 +139,18 @@ class MoveSettings:
         Share of the mass below which a state may be deleted after one local step.
     max_refusals : int
         Refused deletions in a row that end a round.
+    search_steps : int
+        On small data: local steps between two evaluations of the bound, while a model converges,
+        and those of a merge that has not gained after `search_screen_steps`.
+    search_max_rounds : int
+        On small data: evaluations of the bound after which a model counts as converged anyway.
+    search_screen_steps : int
+        On small data: local steps that every candidate for a merge gets.
+    search_pairs : int
+        On small data: candidates for a merge by each of two rankings, by the gain that is sure and
+        by the largest that is possible.
+    search_finalists : int
+        On small data: best candidates that get all local steps.
     split_parts : int
         States that one is split into at most.
     split_parts_symbols : int
@@ -258,6 +271,13 @@ class MoveSettings:
     host_statistics: int = _whole(2**18, _SEEN_IN + _GPU, 0)
     small_share: float = _share(0.02, _BY_HAND)
     max_refusals: int = _whole(3, _BY_HAND)
+
+    # ---- the search on small data ---------------------------------------------------------------
+    search_steps: int = _whole(10, _SMALL)
+    search_max_rounds: int = _whole(30, _SMALL)
+    search_screen_steps: int = _whole(2, _SMALL)
+    search_pairs: int = _whole(6, _SMALL)
+    search_finalists: int = _whole(3, _SMALL)
 
     # ---- splits ---------------------------------------------------------------------------------
     split_parts: int = _whole(2, _SEEN_IN + _GROWTH, 2)

@@ -127,6 +127,7 @@ def warm_up(
     n_batches: int,
     seed: int,
     monitor: Monitor,
+    with_moves: bool = True,
 ) -> WarmStart | None:
     """Train in small minibatches, where training itself would have too few updates.
 
@@ -150,6 +151,8 @@ def warm_up(
     monitor : callable
         Returns, for a number of passes, a context manager whose value is called with the progress
         of each update, or None.
+    with_moves : bool
+        Whether states may change in the warm-up; otherwise `moves` only says where it runs.
 
     Returns
     -------
@@ -167,20 +170,20 @@ def warm_up(
     source = minibatches(size) if pieces is None else MemorySource(pieces, size, seed)
     with monitor(n_passes) as callback:
         schedule = LinearDecay.plan(most_states, n_passes, size, n_pieces, n_steps)
-        history = train(
+        ended = train(
             Problem(family, COLLAPSED, schedule, n_pieces),
             posterior,
             source,
             moves.backend,
             n_passes=n_passes,
-            moves=replace(moves, source=source),
+            moves=replace(moves, source=source) if with_moves else None,
             callback=callback,
         )
     start, transitions = posterior.counts
     counts = Rows(start * (n_sequences / n_pieces), transitions)
     prior = prior.regrouped(np.eye(posterior.n_states, most_states))
     begun = replace(posterior, counts=counts, transitions=prior.refitted(counts), n_updates=0)
-    return WarmStart(begun, Position.warmed_up(history), moves.state.after_warm_up())
+    return WarmStart(begun, Position.warmed_up(ended.history), moves.state.after_warm_up())
 
 
 def in_pieces(data: Sequences, length: int) -> Sequences:
