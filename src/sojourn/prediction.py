@@ -45,29 +45,29 @@ class EstimatorRecord:
 
 @dataclass
 class FittedModel:
-    """What was learned, and what can be computed from it; independent of any estimator.
+    """A fitted model, which scores, decodes and predicts; independent of any estimator.
 
-    A plain value: it is what is saved and loaded, and what reports, plots and exports are
-    functions of.  Estimators hold one, ``model.fitted_``, and pass calls on to it.
+    A plain value: it is what is saved and loaded, and reports, plots and exports are functions of
+    it.  Estimators hold one as ``model.fitted_`` and delegate prediction to it.
 
-    Attributes
+    Parameters
     ----------
     family : Family
-        What is observed, with everything filled in that the data told.
+        Emission family, completed with what was inferred from the data.
     posterior : Posterior
         Expected counts, and the transition prior with its own posterior.
     total_sequences : int
-        Sequences of the whole data set.
+        Number of sequences in the data set.
     history : list of dict
         One entry per pass or sweep.
     provenance : dict
-        Where the data came from, as far as it was recorded.
+        Where the data came from, as far as recorded.
     samples : Samples or None
-        Draws, of models that were learned by a sampler.
+        Draws, if the model was fitted by a sampler.
     move_state : MoveState
-        What moves carry from one phase to the next.
+        State that moves keep between rounds.
     estimator : EstimatorRecord
-        Which estimator learned it, and its parameters.
+        Name and parameters of the estimator that was fitted.
     compute : Compute
         Where predictions are computed; not saved.
 

@@ -1,4 +1,4 @@
-"""How far training has come: what is reported, and what it takes to go on from there."""
+"""How far training has come: what is reported, and what is needed to continue."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from sojourn.inference.step import StepInfo
 class Progress(NamedTuple):
     """How far training has come.
 
-    Attributes
+    Parameters
     ----------
     passes : float
-        Passes over the data, with the fraction of the current one.
-    sequences, steps, updates : int
-        Sequences and time steps seen, and minibatch updates made.
+        Passes over the data, including the fraction of the current one.
+    sequences : int
+        Sequences seen so far.
+    steps : int
+        Time steps seen so far.
+    updates : int
+        Minibatch updates made so far.
     seconds : float
-        Time spent training, without the scoring of held-out data.
+        Training time, without the scoring of held-out data.
     score : float or None
-        Held-out log likelihood per step, at the end of a pass where there is held-out data.
+        Held-out log likelihood per step, at the end of a pass if there is held-out data.
     bound : float or None
-        What the method makes larger, where it is tracked: estimated on the first minibatch of the
-        pass, or, where statistics are remembered, of all the data at the end of the pass.
+        Objective that the method maximizes, if it is tracked: estimated on the first minibatch of
+        the pass or, if statistics are kept per sequence, of all data at the end of the pass.
     states : int
-        Number of states of the model at that moment, in use or not.
+        Number of states of the model at that time, in use or not.
     moves : list of dict
         Proposals to change the states, made at the end of the pass: kind, states, gain of the
         bound in nats, change of the log likelihood per step of fresh sequences, whether it was
         accepted, and the number of states afterwards.
     move_seconds : float
-        Time that they took, a part of `seconds`.
+        Time that the proposals took; included in `seconds`.
     """
 
     passes: float
@@ -47,7 +51,7 @@ class Progress(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where training stands: enough to go on from there, with the posterior.
+    """Position in the training: with the posterior, enough to continue from there.
 
     Attributes
     ----------

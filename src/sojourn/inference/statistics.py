@@ -1,4 +1,4 @@
-"""Expected counts: what the posterior is made of."""
+"""Expected counts, which determine the posterior."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sojourn.kernels.interface import Absences, Floats
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Expected counts of a data set, without the prior.  They add, and scale with a number.
+    """Expected counts of a data set, without the prior.  Can be added, and multiplied by a number.
 
-    Attributes
+    Parameters
     ----------
     start : (K,) array
-        E[C_0]: how many sequences begin in each state.
+        E[C_0]: number of sequences that start in each state.
     transitions : (K, K) array
-        E[C]: how many steps go from state k to state l.
+        E[C]: number of transitions from state k to state l.
     emissions : (K, S) array
         E[t]: sums of the emission family's statistics; S is V for `Categorical`.
 
