@@ -1,4 +1,4 @@
-"""`FittedModel`: what was learned, and everything that is computed from it."""
+"""`FittedModel`: a fitted model, and everything that is computed from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sojourn.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class EstimatorRecord:
-    """Which estimator learned a model, with which parameters.
+    """The estimator that a model was fitted with, and its parameters.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class FittedModel:
         return self.score_data(data, per_step=per_step, cluster=results.connect(client, data))
 
     def score_data(self, data: Data, *, per_step: bool, cluster: Cluster | None = None) -> float:
-        """Score data that was prepared, here or on a cluster."""
+        """Score prepared data, here or on a cluster."""
         if cluster is not None:
             files = results.remote_files(cluster, data, self.family, self.compute)
             total, n_steps = files.score(self._on_worker().log_likelihoods)
@@ -129,7 +129,7 @@ class FittedModel:
         overwrite: bool = False,
         client: Any = None,
     ) -> Any:
-        """Most probable state path (Viterbi), in the form in which the data came."""
+        """Most probable state path (Viterbi), in the same form as the data."""
         return self.decode(X, lengths, out=out, overwrite=overwrite, client=client)[1]
 
     def decode(
@@ -181,7 +181,7 @@ class FittedModel:
         return predict.draw(self.posterior, self.family, lengths, rng)
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
-        """Check data of a user, in the form that the family takes."""
+        """Check a user's data, and return it in the form that the family expects."""
         return Data(X, lengths, self.family).validated(self.family)
 
     def _results(
@@ -195,8 +195,8 @@ class FittedModel:
     ) -> tuple[float, Any]:
         """Compute one result per step, by a method that returns them with a score.
 
-        Results come back in the form of the data, or go to a file piece by piece, or from the
-        workers of a cluster to files in a folder.
+        Results are returned in the form of the data, or written to a file piece by piece, or
+        written by the workers of a cluster to files in a folder.
         """
         target = check_out(out, data)
         cluster = results.connect(client, data)
@@ -213,13 +213,13 @@ class FittedModel:
         return total, target
 
     def _on_worker(self) -> FittedModel:
-        """Return what a worker of a cluster needs."""
+        """Return a copy for workers of a cluster, without the history."""
         return replace(self, history=[], compute=self.compute.on_worker())
 
-    # ---- the same for sequences in memory that were checked -------------------------------------
+    # ---- the same for checked sequences in memory -----------------------------------------------
 
     def log_likelihoods(self, data: Sequences) -> Floats:
-        """Log predictive likelihood of each sequence; of a sampler the mean over its draws."""
+        """Log predictive likelihood of each sequence; for a sampler, the mean over its draws."""
         backend = self.compute.backend()
         if self.samples is not None:
             return averages.log_likelihoods(self.posteriors(), self.family, data, backend)
@@ -250,11 +250,11 @@ class FittedModel:
             own = None if draw.shares is not None else prior
             yield averages.posterior_of(self.samples, draw, own, dtype)
 
-    # ---- what was learned -----------------------------------------------------------------
+    # ---- fitted parameters ----------------------------------------------------------------
 
     @property
     def startprob(self) -> Floats:
-        """Posterior mean of the start distribution, shape (K,)."""
+        """Posterior mean of the initial state distribution, shape (K,)."""
         return self.posterior.transitions.means(self.posterior.counts).start
 
     @property
@@ -264,7 +264,7 @@ class FittedModel:
 
     @property
     def statistics(self) -> Statistics:
-        """Expected counts that the posterior is made of, without the prior; a copy."""
+        """Expected counts that determine the posterior, without the prior; a copy."""
         return self.posterior.statistics()
 
     @property
@@ -274,7 +274,7 @@ class FittedModel:
 
     @property
     def state_shares(self) -> Floats:
-        """Expected share of the steps that each state has, shape (K,)."""
+        """Expected share of the steps in each state, shape (K,)."""
         return state_shares(self.posterior.counts)
 
     @property
@@ -301,7 +301,7 @@ class FittedModel:
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the data, for families of vectors; None for one value per step."""
+        """Number of columns, for families of vectors; None for one value per step."""
         family = self.family
         columns = family.columns if isinstance(family, Product) else None
         n = getattr(family, "n_features", None) if columns is None else sum(columns)
@@ -309,19 +309,19 @@ class FittedModel:
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Words of the symbols, where the data are words."""
+        """Words that the symbols represent, if the data are words."""
         return getattr(self.family, "vocabulary", None)
 
 
 def as_fitted(model: Any) -> FittedModel:
-    """Return what was learned, of an estimator or of a `FittedModel` itself.
+    """Return the `FittedModel` of an estimator, or the argument if it is one itself.
 
     Raises
     ------
     TypeError
         For anything else.
     NotFittedError
-        For an estimator that was not fitted.
+        For an estimator that has not been fitted.
     """
     if isinstance(model, FittedModel):
         return model

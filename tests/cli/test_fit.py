@@ -191,7 +191,7 @@ def test_the_table_of_states_fits_the_terminal(tmp_path, monkeypatch, width):
 def test_warnings_of_the_fit_are_notes(tmp_path):
     (tmp_path / "corpus.txt").write_text(TEXT * 40)
     said = run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200)
-    assert "note: after 1 updates 29% of the posterior is still the random start" in said
+    assert "note: after 1 updates 29% of the posterior comes from the random start" in said
     done = json.loads(
         run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200, "--force", "--json")
     )

@@ -76,7 +76,7 @@ def test_em_is_hmmlearns_iteration_by_iteration(a, b):
 
 
 def test_em_refuses_families_whose_predictive_density_is_not_the_parameter():
-    with pytest.raises(ValueError, match="'em' takes Categorical emissions"):
+    with pytest.raises(ValueError, match="'em' supports Categorical emissions only"):
         sj.HMM(2, sj.Poisson(), inference="em").fit([[[1.0], [2.0]], [[0.0]]])
 
 

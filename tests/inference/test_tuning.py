@@ -283,5 +283,5 @@ def test_only_stochastic_ways_are_tuned(inference):
 
 @pytest.mark.parametrize("tuned", ["everything", ("steps", "luck")])
 def test_an_unknown_name_is_refused(tuned):
-    with pytest.raises(ValueError, match="names more than steps, concentration, base"):
+    with pytest.raises(ValueError, match="has names other than steps, concentration, base"):
         model(tuned=tuned).fit(skewed_data(5))

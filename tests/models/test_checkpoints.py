@@ -136,7 +136,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(tmp_pat
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(content)
-    with pytest.warns(UserWarning, match=f"{newest.name} is damaged and passed over"):
+    with pytest.warns(UserWarning, match=f"{newest.name} is damaged and skipped"):
         resumed = model().fit(corpus, checkpoint=folder, resume=True)
     assert same_bits(resumed, model().fit(corpus))
 
@@ -148,7 +148,7 @@ def test_with_no_sound_checkpoint_nothing_begins_anew_in_silence(tmp_path, corpu
         path.write_bytes(path.read_bytes()[:-7])
     with (
         pytest.warns(UserWarning, match="damaged"),
-        pytest.raises(sj.ModelFileError, match=r"no checkpoint in .* is sound"),
+        pytest.raises(sj.ModelFileError, match=r"every checkpoint in .* is damaged"),
     ):
         model().fit(corpus, checkpoint=folder, resume=True)
 
@@ -156,7 +156,7 @@ def test_with_no_sound_checkpoint_nothing_begins_anew_in_silence(tmp_path, corpu
 def test_checkpoints_of_another_run_are_not_overwritten(tmp_path, corpus):
     folder = tmp_path / "c"
     model().fit(corpus, checkpoint=folder)
-    with pytest.raises(FileExistsError, match="resume=True goes on from them"):
+    with pytest.raises(FileExistsError, match="resume=True continues from them"):
         model().fit(corpus, checkpoint=folder)
 
 

@@ -369,7 +369,7 @@ def test_ingest_keeps_the_vocabulary_that_was_asked_for(tmp_path):
         model.score(["a", "b", "the"], per_step=True)
     )
     other = ingest(tmp_path / "h.txt", tmp_path / "o.parquet")
-    with pytest.raises(sj.DataFileError, match="another vocabulary than the model"):
+    with pytest.raises(sj.DataFileError, match="a different vocabulary from the model"):
         model.score(other.path)
 
 
@@ -457,7 +457,7 @@ def test_results_go_to_a_file_in_the_order_of_the_data(tmp_path, monkeypatch):
     assert as_lists(sj.open(tmp_path / "m.parquet")) == [list(states) for states in expected]
     with pytest.raises(FileExistsError):
         model.predict(path, out=tmp_path / "s.parquet")
-    with pytest.raises(ValueError, match="say where they go with out="):
+    with pytest.raises(ValueError, match="write them to a file with out="):
         model.predict(path)
 
 

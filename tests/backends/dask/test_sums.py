@@ -141,7 +141,7 @@ def test_what_keeps_something_of_every_sequence_is_refused(path, inference):
 
 
 def test_data_in_memory_is_refused():
-    with pytest.raises(ValueError, match="files that the workers open themselves"):
+    with pytest.raises(ValueError, match="needs files, which the workers open themselves"):
         sj.HMM(2, sj.Categorical()).fit([[0, 1], [1]], client="here")
     iterable = sj.open(iter([[0, 1], [1, 0]]), total_sequences=2)
     with pytest.raises(ValueError, match="cannot be opened by the workers"):
