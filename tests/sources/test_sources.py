@@ -379,7 +379,7 @@ def test_ingest_does_not_overwrite(tmp_path):
     with pytest.raises(FileExistsError, match=r"t\.parquet exists already"):
         ingest(tmp_path / "t.txt", tmp_path / "t.parquet")
     ingest(tmp_path / "t.txt", tmp_path / "t.parquet", overwrite=True)
-    with pytest.raises(ValueError, match="is the file that is read"):
+    with pytest.raises(ValueError, match="is the input file"):
         ingest(tmp_path / "t.parquet", tmp_path / "t.parquet", overwrite=True)
 
 
@@ -424,7 +424,7 @@ def test_iterables_need_their_total_and_one_pass():
         sj.open(iter(data))
     with pytest.raises(ValueError, match="give n_symbols or a vocabulary"):
         sj.HMM(2, sj.Categorical(), n_passes=1).fit(sj.open(iter(data), total_sequences=20))
-    with pytest.raises(sj.DataFileError, match="read once: set n_passes=1"):
+    with pytest.raises(sj.DataFileError, match="read only once: set n_passes=1"):
         sj.HMM(2, sj.Categorical(30), n_passes=2).fit(sj.open(iter(data), total_sequences=20))
     with pytest.warns(UserWarning, match="gave 20 sequences, but total_sequences is 25"):
         sj.HMM(2, sj.Categorical(30), n_passes=1, batch_size=5).fit(
@@ -549,12 +549,12 @@ BAD = {
     "a null id": (table(i=[1, None], x=[1, 1]), {"sequence": "i"}, "column 'i' has missing values"),
     "ids in turns": (
         table(i=["a", "b", "a"], x=[1, 2, 3]), {"sequence": "i"},
-        "row group 0: the rows of sequence 'a' do not stand together",
+        "row group 0: the rows of sequence 'a' are not adjacent",
     ),
     "nested": (table(x=[[[1]]]), {}, "bad, row group 0: a step must be a number"),
     "other lengths": (
         table(x=[[1]], y=[[1, 2]]), {"column": ["x", "y"]},
-        "row group 0: column 'y' has other lengths than 'x'",
+        "row group 0: column 'y' has different lengths from 'x'",
     ),
     "text options": (lambda p: p.write_text("a"), {"column": "x"}, "bad is read as text, for"),
     "zip": (lambda p: p.write_bytes(b"PK\x03\x04...."), {}, "bad is a zip archive"),
@@ -579,12 +579,12 @@ def test_files_of_different_kinds_do_not_mix(tmp_path):
     with pytest.raises(sj.DataFileError, match=r"b\.parquet, row group 0: numbers, but words in"):
         list(sj.open(tmp_path))
     (tmp_path / "c").mkdir()
-    with pytest.raises(sj.DataFileError, match="holds no data files"):
+    with pytest.raises(sj.DataFileError, match="has no data files"):
         sj.open(tmp_path / "c")
     for name, word in (("a", "x"), ("b", "y")):
         write_text(tmp_path / "t.txt", [[word]])
         ingest(tmp_path / "t.txt", tmp_path / "c" / f"{name}.parquet")
-    with pytest.raises(sj.DataFileError, match=r"b\.parquet has another vocabulary than"):
+    with pytest.raises(sj.DataFileError, match=r"b\.parquet has a different vocabulary from"):
         sj.HMM(2, sj.Categorical()).fit(tmp_path / "c")
 
 

@@ -56,13 +56,13 @@ class Position(NamedTuple):
     Attributes
     ----------
     n_pass : int
-        Passes that are complete.
+        Number of completed passes.
     n_batches : int
-        Minibatches of the current pass that are done.
+        Number of completed minibatches of the current pass.
     sequences, steps, updates, seconds
         As in `Progress`.
     history : tuple of Progress
-        What training returns in the end, so far.
+        Entries so far of the history that training returns.
     """
 
     n_pass: int = 0
@@ -74,25 +74,25 @@ class Position(NamedTuple):
     history: tuple[Progress, ...] = ()
 
     def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
-        """Return what is reported at this position."""
+        """Return the report at this position."""
         return Progress(
             passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
         )
 
     @classmethod
     def warmed_up(cls, history: Sequence[Progress]) -> Position:
-        """Return the beginning after a warm-up, whose proposals the first pass will report."""
+        """Return the position after a warm-up, whose proposals the first pass will report."""
         entry = Progress(0.0, 0, 0, 0, history[-1].seconds, None, states=history[-1].states)
         return cls(seconds=entry.seconds, history=(_with_moves_of(entry, history),))
 
     def ended_pass(self, entry: Progress) -> Position:
-        """Take in the end of a pass."""
+        """Return the position after the end of a pass."""
         before = [earlier for earlier in self.history if earlier.passes == 0.0]
         history = (*self.history[len(before) :], _with_moves_of(entry, [*before, entry]))
         return self._replace(n_pass=self.n_pass + 1, n_batches=0, history=history)
 
     def after(self, info: StepInfo, seconds: float) -> Position:
-        """Take in a step that took some seconds."""
+        """Return the position after a step that took some seconds."""
         return self._replace(
             n_batches=self.n_batches + 1,
             sequences=self.sequences + info.n_sequences,
@@ -103,7 +103,7 @@ class Position(NamedTuple):
 
 
 def _with_moves_of(entry: Progress, history: Sequence[Progress]) -> Progress:
-    """Return an entry with the proposals of several."""
+    """Return an entry with the proposals of several entries."""
     return entry._replace(
         moves=[move for part in history for move in part.moves],
         move_seconds=sum(part.move_seconds for part in history),

@@ -212,10 +212,10 @@ def test_a_worker_refuses_a_client_of_another_version(path):
 def test_a_worker_refuses_another_file_and_one_that_is_not_there(path):
     source = sj.open(path)
     file = work.RemoteFile.of(source)
-    with pytest.raises(ValueError, match="another file for the worker"):
+    with pytest.raises(ValueError, match="not the same file for the worker"):
         work._opened(file._replace(fingerprint="0"))
     path.rename(path.with_name("b.parquet"))
-    with pytest.raises(ValueError, match="is not there for the worker"):
+    with pytest.raises(ValueError, match="does not exist for the worker"):
         work._opened(file)
 
 
