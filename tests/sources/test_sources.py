@@ -533,7 +533,7 @@ BAD = {
     "cut zstd": (cut_zstd, {}, r"bad, after byte \d+ of the text: Truncated"),
     "cut npy": (cut_npy, {"offsets": "offsets.npy"}, "bad: "),
     "cut Arrow": (cut_arrow, {}, "bad: "),
-    "npy alone": (lambda p: save_npy(p, np.arange(3)), {}, "bad has no offsets beside"),
+    "npy alone": (lambda p: save_npy(p, np.arange(3)), {}, "bad has no offsets next to"),
     "objects": (
         lambda p: save_npy(p, np.array([None], object)), {"offsets": "bad"},
         "bad: .*[Oo]bject",
