@@ -264,7 +264,7 @@ PROBLEMS = {
     "no words": (["fit", "rare.txt"], 1, "no word occurs 2 times or more: --min-count 1"),
     "a share": (["fit", "t.txt", "--held-out", "1.5"], 1, "--held-out is a fraction from 0 to 1"),
     "a family for words": (["fit", "t.txt", "--family", "poisson"], 1, "t.txt holds words"),
-    "no header": (["fit", "bare.csv"], 1, "bare.csv: the first line holds numbers: it must hold"),
+    "no header": (["fit", "bare.csv"], 1, "bare.csv: the first line has numbers: it must have"),
     "ragged": (["fit", "ragged.csv"], 1, "ragged.csv: CSV parse error: Expected 2 columns"),
     "a column": (["fit", "ok.csv", "--column", "z"], 1, "ok.csv has no column 'z': there are x, y"),
     "not a model": (["inspect", "t.txt"], 1, "t.txt is not a sojourn model file"),

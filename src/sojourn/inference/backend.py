@@ -114,7 +114,7 @@ class Backend(Protocol):
         """Return the backend for a model whose number of states has changed."""
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context in which errors of the device say what the user can change."""
+        """Return a context in which errors of the backend say what the user can change."""
 
 
 class LocalPieces(Protocol):
