@@ -368,7 +368,7 @@ def test_cvb0_learns_from_every_family(name):
 @pytest.mark.parametrize("inference", ["cvb0", "gibbs"])
 def test_what_keeps_more_than_a_checkpoint_holds_refuses_one(inference, tmp_path):
     model = sj.HMM(2, sj.Categorical(3), inference=inference)
-    with pytest.raises(ValueError, match="cannot resume"):
+    with pytest.raises(ValueError, match="cannot be resumed"):
         model.fit([[0, 1], [2]], checkpoint=tmp_path)
 
 
