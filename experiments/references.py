@@ -47,11 +47,10 @@ def measure(
             N_STATES,
             sj.Categorical(n_symbols, concentration=0.1),
             inference=inference if sweeps is None else sj.Sampling(inference, **sweeps),
-            track_bound=False,
             moves=None,
             random_state=seed,
             **options,
-        ).fit(train)
+        ).fit(train, track_bound=False)
         score = fitted.score(test, per_step=True)
         last = fitted.history_[-1]
         rows.append((score, last["seconds"]))

@@ -223,7 +223,7 @@ def refused(path, raw):
         sj.load(path)
     except sj.ModelFileError as error:
         message = str(error)
-        known = "cut short or was altered" in message or "is not a sojourn model file" in message
+        known = "is truncated or was altered" in message or "is not a sojourn model file" in message
         return known and str(path) in message
     return False
 
@@ -298,10 +298,10 @@ def test_a_numpy_archive_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("description", "message"),
     [
-        ({"format": 99}, "has the format 99, this version reads 1"),
+        ({"format": 99}, "has format 99, but this version reads 1"),
         ({}, "not a sojourn model file: 'format'"),
-        ({"format": 1}, "lacks something a model needs: 'model'"),
-        ({"format": 1, "model": "Transformer"}, "lacks something a model needs: 'Transformer'"),
+        ({"format": 1}, "lacks an entry that a model needs: 'model'"),
+        ({"format": 1, "model": "Transformer"}, "lacks an entry that a model needs: 'Transformer'"),
     ],
 )
 def test_a_sound_file_without_a_model_in_it_is_refused(description, message, tmp_path):

@@ -42,7 +42,7 @@ def test_learning_curves_are_the_history(words, ax):
 
 
 def test_without_scores_the_bound_is_plotted_and_without_both_is_an_error(numbers, ax):
-    with pytest.raises(ValueError, match="there is no curve: fit with validation="):
+    with pytest.raises(ValueError, match="nothing to plot: fit with validation="):
         sj.plot.learning_curve(numbers[0], ax=ax)
     model = sj.HMM(2, sj.Categorical(3), inference="vb", n_passes=3, random_state=0)
     sj.plot.learning_curve(model.fit([[0, 1, 2]] * 4), ax=ax)

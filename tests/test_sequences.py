@@ -281,7 +281,7 @@ def test_take_refuses_numbers_out_of_range(indices):
 
 @pytest.mark.parametrize("indices", [[0.5], [True, False], [[0]], 0, ["a"]])
 def test_take_refuses_what_are_no_numbers_of_sequences(indices):
-    with pytest.raises(IndexError, match="one-dimensional array of whole numbers"):
+    with pytest.raises(IndexError, match="one-dimensional array of integers"):
         numbered([1, 2]).take(indices)
 
 
@@ -324,7 +324,7 @@ def test_position_names_every_step(lengths):
 # ---- results go back in the form of the data --------------------------------------------------
 
 
-@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value a step", "a row a step"])
+@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value per step", "a row per step"])
 def test_results_for_flat_data_are_flat(tail):
     results = np.arange(5 * int(np.prod(tail))).reshape(5, *tail)
     for data in (np.arange(5), np.arange(5)[:, None]):
@@ -332,7 +332,7 @@ def test_results_for_flat_data_are_flat(tail):
         assert restore_layout(results, sequences, layout) is results
 
 
-@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value a step", "a row a step"])
+@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value per step", "a row per step"])
 def test_results_for_a_list_are_a_list(tail):
     results = np.arange(5 * int(np.prod(tail))).reshape(5, *tail)
     sequences, layout = as_sequences([[1, 2, 3], [4, 5]])
@@ -342,7 +342,7 @@ def test_results_for_a_list_are_a_list(tail):
     np.testing.assert_array_equal(restored[1], results[3:])
 
 
-@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value a step", "a row a step"])
+@pytest.mark.parametrize("tail", [(), (2,)], ids=["one value per step", "a row per step"])
 def test_results_for_rows_are_rows(tail):
     results = np.arange(6 * int(np.prod(tail))).reshape(6, *tail)
     sequences, layout = as_sequences(np.arange(6).reshape(2, 3))
@@ -364,10 +364,10 @@ def test_results_for_sequences_are_sequences():
 @pytest.mark.parametrize(
     ("values", "offsets", "message"),
     [
-        ([1, 2], [[0, 2]], "one-dimensional array of whole numbers"),
+        ([1, 2], [[0, 2]], "one-dimensional array of integers"),
         ([1, 2], [], "not empty"),
-        ([1, 2], [0.0, 2.0], "whole numbers"),
-        ([1, 2], [False, True], "whole numbers"),
+        ([1, 2], [0.0, 2.0], "integers"),
+        ([1, 2], [False, True], "integers"),
         (5, [0, 1], "values must be an array of steps"),
         ([1, 2], [1, 2], "run from 1 to 2, but there are 2 steps"),
         ([1, 2], [0, 1], "run from 0 to 1, but there are 2 steps"),
@@ -387,9 +387,9 @@ def test_constructor_refuses(values, offsets, message):
         ([2, 2], "lengths add up to 4, but there are 3 steps"),
         ([], "lengths add up to 0, but there are 3 steps"),
         ([4, -1], "sequence 1 has the negative length -1"),
-        ([1.0, 2.0], "one-dimensional array of whole numbers"),
-        ([[1, 2]], "one-dimensional array of whole numbers"),
-        (3, "one-dimensional array of whole numbers"),
+        ([1.0, 2.0], "one-dimensional array of integers"),
+        ([[1, 2]], "one-dimensional array of integers"),
+        (3, "one-dimensional array of integers"),
         ([2, 0, 1], r"sequence 1 is empty \(1 empty in all\)"),
     ],
 )
@@ -399,7 +399,7 @@ def test_bad_lengths_are_refused(lengths, message):
 
 
 def test_sequences_with_lengths_are_refused():
-    with pytest.raises(ValueError, match="know their lengths"):
+    with pytest.raises(ValueError, match="lengths are not accepted with Sequences"):
         as_sequences(numbered([3]), [3])
 
 

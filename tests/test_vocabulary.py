@@ -119,7 +119,7 @@ def test_arrays_by_hand():
 
 
 def test_a_word_twice_is_refused():
-    with pytest.raises(ValueError, match="the word 'b' stands in the vocabulary twice"):
+    with pytest.raises(ValueError, match="the word 'b' is in the vocabulary twice"):
         Vocabulary(["a", "b", "c", "b"])
 
 
@@ -129,7 +129,7 @@ def test_an_unknown_word_outside_the_vocabulary_is_refused():
 
 
 def test_only_strings_are_words():
-    with pytest.raises(TypeError, match="holds strings, not 2"):
+    with pytest.raises(TypeError, match="consists of strings, not 2"):
         Vocabulary(["a", 2])
 
 

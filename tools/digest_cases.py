@@ -123,8 +123,7 @@ def _inference_cases() -> Iterator[tuple[str, Case]]:
                             source,
                             inference=method,
                             dtype=dtype,
-                            track_bound=True,
-                            fit={"validation": source.X[:9]},
+                            fit={"validation": source.X[:9], "track_bound": True},
                         ),
                     )
                 yield (
@@ -187,7 +186,6 @@ SHARED: dict[str, dict[str, Any]] = {
     "batch_size 1000": {"batch_size": 1000},
     "forgetting": {"forgetting_rate": 0.8, "delay": 5.0},
     "forgetting_rate 0": {"forgetting_rate": 0.0},
-    "track_bound": {"track_bound": True},
     "one state": {"n_states": 1},
 }
 OWN: dict[str, dict[str, dict[str, Any]]] = {

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,23 @@ PARAMETERS += ("intercepts_", *(f"part{i}_{name}" for i in range(4) for name in 
 # ---- models -------------------------------------------------------------------------------------
 
 
+HDP_OPTIONS = {field.name for field in fields(sj.HDPOptions)}
+SAMPLING = {field.name for field in fields(sj.Sampling)} - {"method"}
+
+
 def make(model_name: str, emission: Any, n_states: int = 5, **options: Any) -> Any:
     """Make an estimator; the only place that knows where its options go."""
     options = {"batch_size": 20, "n_passes": 2, "random_state": 0} | options
+    hdp = {name: options.pop(name) for name in HDP_OPTIONS & options.keys()}
+    sampling = {name: options.pop(name) for name in SAMPLING & options.keys()}
+    if hdp:
+        options["hdp"] = sj.HDPOptions(**hdp)
+    if sampling:
+        options["inference"] = sj.Sampling(options["inference"], **sampling)
+    if "init_states" in options:
+        options["moves"] = sj.MoveSettings(init_states=options.pop("init_states"))
+    if "stickiness_prior" in options:
+        options["stickiness"] = options.pop("stickiness_prior")
     return getattr(sj, model_name)(n_states, emission, **options)
 
 
@@ -121,7 +136,7 @@ def _move(move: Any) -> dict[str, Any]:
 
 
 def outcome(model: Any, X: Any, lengths: Any = None) -> Digests:
-    """Return digests of everything that a fitted model tells, and its score on data."""
+    """Return digests of everything that a fitted model reports, and its score on data."""
     score = float(model.score(X, lengths))
     log_probability, path = model.decode(X, lengths)
     history = [_timeless(entry) for entry in model.history_]

@@ -1,7 +1,7 @@
 """Bayesian hidden Markov models from more sequences than fit in memory.
 
-The public names load on first use: importing the package itself costs next to nothing, though
-the estimators stand on scikit-learn, SciPy and numba.
+The public names load on first use, so that importing the package is fast although the estimators
+need scikit-learn, SciPy and numba.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Data as estimators and fitted models take it: in memory, or from files."""
+"""Input data of estimators and fitted models, in memory or in files."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FILE_MARKS = set("./\\*?[")
 
 
 class Data:
-    """Sequences in memory or a source of them, in the form that a family takes.
+    """Sequences in memory or a source of them, in the form that a family expects.
 
     Parameters
     ----------
     X, lengths
-        What a user passed.
+        Data as given by the user.
     family : Family
     """
 
@@ -40,19 +40,19 @@ class Data:
         self.layout: Layout | None = None
         if is_source(X):
             if lengths is not None:
-                raise ValueError("a file knows its lengths: do not pass any")
+                raise ValueError("lengths are not accepted with files, which contain them")
             self.source = open_source(X)
         else:
             self.sequences, self.layout = as_sequences(X, lengths, step_ndim=family.step_ndim)
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in all."""
+        """Total number of sequences."""
         return len(self.sequences) if self.sequences is not None else self._source.n_sequences
 
     @property
     def n_steps(self) -> int:
-        """Steps in all."""
+        """Total number of steps."""
         return self.sequences.n_steps if self.sequences is not None else self._source.n_steps
 
     @property
@@ -61,7 +61,7 @@ class Data:
         return self.source
 
     def resolve(self, family: Family, n_states: int) -> tuple[Family, Sequences]:
-        """Fill in what the data tell of a family; with a sample of the data for initial values."""
+        """Return a family completed from the data, and a sample of the data for initial values."""
         if self.sequences is not None:
             family = family.resolve(self.sequences, n_states)
             self.sequences = family.validate(self.sequences)
@@ -76,7 +76,7 @@ class Data:
         return family, joined(list(validated(blocks, family.accept)))
 
     def validated(self, family: Family) -> Data:
-        """Check what is in memory at once; what is in files is checked as it is read."""
+        """Check data in memory at once; files are checked as they are read."""
         if self.sequences is not None:
             self.sequences = family.validate(self.sequences)
         else:
@@ -84,20 +84,20 @@ class Data:
         return self
 
     def minibatches(self, family: Family, batch_size: int | None, seed: int) -> Minibatches:
-        """Return what the training loop takes."""
+        """Return minibatches for the training loop."""
         if self.sequences is not None:
             return MemorySource(self.sequences, batch_size, seed)
         return ShuffledSource(self._source, batch_size, seed, validate=family.accept)
 
     def pieces(self, family: Family) -> Iterator[Sequences]:
-        """Yield the data in its own order, in pieces that fit in memory."""
+        """Yield the data in order, in pieces that fit in memory."""
         if self.sequences is not None:
             return iter([self.sequences])
         pieces = validated(self._source.blocks(), family.accept)
         return (c for piece in read_ahead(pieces) for c in piece.chunks(4 * CHUNK_STEPS))
 
     def fingerprint(self) -> str:
-        """Return a digest by which a resumed run knows its data."""
+        """Return a digest by which a resumed run recognizes its data."""
         if self.sequences is None:
             return self._source.fingerprint()
         digest = hashlib.blake2b(self.sequences.offsets.tobytes(), digest_size=32)
@@ -105,17 +105,17 @@ class Data:
         return digest.hexdigest()
 
     def _check_vocabulary(self, family: Family) -> None:
-        """Refuse a file whose symbols stand for other words than the model's."""
+        """Reject a file whose vocabulary differs from the model's."""
         theirs, ours = self._source.vocabulary, getattr(family, "vocabulary", None)
         if theirs is not None and ours is not None and theirs != ours:
             raise DataFileError(
-                f"{self._source.name} has another vocabulary than the model: ingest it with the "
-                "vocabulary of the training data"
+                f"{self._source.name} has a different vocabulary from the model: ingest it with "
+                "the vocabulary of the training data"
             )
 
 
 def is_source(X: Any) -> bool:
-    """Whether data is a source or a path: a string is one if it names a file, or looks like it."""
+    """Whether data is a source or a path; a string is one if it names a file or looks like it."""
     if isinstance(X, Source | PathLike):
         return True
     if not isinstance(X, str):
@@ -124,10 +124,10 @@ def is_source(X: Any) -> bool:
 
 
 def check_out(out: str | PathLike[str] | None, data: Data) -> Path | None:
-    """Say where results go: to a file for a source, back to the caller for data in memory."""
+    """Return the file to write results to, which a source needs; None for results in memory."""
     if data.source is not None and out is None:
         raise ValueError(
-            "results for a file may be larger than memory: say where they go with "
-            'out="states.parquet", or pass sj.open(path).read_all() to have them in memory'
+            "results for a file may be larger than memory: write them to a file with "
+            'out="states.parquet", or pass sj.open(path).read_all() to get them in memory'
         )
     return None if out is None else Path(out)

@@ -1,4 +1,4 @@
-"""Models to and from hmmlearn."""
+"""Conversion of models to and from hmmlearn."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sequences import Sequences
 from sojourn.transitions import Dirichlet
 
-_NO_PRIOR = 1e-12  # a concentration that leaves probabilities as they are
+_NO_PRIOR = 1e-12  # a concentration that does not change probabilities
 
 
 def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
-    """Return what a fitted model of hmmlearn has learned; see `sojourn.from_hmmlearn`.
+    """Convert a fitted hmmlearn model; see `sojourn.from_hmmlearn`.
 
-    The expected counts are such that posterior means are hmmlearn's parameters.
+    The expected counts are such that the posterior means equal hmmlearn's parameters.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -57,7 +57,7 @@ def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
 
 
 Points = Callable[[int, float], Floats]
-"""Emission statistics of a state that has seen so many steps with its own parameters."""
+"""Emission statistics of state k with hmmlearn's parameters, as if from `weight` steps."""
 
 
 def _read(model: Any) -> tuple[Family, Points]:
@@ -75,16 +75,16 @@ def _read(model: Any) -> tuple[Family, Points]:
     if isinstance(model, hmm.GaussianHMM | vhmm.VariationalGaussianHMM):
         return _read_gaussian(model)
     raise TypeError(
-        f"{type(model).__name__} has no counterpart in sojourn: CategoricalHMM, MultinomialHMM, "
-        "PoissonHMM and GaussianHMM have"
+        f"{type(model).__name__} has no counterpart in sojourn; supported are CategoricalHMM, "
+        "MultinomialHMM, PoissonHMM and GaussianHMM"
     )
 
 
 def _read_gaussian(model: Any) -> tuple[Family, Points]:
-    """Points at mean ± √D L, with L Lᵀ the covariance, have just this mean and covariance."""
+    """Use points at mean ± √D L, with L Lᵀ the covariance: they have this mean and covariance."""
     means, covars = np.asarray(model.means_), np.asarray(model.covars_)
     n = means.shape[1]
-    # hmmlearn gives full matrices for every type but those with a variance a column.
+    # hmmlearn gives full matrices for every type except those with one variance per column.
     full = covars if covars.ndim == 3 else np.einsum("kd,de->kde", covars, np.eye(n))
     roots = np.sqrt(n) * np.linalg.cholesky(full)
     points = np.concatenate([means[:, None] + roots.mT, means[:, None] - roots.mT], axis=1)
@@ -119,7 +119,7 @@ _TARGETS: dict[type[Family], _Target] = {
 
 
 def to_hmmlearn(model: Any) -> Any:
-    """Make a model of hmmlearn with the posterior means of a fitted model.
+    """Make an hmmlearn model with the posterior means of a fitted model.
 
     Parameters
     ----------
@@ -129,13 +129,13 @@ def to_hmmlearn(model: Any) -> Any:
     Returns
     -------
     hmmlearn model
-        Ready to score and to predict; `fit` with ``init_params=""`` goes on from it.
+        Can score and predict; `fit` with ``init_params=""`` starts from its parameters.
     """
     fitted = as_fitted(model)
     family = type(fitted.family)
     if family not in _TARGETS:
         known = ", ".join(sorted(of.__name__ for of in _TARGETS))
-        raise TypeError(f"hmmlearn has no {family.__name__} emissions: it has {known}")
+        raise TypeError(f"hmmlearn has no {family.__name__} emissions, only {known}")
     try:
         from hmmlearn import hmm
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Which states are the same in two models or in labels, and how long visits to them last."""
+"""Matching of states between models or labels, and how long visits to states last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Matching(NamedTuple):
     Attributes
     ----------
     states : (K,) integer array
-        For each state of the first its partner in the second, -1 for none.
+        For each state of the first, the matching state of the second, or -1 for none.
     agreement : float
         Share of the steps on which matched states agree.
     overlaps : (K, L) integer array
@@ -31,14 +31,14 @@ class Matching(NamedTuple):
 
 
 def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None) -> Matching:
-    """Match states one to one so that as many steps as can be agree (Hungarian algorithm).
+    """Match states one to one such that as many steps as possible agree (Hungarian algorithm).
 
     Parameters
     ----------
     a, b : fitted estimator, FittedModel, or state paths or labels
-        A model is decoded on `X`.  Paths and labels are whole numbers from 0, flat or as sequences.
+        A model is decoded on `X`.  Paths and labels are integers from 0, flat or as sequences.
     X, lengths
-        Data as for `fit`; needed where `a` or `b` is a model.
+        Data as for `fit`; required if `a` or `b` is a model.
 
     Returns
     -------
@@ -76,7 +76,7 @@ class Dwell(NamedTuple):
     ----------
     state : int
     visits : int
-        Unbroken runs in that state.
+        Number of uninterrupted runs of the state.
     mean, median : float
     longest : int
     """
@@ -89,9 +89,9 @@ class Dwell(NamedTuple):
 
 
 def dwell_summary(states: Any, lengths: ArrayLike | None = None) -> list[Dwell]:
-    """Summarise how long visits to each state last, from paths as `predict` gives them.
+    """Summarize how long visits to each state last, from paths as `predict` returns them.
 
-    A visit ends with its sequence.  ``model.dwell_times_`` has what the model expects instead.
+    A visit ends with its sequence.  ``model.dwell_times_`` are the times that the model expects.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def dwell_summary(states: Any, lengths: ArrayLike | None = None) -> list[Dwell]:
     Returns
     -------
     list of Dwell
-        One for each state that occurs.
+        One entry for each state that occurs.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def _fitted_or_path(part: Any) -> Any:
 
 
 def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
-    """Return the states of every step, one sequence after another."""
+    """Return the states of all steps, sequences concatenated."""
     if isinstance(part, FittedModel):
         if X is None:
             raise ValueError("a model needs data X to be decoded")
@@ -152,5 +152,5 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
 def _checked(data: Sequences) -> NDArray[np.int64]:
     path = np.asarray(data.values)
     if path.dtype.kind not in "iu" or (path < 0).any():
-        raise ValueError("paths and labels must be whole numbers from 0")
+        raise ValueError("paths and labels must be integers from 0")
     return path.astype(np.int64)

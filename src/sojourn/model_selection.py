@@ -1,4 +1,4 @@
-"""How many states: held-out scores over several numbers of states, and criteria."""
+"""Choosing the number of states: held-out scores and information criteria."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 
 class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
-    """Folds of whole sequences, with about the same number of steps in each.
+    """Cross-validation folds of complete sequences, with about the same number of steps in each.
 
-    For `GridSearchCV` and the like, with a list of sequences or `Sequences` as X: an item is a
-    sequence, so none is ever cut.  Sequences of the same group (a person, a document) stay
+    For `GridSearchCV` and the like, with a list of sequences or `Sequences` as X: each item is a
+    sequence, which is never split.  Sequences of the same group (a person, a document) are kept
     together.
 
     Parameters
     ----------
     n_splits : int
     shuffle : bool
-        Whether chance decides among sequences of the same length; else the order of the data.
+        Whether to order sequences of the same length at random; otherwise as in the data.
     random_state : int, RandomState or None
         For `shuffle`.
 
@@ -75,7 +75,7 @@ class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
     def split(
         self, X: Any, y: Any = None, groups: ArrayLike | None = None
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield the numbers of the sequences to learn from and of those to score on."""
+        """Yield the indices of the training sequences and of the test sequences."""
         lengths = np.array([len(sequence) for sequence in X])
         labels = np.arange(len(lengths)) if groups is None else np.asarray(groups)
         if len(labels) != len(lengths):
@@ -101,12 +101,12 @@ class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
 
 
 class PerStep(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Apply a transformer of scikit-learn to the steps of sequences, and keep them sequences.
+    """Apply a scikit-learn transformer to the steps of sequences.
 
     Parameters
     ----------
     transformer : transformer
-        What takes a (T, D) array, for example ``StandardScaler()``.
+        Transformer of (T, D) arrays, for example ``StandardScaler()``.
 
     Examples
     --------
@@ -129,21 +129,21 @@ class PerStep(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> list[NDArray[Any]]:
-        """Return the transformed sequences, a list of arrays."""
+        """Return the transformed sequences as a list of arrays."""
         data, _ = as_sequences(X, step_ndim=1)
         return list(data.with_values(self.transformer_.transform(data.values)))
 
 
 class Candidate(NamedTuple):
-    """What was found with one number of states.
+    """Scores for one number of states.
 
     Attributes
     ----------
     n_states : int
     score, error : float
-        Held-out log likelihood a step, mean over folds, and its standard error.
+        Held-out log likelihood per step, mean over folds, and its standard error.
     train_score : float
-        The same on the data learned from.
+        The same on the training data.
     states_used : float
         States with more than half a per cent of the steps, mean over folds.
     """
@@ -156,7 +156,7 @@ class Candidate(NamedTuple):
 
 
 class Selection(tuple[Candidate, ...]):
-    """Candidates in the order in which they were asked for; see `select_n_states`."""
+    """Candidates in the given order; see `select_n_states`."""
 
     __slots__ = ()
 
@@ -167,7 +167,7 @@ class Selection(tuple[Candidate, ...]):
 
     @property
     def simplest(self) -> Candidate:
-        """The fewest states within one standard error of the best: often the better choice."""
+        """The smallest number of states within one standard error of the best score."""
         enough = self.best.score - self.best.error
         good = [candidate for candidate in self if candidate.score >= enough]
         return min(good, key=lambda candidate: candidate.n_states)
@@ -193,13 +193,13 @@ def select_n_states(
     Parameters
     ----------
     model : HMM or HDPHMM
-        Is cloned for each number of states, not fitted itself.
+        Cloned for each number of states; not fitted itself.
     X, lengths
         Data in memory, as for `fit`.
     n_states : sequence of int
         The numbers to try.
     n_splits : int
-        Folds, of whole sequences.
+        Number of folds, of complete sequences.
     groups : (N,) array, optional
         Sequences of the same group are held out together.
 
@@ -289,18 +289,18 @@ def _emission_parameters(family: Family) -> int:
 
 
 def aic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
-    """Akaike's criterion, −2 log likelihood + 2 parameters; the lower the better.
+    """Akaike information criterion, −2 log likelihood + 2 parameters; lower is better.
 
-    It is made for the maximum of the likelihood, for which posterior means stand in here.
+    It is defined at the maximum likelihood; here the posterior means are used instead.
     """
     fitted = as_fitted(model)
     return -2.0 * fitted.score(X, lengths) + 2.0 * n_parameters(fitted)
 
 
 def bic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
-    """Schwarz's criterion, −2 log likelihood + parameters × log steps; the lower the better.
+    """Bayesian information criterion, −2 log likelihood + parameters × log steps; lower is better.
 
-    It is made for the maximum of the likelihood, for which posterior means stand in here.
+    It is defined at the maximum likelihood; here the posterior means are used instead.
     """
     fitted = as_fitted(model)
     data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)

@@ -37,21 +37,21 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class ModelFileError(ValueError):
-    """A file that is no sound model file: cut short, altered, of another kind or version."""
+    """A file that is not a valid model file: truncated, altered, of another kind or version."""
 
 
 def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None = None) -> None:
-    """Write a fitted model to `path`, whole or not at all.
+    """Write a fitted model to `path`, atomically.
 
-    The file holds the parameters of the estimator, the emission family with its vocabulary, the
-    posterior and the history, so that a loaded model predicts, and learns on, as this one would.
+    The file contains the parameters of the estimator, the emission family with its vocabulary, the
+    posterior and the history, so that a loaded model predicts and continues to learn as this one.
 
     Parameters
     ----------
     model : FittedModel, or an estimator that was fitted
     path : path
     training : dict, optional
-        Where training stands, as JSON values: what makes a model file a checkpoint.
+        Position in the training, as JSON values; with it, the model file is a checkpoint.
     """
     fitted = as_fitted(model)
     posterior = fitted.posterior.fetched()
@@ -92,12 +92,12 @@ def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None 
 
 
 def read(path: str | PathLike[str]) -> tuple[FittedModel, dict[str, Any] | None]:
-    """Read what `save` wrote: the model, and where its training stands if it is a checkpoint.
+    """Read what `save` wrote: the model, and the position in the training for a checkpoint.
 
     Raises
     ------
     ModelFileError
-        When the file is cut short, was altered, or is no model file.
+        If the file is truncated, was altered, or is not a model file.
     """
     description, arrays = _unpack(Path(path))
     with lacking(path):
@@ -106,15 +106,15 @@ def read(path: str | PathLike[str]) -> tuple[FittedModel, dict[str, Any] | None]
 
 @contextmanager
 def lacking(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn what a model file lacks, or has too much of, into an error that names the file."""
+    """Turn missing or unexpected entries of a model file into an error that names the file."""
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise ModelFileError(f"{path} lacks something a model needs: {error}") from error
+        raise ModelFileError(f"{path} lacks an entry that a model needs: {error}") from error
 
 
 def describe_parameters(estimator: EstimatorRecord) -> dict[str, Any]:
-    """Return the parameters of an estimator, without the family, in a form to compare."""
+    """Return the parameters of an estimator, without the family, in a comparable form."""
     values, arrays = _split(estimator.parameters)
     values |= {name.removeprefix("parameter."): a.tolist() for name, a in arrays.items()}
     described: dict[str, Any] = json.loads(json.dumps(values, default=np.generic.item))
@@ -201,7 +201,7 @@ def _with_prefix(prefix: str, arrays: Arrays) -> Arrays:
 
 
 def _pack(description: dict[str, Any], arrays: Arrays) -> bytes:
-    """Serialise, with the checksum of all bytes in place of 64 zeros."""
+    """Serialize, with the checksum of all bytes in place of 64 zeros."""
     raw = safetensors.numpy.save(
         {name: np.asarray(array, order="C") for name, array in arrays.items()},
         {"sojourn": json.dumps(description, default=np.generic.item), "sha256": _NO_DIGEST},
@@ -223,7 +223,7 @@ def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
     cleared.update(raw[place.end(1) :])
     if cleared.hexdigest().encode() != place.group(1):
         raise ModelFileError(
-            f"{path} is cut short or was altered: its checksum does not match its content"
+            f"{path} is truncated or was altered: its checksum does not match its content"
         )
     try:
         arrays = safetensors.numpy.load(raw)
@@ -233,12 +233,12 @@ def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
     except (SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(f"{path} is not a sojourn model file: {error}") from error
     if version != _FORMAT:
-        raise ModelFileError(f"{path} has the format {version}, this version reads {_FORMAT}")
+        raise ModelFileError(f"{path} has format {version}, but this version reads {_FORMAT}")
     return description, arrays
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name and rename it: it is there whole or not at all."""
+    """Write a file atomically: under a temporary name, which is then renamed."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

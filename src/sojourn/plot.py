@@ -1,7 +1,7 @@
 """Plots of fitted models on Matplotlib axes.
 
-Every function takes the axes to draw on (by default new ones) and returns them, so that plots go
-into figures of your own.  They need Matplotlib: ``pip install 'sojourn[plot]'``.
+Every function takes the axes to draw on (by default new ones) and returns them, so that plots can
+be combined in one figure.  They need Matplotlib: ``pip install 'sojourn[plot]'``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def learning_curve(*models: Any, labels: list[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Plot held-out scores over passes; where there are none, the bound.
+    """Plot held-out scores over passes; if there are none, the bound.
 
     Parameters
     ----------
@@ -68,24 +68,24 @@ def learning_curve(*models: Any, labels: list[str] | None = None, ax: Axes | Non
         points = [(e["passes"], e[what]) for e in fitted.history if e[what] is not None]
         if not points:
             raise ValueError(
-                "there is no curve: fit with validation=, or with track_bound=True for the bound"
+                "nothing to plot: fit with validation=, or with track_bound=True for the bound"
             )
         ax.plot(*zip(*points, strict=True), marker="o", ms=3, color=PALETTE[i % 10], label=name)
     ax.set_xlabel("passes")
-    ax.set_ylabel("held-out log likelihood a step" if what == "score" else "bound")
+    ax.set_ylabel("held-out log likelihood per step" if what == "score" else "bound")
     if len(models) > 1:
         ax.legend(frameon=False)
     return _tidy(ax)
 
 
 def states(model: Any, n_states: int = 12, n_symbols: int = 6, ax: Axes | None = None) -> Axes:
-    """Plot the largest states: share of the steps, and what they stand for.
+    """Plot the largest states: share of the steps, and most typical observations.
 
     Parameters
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     n_states, n_symbols : int
-        At most so many states, and symbols to name each.
+        Maximum number of states, and number of symbols to show for each.
     ax : matplotlib.axes.Axes, optional
     """
     fitted = as_fitted(model)
@@ -109,13 +109,13 @@ def states(model: Any, n_states: int = 12, n_symbols: int = 6, ax: Axes | None =
 
 
 def transitions(model: Any, n_states: int = 30, ax: Axes | None = None) -> Axes:
-    """Plot the transition matrix of the largest states; shades follow the square root.
+    """Plot the transition matrix of the largest states; shades are on a square-root scale.
 
     Parameters
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
-        At most so many.
+        Maximum number of states.
     ax : matplotlib.axes.Axes, optional
     """
     fitted = as_fitted(model)
@@ -142,9 +142,9 @@ def graph(model: Any, n_states: int = 14, least: float = 0.1, ax: Axes | None = 
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
-        At most so many.
+        Maximum number of states.
     least : float
-        Share of a state's departures below which a transition is left out.
+        Smallest probability of a transition to be drawn, among those that leave the state.
     ax : matplotlib.axes.Axes, optional
     """
     fitted = as_fitted(model)
@@ -185,15 +185,15 @@ def dwell_times(
     n_states: int = 12,
     ax: Axes | None = None,
 ) -> Axes:
-    """Plot how long the largest states last: by the model, and in decoded data where given.
+    """Plot how long the largest states last: in the model and, if given, in decoded data.
 
     Parameters
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     X, lengths
-        Data in memory to decode, as for `fit`; optional.
+        Data in memory to decode, as for `fit`.  Optional.
     n_states : int
-        At most so many.
+        Maximum number of states.
     ax : matplotlib.axes.Axes, optional
     """
     fitted = as_fitted(model)
@@ -222,7 +222,7 @@ def dwell_times(
 
 
 def sticks(model: Any, ax: Axes | None = None) -> Axes:
-    """Plot the weights E[π_k] of an HDP-HMM, the largest first, and the effective number of states.
+    """Plot the weights E[π_k] of an HDP-HMM, largest first, and the effective number of states.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def sticks(model: Any, ax: Axes | None = None) -> Axes:
     ax.bar(np.arange(1, len(weights) + 1), weights, color=PALETTE[0], width=0.8)
     effective = fitted.hdp.effective_states
     ax.axvline(effective, color=PALETTE[5], lw=1.2)
-    ax.annotate(f"{effective:.1f} states in effect", (effective, ax.get_ylim()[1]),
+    ax.annotate(f"{effective:.1f} effective states", (effective, ax.get_ylim()[1]),
                 xytext=(5, -10), textcoords="offset points", color=PALETTE[5])  # fmt: skip
     ax.set_xlabel("state, by weight")
     ax.set_ylabel("E[π]")
@@ -294,14 +294,14 @@ def selection(found: Selection, ax: Axes | None = None) -> Axes:
     ks = [candidate.n_states for candidate in found]
     scores = [candidate.score for candidate in found]
     errors = [candidate.error for candidate in found]
-    ax.plot(ks, [c.train_score for c in found], color=PALETTE[8], ls="--", label="learned from")
+    ax.plot(ks, [c.train_score for c in found], color=PALETTE[8], ls="--", label="training")
     ax.errorbar(ks, scores, errors, color=PALETTE[0], marker="o", ms=4, capsize=3, label="held out")
     best = found.simplest
     ax.axvline(best.n_states, color=PALETTE[5], lw=1.0)
-    ax.annotate(f"{best.n_states} states will do", (best.n_states, min(scores)), xytext=(5, 2),
+    ax.annotate(f"{best.n_states} states are enough", (best.n_states, min(scores)), xytext=(5, 2),
                 textcoords="offset points", color=PALETTE[5])  # fmt: skip
     ax.set_xlabel("number of states")
-    ax.set_ylabel("log likelihood a step")
+    ax.set_ylabel("log likelihood per step")
     ax.legend(frameon=False)
     return _tidy(ax)
 
@@ -323,5 +323,5 @@ def _tidy(ax: Axes) -> Axes:
 
 
 def _verbatim(text: str) -> str:
-    """Keep Matplotlib from reading formulas into other people's words."""
+    """Escape dollar signs, so that Matplotlib does not parse words as formulas."""
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""`FittedModel`: what was learned, and everything that is computed from it."""
+"""`FittedModel`: a fitted model, and everything that is computed from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sojourn.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class EstimatorRecord:
-    """Which estimator learned a model, with which parameters.
+    """The estimator that a model was fitted with, and its parameters.
 
     Attributes
     ----------
@@ -45,29 +45,29 @@ class EstimatorRecord:
 
 @dataclass
 class FittedModel:
-    """What was learned, and what can be computed from it; independent of any estimator.
+    """A fitted model, which scores, decodes and predicts; independent of any estimator.
 
-    A plain value: it is what is saved and loaded, and what reports, plots and exports are
-    functions of.  Estimators hold one, ``model.fitted_``, and pass calls on to it.
+    A plain value: it is what is saved and loaded, and reports, plots and exports are functions of
+    it.  Estimators hold one as ``model.fitted_`` and delegate prediction to it.
 
-    Attributes
+    Parameters
     ----------
     family : Family
-        What is observed, with everything filled in that the data told.
+        Emission family, completed with what was inferred from the data.
     posterior : Posterior
         Expected counts, and the transition prior with its own posterior.
     total_sequences : int
-        Sequences of the whole data set.
+        Number of sequences in the data set.
     history : list of dict
         One entry per pass or sweep.
     provenance : dict
-        Where the data came from, as far as it was recorded.
+        Where the data came from, as far as recorded.
     samples : Samples or None
-        Draws, of models that were learned by a sampler.
+        Draws, if the model was fitted by a sampler.
     move_state : MoveState
-        What moves carry from one round to the next.
+        State that moves keep between rounds.
     estimator : EstimatorRecord
-        Which estimator learned it, and its parameters.
+        Name and parameters of the estimator that was fitted.
     compute : Compute
         Where predictions are computed; not saved.
     converged : bool or None
@@ -111,7 +111,7 @@ class FittedModel:
         return self.score_data(data, per_step=per_step, cluster=results.connect(client, data))
 
     def score_data(self, data: Data, *, per_step: bool, cluster: Cluster | None = None) -> float:
-        """Score data that was prepared, here or on a cluster."""
+        """Score prepared data, here or on a cluster."""
         if cluster is not None:
             files = results.remote_files(cluster, data, self.family, self.compute)
             total, n_steps = files.score(self._on_worker().log_likelihoods)
@@ -133,7 +133,7 @@ class FittedModel:
         overwrite: bool = False,
         client: Any = None,
     ) -> Any:
-        """Most probable state path (Viterbi), in the form in which the data came."""
+        """Most probable state path (Viterbi), in the same form as the data."""
         return self.decode(X, lengths, out=out, overwrite=overwrite, client=client)[1]
 
     def decode(
@@ -185,7 +185,7 @@ class FittedModel:
         return predict.draw(self.posterior, self.family, lengths, rng)
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
-        """Check data of a user, in the form that the family takes."""
+        """Check a user's data, and return it in the form that the family expects."""
         return Data(X, lengths, self.family).validated(self.family)
 
     def _results(
@@ -199,8 +199,8 @@ class FittedModel:
     ) -> tuple[float, Any]:
         """Compute one result per step, by a method that returns them with a score.
 
-        Results come back in the form of the data, or go to a file piece by piece, or from the
-        workers of a cluster to files in a folder.
+        Results are returned in the form of the data, or written to a file piece by piece, or
+        written by the workers of a cluster to files in a folder.
         """
         target = check_out(out, data)
         cluster = results.connect(client, data)
@@ -217,13 +217,13 @@ class FittedModel:
         return total, target
 
     def _on_worker(self) -> FittedModel:
-        """Return what a worker of a cluster needs."""
+        """Return a copy for workers of a cluster, without the history."""
         return replace(self, history=[], compute=self.compute.on_worker())
 
-    # ---- the same for sequences in memory that were checked -------------------------------------
+    # ---- the same for checked sequences in memory -----------------------------------------------
 
     def log_likelihoods(self, data: Sequences) -> Floats:
-        """Log predictive likelihood of each sequence; of a sampler the mean over its draws."""
+        """Log predictive likelihood of each sequence; for a sampler, the mean over its draws."""
         backend = self.compute.backend()
         if self.samples is not None:
             return averages.log_likelihoods(self.posteriors(), self.family, data, backend)
@@ -254,11 +254,11 @@ class FittedModel:
             own = None if draw.shares is not None else prior
             yield averages.posterior_of(self.samples, draw, own, dtype)
 
-    # ---- what was learned -----------------------------------------------------------------
+    # ---- fitted parameters ----------------------------------------------------------------
 
     @property
     def startprob(self) -> Floats:
-        """Posterior mean of the start distribution, shape (K,)."""
+        """Posterior mean of the initial state distribution, shape (K,)."""
         return self.posterior.transitions.means(self.posterior.counts).start
 
     @property
@@ -268,7 +268,7 @@ class FittedModel:
 
     @property
     def statistics(self) -> Statistics:
-        """Expected counts that the posterior is made of, without the prior; a copy."""
+        """Expected counts that determine the posterior, without the prior; a copy."""
         return self.posterior.statistics()
 
     @property
@@ -278,7 +278,7 @@ class FittedModel:
 
     @property
     def state_shares(self) -> Floats:
-        """Expected share of the steps that each state has, shape (K,)."""
+        """Expected share of the steps in each state, shape (K,)."""
         return state_shares(self.posterior.counts)
 
     @property
@@ -305,7 +305,7 @@ class FittedModel:
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the data, for families of vectors; None for one value per step."""
+        """Number of columns, for families of vectors; None for one value per step."""
         family = self.family
         columns = family.columns if isinstance(family, Product) else None
         n = getattr(family, "n_features", None) if columns is None else sum(columns)
@@ -313,19 +313,19 @@ class FittedModel:
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """Words of the symbols, where the data are words."""
+        """Words that the symbols represent, if the data are words."""
         return getattr(self.family, "vocabulary", None)
 
 
 def as_fitted(model: Any) -> FittedModel:
-    """Return what was learned, of an estimator or of a `FittedModel` itself.
+    """Return the `FittedModel` of an estimator, or the argument if it is one itself.
 
     Raises
     ------
     TypeError
         For anything else.
     NotFittedError
-        For an estimator that was not fitted.
+        For an estimator that has not been fitted.
     """
     if isinstance(model, FittedModel):
         return model

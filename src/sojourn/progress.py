@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class LiveProgress:
-    """Show passes, time left, speed, the held-out curve and states in use; a callback for `fit`.
+    """Show passes, time left, speed, held-out scores and states in use; a callback for `fit`.
 
-    Without a terminal there is no live view, but a plain line for every tenth of the passes with a
-    score.
+    Without a terminal there is no live view, but a plain line with the score after every tenth of
+    the passes.
 
     Parameters
     ----------
     n_passes : int
         Number of passes of the training.
     title : str
-        Name of what is trained.
+        What is being trained.
     console : rich.console.Console, optional
         Where to print; standard error by default, so that piped output stays clean.
     n_used : callable, optional
@@ -133,7 +133,7 @@ def sparkline(values: list[float], width: int = 16) -> str:
 
 
 class ShareProgress:
-    """Show the progress of work on files and the time left; a report for `ingest`.
+    """Show progress on files and the time left; the `report` of `ingest`.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class ShareProgress:
         self._bars.stop()
 
     def __call__(self, what: str, share: float, n_done: int) -> None:
-        """Show which share of a task is done."""
+        """Show the share of a task that is done."""
         if what not in self._tasks:
             self._tasks[what] = self._bars.add_task(what, total=1.0, count="")
         count = f"{n_done:,} {self._unit}"

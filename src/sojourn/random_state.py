@@ -1,4 +1,4 @@
-"""Seeds, and the streams of random numbers that are drawn from them."""
+"""Seeds, and the random streams derived from them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 INITIAL_STREAM = 2**32
-"""Stream of the initial statistics: one that no pass uses."""
+"""Stream of the initial statistics, which no pass uses."""
 
 PREDICTION_STREAM = INITIAL_STREAM + 1
-"""Stream of sequences that are drawn from a model."""
+"""Stream of sequences sampled from a model."""
 
 
 def as_seed(random_state: Any) -> int:
-    """Turn what scikit-learn and NumPy accept as a seed into one whole number."""
+    """Convert what scikit-learn and NumPy accept as a seed to an integer."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**32))
     if isinstance(random_state, np.random.Generator):
@@ -23,4 +23,4 @@ def as_seed(random_state: Any) -> int:
         return int(random_state.randint(2**31))
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
-    raise ValueError(f"random_state={random_state!r} is no seed")
+    raise ValueError(f"random_state={random_state!r} is not a seed")

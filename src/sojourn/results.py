@@ -28,14 +28,12 @@ def connect(client: Any, data: Data) -> Cluster | None:
     if client is None:
         return None
     if data.source is None:
-        raise ValueError(
-            "client= is for files that the workers open themselves: data in memory stays here"
-        )
+        raise ValueError("client= needs files, which the workers open themselves; X is in memory")
     return Cluster(client)
 
 
 def remote_files(cluster: Cluster, data: Data, family: Family, compute: Compute) -> RemoteFiles:
-    """Return the data as the workers of a cluster read it, in the form that a family takes."""
+    """Return the data as the workers of a cluster read it, in the form that a family expects."""
     assert data.source is not None
     return RemoteFiles(
         cluster, data.source, Setup(__version__, family, compute.on_worker().backend)
@@ -43,7 +41,7 @@ def remote_files(cluster: Cluster, data: Data, family: Family, compute: Compute)
 
 
 def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> tuple[float, int]:
-    """Return the sum of a number per sequence, and the number of steps."""
+    """Return the sum of a function of each sequence, and the number of steps."""
     total, n_steps = 0.0, 0
     for piece in data.pieces(family):
         total += float(per_sequence(piece).sum())
@@ -52,7 +50,7 @@ def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> t
 
 
 def in_memory(data: Data, per_step: StepFunction) -> tuple[float, Any]:
-    """Return the total score, and one result per step in the form in which the data came."""
+    """Return the total score, and one result per step in the same form as the data."""
     assert data.sequences is not None
     assert data.layout is not None
     values, total = per_step(data.sequences)

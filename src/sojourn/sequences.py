@@ -1,7 +1,7 @@
-"""Ragged data in one container, and its coercion from everything users pass.
+"""Ragged data in one container, and its conversion from all accepted forms.
 
-`Sequences` is Arrow's list layout: the steps of all sequences one after another in ``values``,
-and ``offsets`` that say where each begins.  Every other module sees data in this form alone.
+`Sequences` has Arrow's list layout: the steps of all sequences concatenated in ``values``, and
+``offsets`` where each begins.  All other modules use data in this form only.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Layout = Literal["flat", "list", "rows", "sequences"]
-"""How data came in, and so how results go back: see `restore_layout`."""
+"""Form of the input data, in which results are returned; see `restore_layout`."""
 
 
 class Sequences:
-    """Sequences of different lengths, packed one after another.
+    """Sequences of different lengths, concatenated.
 
     Parameters
     ----------
     values : (T, ...) array
-        The steps of all sequences, first sequence first.
+        The steps of all sequences, in order.
     offsets : (N + 1,) integer array
         Sequence n is ``values[offsets[n]:offsets[n + 1]]``; ``offsets[0]`` is 0 and the last
         offset is T.
@@ -45,7 +45,7 @@ class Sequences:
         self.values: NDArray[Any] = np.asarray(values)
         raw = np.asarray(offsets)
         if raw.ndim != 1 or len(raw) == 0 or not np.issubdtype(raw.dtype, np.integer):
-            raise ValueError("offsets must be a one-dimensional array of whole numbers, not empty")
+            raise ValueError("offsets must be a one-dimensional array of integers, not empty")
         self.offsets: NDArray[np.int64] = raw.astype(np.int64, copy=False)
         if self.values.ndim == 0:
             raise ValueError("values must be an array of steps, not a single value")
@@ -60,21 +60,21 @@ class Sequences:
 
     @classmethod
     def _sound(cls, values: NDArray[Any], offsets: NDArray[np.int64]) -> Sequences:
-        """Make sequences from parts that need no check: pieces of other sequences."""
+        """Make sequences without checks, from parts of other sequences."""
         sequences = object.__new__(cls)
         sequences.values, sequences.offsets = values, offsets
         return sequences
 
     @classmethod
     def from_lengths(cls, values: ArrayLike, lengths: ArrayLike | None = None) -> Sequences:
-        """Make sequences from flat steps and the length of each sequence, as hmmlearn's.
+        """Make sequences from concatenated steps and the length of each sequence, as in hmmlearn.
 
         Parameters
         ----------
         values : (T, ...) array
             The steps of all sequences.
         lengths : (N,) integer array, optional
-            Their lengths, which add up to T.  None: one sequence.
+            Their lengths, which add up to T.  None for one sequence.
 
         Examples
         --------
@@ -86,7 +86,7 @@ class Sequences:
             return cls(values, [0, len(values)])
         lengths = np.asarray(lengths)
         if lengths.ndim != 1 or (len(lengths) and not np.issubdtype(lengths.dtype, np.integer)):
-            raise ValueError("lengths must be a one-dimensional array of whole numbers")
+            raise ValueError("lengths must be a one-dimensional array of integers")
         if (lengths < 0).any():
             at = int(np.flatnonzero(lengths < 0)[0])
             raise ValueError(f"sequence {at} has the negative length {lengths[at]}")
@@ -106,7 +106,7 @@ class Sequences:
         array(['a', 'b', 'c'], dtype='<U1')
         """
         arrays = [_one_sequence(n, sequence) for n, sequence in enumerate(sequences)]
-        filled = [n for n, array in enumerate(arrays) if len(array)]  # [] has no type of its own
+        filled = [n for n, array in enumerate(arrays) if len(array)]  # an empty list has no dtype
         if not filled:
             return cls(arrays[0] if arrays else np.empty(0), np.zeros(len(arrays) + 1, np.int64))
         first = filled[0]
@@ -129,7 +129,7 @@ class Sequences:
         Parameters
         ----------
         array : pyarrow.ListArray, LargeListArray or ChunkedArray of these
-            One list a sequence.
+            One list per sequence.
 
         Examples
         --------
@@ -165,7 +165,7 @@ class Sequences:
 
     @property
     def n_steps(self) -> int:
-        """Number of steps in all sequences together."""
+        """Total number of steps."""
         return len(self.values)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class Sequences:
         if isinstance(key, slice):
             begin, end, stride = key.indices(len(self))
             if stride != 1:
-                raise ValueError("a slice of sequences takes steps of one; use take() for others")
+                raise ValueError("a slice of sequences must have step 1; use take() otherwise")
             offsets = self.offsets[begin : max(begin, end) + 1]
             values = self.values[offsets[0] : offsets[-1]]
             return Sequences._sound(values, offsets - offsets[0])
@@ -193,7 +193,7 @@ class Sequences:
         return (self[n] for n in range(len(self)))
 
     def take(self, indices: ArrayLike) -> Sequences:
-        """Gather the sequences with the given numbers, in that order, into a new container.
+        """Return the sequences with the given indices, in that order, in a new container.
 
         Examples
         --------
@@ -202,15 +202,15 @@ class Sequences:
         """
         indices = np.asarray(indices)
         if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise IndexError("take needs a one-dimensional array of whole numbers")
+            raise IndexError("take needs a one-dimensional array of integers")
         indices = indices.astype(np.int64)
-        # Not through `lengths`: that would go over all sequences for every minibatch.
+        # Not with `lengths`, which would visit all sequences for every minibatch.
         begins = self.offsets[:-1][indices]
         lengths = self.offsets[1:][indices] - begins
         offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if self.values.ndim == 1 and _is_compiled(self.values.dtype):
-            from sojourn.kernels.cpu.symbols import take_ragged  # compiled, and so loaded late
+            from sojourn.kernels.cpu.symbols import take_ragged  # compiled, so loaded on first use
 
             return Sequences._sound(take_ragged(self.values, begins, offsets), offsets)
         steps = np.repeat(begins - offsets[:-1], lengths)
@@ -218,7 +218,7 @@ class Sequences:
         return Sequences._sound(self.values[steps], offsets)
 
     def chunks(self, max_steps: int) -> Iterator[Sequences]:
-        """Cut into runs of whole sequences with at most `max_steps` steps, or one sequence each.
+        """Cut into runs of complete sequences with at most `max_steps` steps, or one sequence each.
 
         Examples
         --------
@@ -242,7 +242,7 @@ class Sequences:
         return Sequences(values, self.offsets)
 
     def check(self) -> Sequences:
-        """Return itself, or say what is missing: data at all, or steps in a sequence."""
+        """Return itself, or raise an error if there are no sequences or empty ones."""
         if len(self) == 0:
             raise ValueError("there is no data: not one sequence")
         empty = np.flatnonzero(self.lengths == 0)
@@ -258,7 +258,7 @@ class Sequences:
 
 
 def position(step: int, offsets: NDArray[np.int64]) -> str:
-    """Name a flat position the way people look for it.
+    """Describe a flat position by sequence and position in it.
 
     Examples
     --------
@@ -272,25 +272,25 @@ def position(step: int, offsets: NDArray[np.int64]) -> str:
 def as_sequences(
     data: Any, lengths: ArrayLike | None = None, *, step_ndim: int = 0
 ) -> tuple[Sequences, Layout]:
-    """Take data in any accepted form, and remember the form.
+    """Convert data of any accepted form, and return the form too.
 
     Parameters
     ----------
     data : Sequences, array, list, PyArrow list array
         With `lengths`: flat steps.  Without: `Sequences`; a PyArrow list array; an array whose
         rows are sequences of equal length; a list of sequences; or one sequence.  Masked entries
-        become NaN, or -1 in whole numbers of one value a step.
+        become NaN, or -1 for integers with one value per step.
     lengths : (N,) integer array, optional
-        Lengths of the sequences in flat `data`, as hmmlearn's.
+        Lengths of the sequences in flat `data`, as in hmmlearn.
     step_ndim : {0, 1}
-        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.  Where vectors are
-        expected, single numbers are vectors of one: a flat array is one sequence of them, and a
-        list of flat arrays is a list of sequences.
+        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.  If vectors are
+        expected, single numbers are vectors of length one: a flat array is one sequence of them,
+        and a list of flat arrays is a list of sequences.
 
     Returns
     -------
     sequences : Sequences
-        Not empty, and no sequence in it is.
+        At least one, none of them empty.
     layout : {"flat", "list", "rows", "sequences"}
         For `restore_layout`.
 
@@ -314,13 +314,13 @@ def as_sequences(
 
 
 def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Sequences, Layout]:
-    """Take data apart by its type; see `as_sequences`."""
+    """Convert data according to its type; see `as_sequences`."""
     if hasattr(data, "nnz"):
         raise TypeError("sparse data is not supported: pass X.toarray()")
     data = _fill_masked(data, step_ndim)
     if lengths is not None:
         if isinstance(data, Sequences):
-            raise ValueError("Sequences know their lengths: do not pass any")
+            raise ValueError("lengths are not accepted with Sequences, which contain them")
         return Sequences.from_lengths(_drop_column(_array(data), step_ndim), lengths), "flat"
     if isinstance(data, Sequences):
         return data, "sequences"
@@ -336,7 +336,7 @@ def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Seque
             return Sequences.from_list(data), "list"
     array = _drop_column(_array(data), step_ndim)
     if array.dtype == object and array.ndim == 2 and step_ndim == 1:
-        array = array.astype(np.float64)  # numbers as objects, as a table of mixed types gives them
+        array = array.astype(np.float64)  # numbers as objects, as from a table of mixed types
     if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
         return Sequences.from_list(array), "list"
     if array.ndim == step_ndim + 2:
@@ -352,7 +352,7 @@ def _drop_column(array: NDArray[Any], step_ndim: int) -> NDArray[Any]:
 
 
 def _fill_masked(data: Any, step_ndim: int) -> Any:
-    """Write missing values where an array is masked; other data as they are."""
+    """Fill masked entries with missing values; return other data unchanged."""
     if not isinstance(data, np.ma.MaskedArray):
         return data
     if step_ndim == 0 and data.dtype.kind in "iu":
@@ -374,12 +374,12 @@ def _array(data: Any) -> NDArray[Any]:
     if array.dtype.kind == "U" and not hasattr(data, "__array__"):
         objects = np.asarray(data, dtype=object)
         if not all(isinstance(item, str) for item in objects.flat):
-            return objects  # NumPy would turn the numbers among strings into strings
+            return objects  # NumPy would convert numbers among strings to strings
     return array
 
 
 def _ndim(item: Any) -> int:
-    """Count dimensions; what is ragged inside has at least two."""
+    """Return the number of dimensions; at least two for ragged data."""
     try:
         return np.ndim(item)
     except ValueError:
@@ -409,12 +409,12 @@ def _kind(array: NDArray[Any]) -> str:
 
 
 def _is_compiled(dtype: np.dtype[Any]) -> bool:
-    """Whether numba knows the dtype: no half or extended precision, no foreign byte order."""
+    """Whether numba supports the dtype: no half or extended precision, native byte order."""
     return dtype.isnative and (dtype.kind == "i" or dtype in (np.float32, np.float64))
 
 
 def _odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
-    """Find what is no string in an array of objects: its place, and what is wrong with it."""
+    """Find an object that is not a string: its position, and what is wrong with it."""
     if values.dtype != object:
         return None
     for allowed, problem in (
@@ -428,14 +428,14 @@ def _odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
 
 
 def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:
-    """Give results for every step back in the form in which the data came.
+    """Return results of every step in the form of the input data.
 
     Parameters
     ----------
     values : (T, ...) array
-        One result a step.
+        One result per step.
     sequences : Sequences
-        The data that they belong to.
+        The data that the results belong to.
     layout : {"flat", "list", "rows", "sequences"}
         What `as_sequences` returned with it.
     """

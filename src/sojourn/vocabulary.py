@@ -1,4 +1,4 @@
-"""Strings to symbols and back."""
+"""Conversion of strings to symbols and back."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from sojourn.sequences import Sequences, position
 
 
 class Vocabulary:
-    """A list of strings, each known by its place in it.
+    """A list of strings, whose symbols are their positions in it.
 
     Parameters
     ----------
     words : sequence of str
-        All different.
+        Distinct words.
     unknown : str or None
-        The word that stands for every string not in `words`; it must be one of them.  None: such
-        a string is an error.
+        The word that replaces every string not in `words`; it must be one of them.  With None,
+        such a string is an error.
 
     Examples
     --------
@@ -39,13 +39,13 @@ class Vocabulary:
         words = tuple(words)
         for word in words:
             if not isinstance(word, str):
-                raise TypeError(f"a vocabulary holds strings, not {word!r}")
+                raise TypeError(f"a vocabulary consists of strings, not {word!r}")
         self.words: tuple[str, ...] = tuple(map(str, words))  # NumPy's strings become plain ones
         self.unknown = unknown
         self._symbols = {word: symbol for symbol, word in enumerate(self.words)}
         if len(self._symbols) != len(self.words):
             twice = next(word for word, n in Counter(self.words).items() if n > 1)
-            raise ValueError(f"the word {twice!r} stands in the vocabulary twice")
+            raise ValueError(f"the word {twice!r} is in the vocabulary twice")
         if unknown is not None and unknown not in self._symbols:
             raise ValueError(f"the unknown word {unknown!r} is not in the vocabulary")
 
@@ -58,7 +58,7 @@ class Vocabulary:
         max_size: int | None = None,
         unknown: str | None = "<unk>",
     ) -> Vocabulary:
-        """Collect the words of some sequences, the most frequent first.
+        """Collect the words of sequences, most frequent first.
 
         Parameters
         ----------
@@ -67,9 +67,9 @@ class Vocabulary:
         min_count : int
             Words that occur less often are left out.
         max_size : int, optional
-            At most so many words, the unknown word included.
+            Maximum number of words, including the unknown word.
         unknown : str or None
-            The word for everything left out or never seen, symbol 0.
+            The word for everything left out or not seen, with symbol 0.
         """
         counts = Counter(word for sequence in sequences for word in sequence)
         return cls.from_counts(counts, min_count=min_count, max_size=max_size, unknown=unknown)
@@ -83,7 +83,7 @@ class Vocabulary:
         max_size: int | None = None,
         unknown: str | None = "<unk>",
     ) -> Vocabulary:
-        """Make a vocabulary from words and how often each occurs, the most frequent first.
+        """Make a vocabulary from words and their counts, most frequent first.
 
         Examples
         --------
@@ -123,7 +123,7 @@ class Vocabulary:
         symbols = np.asarray(symbols)
         outside = symbols[(symbols < 0) | (symbols >= len(self))]
         if outside.size:
-            raise IndexError(f"symbol {outside[0]} is not one of the {len(self)} of the vocabulary")
+            raise IndexError(f"symbol {outside[0]} is not one of the {len(self)} in the vocabulary")
         return [self.words[symbol] for symbol in symbols]
 
     def to_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -172,5 +172,5 @@ class Vocabulary:
 
 
 def _as_objects(sequence: Sequence[str]) -> Any:
-    """Keep strings as they are: NumPy's own would drop NULs at the end."""
+    """Return strings as objects: NumPy's string type would drop NULs at the end."""
     return sequence if isinstance(sequence, str | bytes) else np.array(list(sequence), object)

@@ -1,8 +1,8 @@
-"""The warnings of `fit`, as a category of their own."""
+"""The warning category of `fit`."""
 
 
 class FitWarning(UserWarning):
-    """Something about a fit that works, but is seldom what was wanted.
+    """Warning about a fit that succeeded, but is probably not what was intended.
 
     ``warnings.simplefilter("ignore", sojourn.FitWarning)`` silences all of them.
     """

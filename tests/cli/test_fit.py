@@ -191,7 +191,7 @@ def test_the_table_of_states_fits_the_terminal(tmp_path, monkeypatch, width):
 def test_warnings_of_the_fit_are_notes(tmp_path):
     (tmp_path / "corpus.txt").write_text(TEXT * 40)
     said = run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200)
-    assert "note: after 1 updates 29% of the posterior is still the random start" in said
+    assert "note: after 1 updates 29% of the posterior comes from the random start" in said
     done = json.loads(
         run("fit", "corpus.txt", "--passes", 1, "--batch-size", 200, "--force", "--json")
     )
@@ -264,7 +264,7 @@ PROBLEMS = {
     "no words": (["fit", "rare.txt"], 1, "no word occurs 2 times or more: --min-count 1"),
     "a share": (["fit", "t.txt", "--held-out", "1.5"], 1, "--held-out is a fraction from 0 to 1"),
     "a family for words": (["fit", "t.txt", "--family", "poisson"], 1, "t.txt holds words"),
-    "no header": (["fit", "bare.csv"], 1, "bare.csv: the first line holds numbers: it must hold"),
+    "no header": (["fit", "bare.csv"], 1, "bare.csv: the first line has numbers: it must have"),
     "ragged": (["fit", "ragged.csv"], 1, "ragged.csv: CSV parse error: Expected 2 columns"),
     "a column": (["fit", "ok.csv", "--column", "z"], 1, "ok.csv has no column 'z': there are x, y"),
     "not a model": (["inspect", "t.txt"], 1, "t.txt is not a sojourn model file"),

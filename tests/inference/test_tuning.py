@@ -131,7 +131,7 @@ def test_symbols_are_counted_in_the_first_pass_only():
 
 def test_learned_counts_enter_scores_parameters_samples_and_bound():
     data = skewed_data()
-    fitted = model(track_bound=True, dtype="float64").fit(data)
+    fitted = model(dtype="float64").fit(data, track_bound=True)
     prior = fitted.fitted_.posterior.emissions.prior
     natural = prior.of(None) + fitted.statistics_.emissions
     np.testing.assert_allclose(
@@ -283,5 +283,5 @@ def test_only_stochastic_ways_are_tuned(inference):
 
 @pytest.mark.parametrize("tuned", ["everything", ("steps", "luck")])
 def test_an_unknown_name_is_refused(tuned):
-    with pytest.raises(ValueError, match="names more than steps, concentration, base"):
+    with pytest.raises(ValueError, match="has names other than steps, concentration, base"):
         model(tuned=tuned).fit(skewed_data(5))

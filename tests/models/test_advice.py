@@ -48,7 +48,9 @@ def test_states_that_never_got_used():
         transitions=np.diag([1600.0, 1e-6, 1e-6]),
         emissions=np.outer([1, 1e-9, 1e-9], [400.0] * 4),
     )
-    with pytest.warns(sj.FitWarning, match="2 of 3 states never got used: .*; n_states=1 would do"):
+    with pytest.warns(
+        sj.FitWarning, match="2 of 3 states are unused, .*; n_states=1 would be enough"
+    ):
         fit(n_states=3, init=idle, transition_concentration=1e-9)
 
 

@@ -84,7 +84,7 @@ BAD_DATA = {
     "lengths too short": ([0, 1, 2], [1, 1], ValueError, "lengths add up to 2, .* 3 steps"),
     "lengths too long": ([0, 1, 2], [2, 2], ValueError, "lengths add up to 4, .* 3 steps"),
     "a negative length": ([0, 1, 2], [4, -1], ValueError, "sequence 1 has the negative length"),
-    "fractional lengths": ([0, 1, 2], [1.5, 1.5], ValueError, "lengths must be .* whole numbers"),
+    "fractional lengths": ([0, 1, 2], [1.5, 1.5], ValueError, "lengths must be .* integers"),
     "lengths of a list": ([[0, 1], [2]], [2, 1], ValueError, "flat steps with lengths"),
     "numbers and strings": ([[0, 1], ["a"]], None, ValueError, "sequence 1 holds strings"),
     "a string among numbers": ([[0, "a"]], None, ValueError, "sequence 0, position 0: a number"),
@@ -272,7 +272,7 @@ COMMON = [
     *(("init", value, "(?s)init=.* is neither") for value in ["kmeans", None, np.zeros((3, 3))]),
     *(("inference", value, "inference=.* is not one of") for value in ["map", "SCVI", None]),
     *(("n_jobs", value, "n_jobs") for value in [0, 1.5, "all"]),
-    *(("random_state", value, "random_state=.* is no seed") for value in [-1, 0.5, "seed"]),
+    *(("random_state", value, "random_state=.* is not a seed") for value in [-1, 0.5, "seed"]),
     *(
         ("emission", value, "emission must be an emission family")
         for value in [None, "categorical"]

@@ -369,7 +369,7 @@ def test_ingest_keeps_the_vocabulary_that_was_asked_for(tmp_path):
         model.score(["a", "b", "the"], per_step=True)
     )
     other = ingest(tmp_path / "h.txt", tmp_path / "o.parquet")
-    with pytest.raises(sj.DataFileError, match="another vocabulary than the model"):
+    with pytest.raises(sj.DataFileError, match="a different vocabulary from the model"):
         model.score(other.path)
 
 
@@ -379,7 +379,7 @@ def test_ingest_does_not_overwrite(tmp_path):
     with pytest.raises(FileExistsError, match=r"t\.parquet exists already"):
         ingest(tmp_path / "t.txt", tmp_path / "t.parquet")
     ingest(tmp_path / "t.txt", tmp_path / "t.parquet", overwrite=True)
-    with pytest.raises(ValueError, match="is the file that is read"):
+    with pytest.raises(ValueError, match="is the input file"):
         ingest(tmp_path / "t.parquet", tmp_path / "t.parquet", overwrite=True)
 
 
@@ -424,7 +424,7 @@ def test_iterables_need_their_total_and_one_pass():
         sj.open(iter(data))
     with pytest.raises(ValueError, match="give n_symbols or a vocabulary"):
         sj.HMM(2, sj.Categorical(), n_passes=1).fit(sj.open(iter(data), total_sequences=20))
-    with pytest.raises(sj.DataFileError, match="read once: set n_passes=1"):
+    with pytest.raises(sj.DataFileError, match="read only once: set n_passes=1"):
         sj.HMM(2, sj.Categorical(30), n_passes=2).fit(sj.open(iter(data), total_sequences=20))
     with pytest.warns(UserWarning, match="gave 20 sequences, but total_sequences is 25"):
         sj.HMM(2, sj.Categorical(30), n_passes=1, batch_size=5).fit(
@@ -457,7 +457,7 @@ def test_results_go_to_a_file_in_the_order_of_the_data(tmp_path, monkeypatch):
     assert as_lists(sj.open(tmp_path / "m.parquet")) == [list(states) for states in expected]
     with pytest.raises(FileExistsError):
         model.predict(path, out=tmp_path / "s.parquet")
-    with pytest.raises(ValueError, match="say where they go with out="):
+    with pytest.raises(ValueError, match="write them to a file with out="):
         model.predict(path)
 
 
@@ -533,7 +533,7 @@ BAD = {
     "cut zstd": (cut_zstd, {}, r"bad, after byte \d+ of the text: Truncated"),
     "cut npy": (cut_npy, {"offsets": "offsets.npy"}, "bad: "),
     "cut Arrow": (cut_arrow, {}, "bad: "),
-    "npy alone": (lambda p: save_npy(p, np.arange(3)), {}, "bad has no offsets beside"),
+    "npy alone": (lambda p: save_npy(p, np.arange(3)), {}, "bad has no offsets next to"),
     "objects": (
         lambda p: save_npy(p, np.array([None], object)), {"offsets": "bad"},
         "bad: .*[Oo]bject",
@@ -549,12 +549,12 @@ BAD = {
     "a null id": (table(i=[1, None], x=[1, 1]), {"sequence": "i"}, "column 'i' has missing values"),
     "ids in turns": (
         table(i=["a", "b", "a"], x=[1, 2, 3]), {"sequence": "i"},
-        "row group 0: the rows of sequence 'a' do not stand together",
+        "row group 0: the rows of sequence 'a' are not adjacent",
     ),
     "nested": (table(x=[[[1]]]), {}, "bad, row group 0: a step must be a number"),
     "other lengths": (
         table(x=[[1]], y=[[1, 2]]), {"column": ["x", "y"]},
-        "row group 0: column 'y' has other lengths than 'x'",
+        "row group 0: column 'y' has different lengths from 'x'",
     ),
     "text options": (lambda p: p.write_text("a"), {"column": "x"}, "bad is read as text, for"),
     "zip": (lambda p: p.write_bytes(b"PK\x03\x04...."), {}, "bad is a zip archive"),
@@ -579,12 +579,12 @@ def test_files_of_different_kinds_do_not_mix(tmp_path):
     with pytest.raises(sj.DataFileError, match=r"b\.parquet, row group 0: numbers, but words in"):
         list(sj.open(tmp_path))
     (tmp_path / "c").mkdir()
-    with pytest.raises(sj.DataFileError, match="holds no data files"):
+    with pytest.raises(sj.DataFileError, match="has no data files"):
         sj.open(tmp_path / "c")
     for name, word in (("a", "x"), ("b", "y")):
         write_text(tmp_path / "t.txt", [[word]])
         ingest(tmp_path / "t.txt", tmp_path / "c" / f"{name}.parquet")
-    with pytest.raises(sj.DataFileError, match=r"b\.parquet has another vocabulary than"):
+    with pytest.raises(sj.DataFileError, match=r"b\.parquet has a different vocabulary from"):
         sj.HMM(2, sj.Categorical()).fit(tmp_path / "c")
 
 

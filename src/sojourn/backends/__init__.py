@@ -1,1 +1,1 @@
-"""Where numbers are computed: the processor cores, a GPU, or a Dask cluster."""
+"""Backends: the CPU of this machine, a GPU, or a Dask cluster."""

@@ -1,4 +1,4 @@
-"""What backends share whose posterior is made of arrays in memory."""
+"""Base class of backends whose posterior consists of arrays in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HostBackend(ABC):
         """Compute the expected counts of a prepared minibatch."""
 
     def place(self, posterior: Posterior) -> Posterior:
-        """Return the posterior itself: it is where it is needed."""
+        """Return the posterior itself, which is in memory already."""
         return posterior
 
     def step(
@@ -65,15 +65,15 @@ class HostBackend(ABC):
         return sums
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:
-        """Return a prior on transitions after the update that its large batch is ready for."""
+        """Return a prior on transitions, updated from its complete large batch."""
         return transitions.updated(total_sequences)
 
     def finish_pass(self) -> None:
-        """Return at once: a step is over when it returns, and has raised its own errors."""
+        """Do nothing: steps are synchronous, and raise their own errors."""
         return
 
     def resized(self) -> Self:
-        """Return the backend itself: it keeps nothing that depends on the number of states."""
+        """Return the backend itself, which does not depend on the number of states."""
         return self
 
     def running(self) -> AbstractContextManager[None]:

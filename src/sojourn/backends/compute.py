@@ -15,19 +15,19 @@ DEVICES = ("cpu", "cuda", "reference")
 
 @dataclass(frozen=True)
 class Compute:
-    """Where numbers are computed, and how precisely.  Not a part of what was learned.
+    """Device, threads and precision of the computation.  Not a part of the fitted model.
 
     Attributes
     ----------
     device : {"cpu", "cuda", "reference"}
-        The compiled kernels, those of the GPU, or plain NumPy.
+        Compiled kernels on the CPU, kernels on a GPU, or plain NumPy.
     n_jobs : int or None
-        Threads; None and -1 for all cores.
+        Number of threads; None and -1 for all cores.
     dtype : {"float32", "float64"}
         Precision of the local step.
     moves_from : int or None
-        Number of states that a model begins with whose states may change; None where they may not.
-        GPU kernels are compiled for more states than there are, so that a change costs little.
+        Initial number of states, if it may change; None if it may not.  GPU kernels are compiled
+        for more states than there are, so that a change is cheap.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Compute:
     moves_from: int | None = None
 
     def backend(self) -> LocalBackend:
-        """Return the backend that computes there, or say what is missing for it."""
+        """Return the backend, or raise an error that says what is missing."""
         if self.device not in DEVICES:
             raise ValueError(f"device={self.device!r} is not one of {list(DEVICES)}")
         n_threads = resolve_jobs(self.n_jobs)
@@ -57,5 +57,5 @@ class Compute:
         return CudaBackend(n_threads, self.dtype, moves_from=self.moves_from)
 
     def on_worker(self) -> Compute:
-        """Return the same with one thread per task: a worker runs several tasks at once."""
+        """Return the same with one thread: a worker runs several tasks at the same time."""
         return replace(self, n_jobs=self.n_jobs or 1)

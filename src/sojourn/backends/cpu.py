@@ -1,4 +1,4 @@
-"""The cores of this machine."""
+"""The CPU backend."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 
-_WORTH_A_THREAD = 2**13  # steps of a minibatch from which another thread pays for its start
+_WORTH_A_THREAD = 2**13  # steps of a minibatch that make another thread worthwhile
 
 
 @dataclass
 class CpuBackend(KernelPieces, HostBackend):
-    """The local step on the cores of this machine.
+    """The local step on the CPU of this machine.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class CpuBackend(KernelPieces, HostBackend):
         return sequences
 
     def sized_for(self, n_states: int) -> CpuBackend:
-        """Return the backend itself: one compiled kernel serves all numbers of states."""
+        """Return the backend itself: the compiled kernel works for any number of states."""
         return self
 
     def forward_backward(
@@ -94,13 +94,13 @@ class CpuBackend(KernelPieces, HostBackend):
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
         smoothed = super().forward_backward(chunk, potentials, index, absences=absences)
-        # The kernel uses every thread, the sums after it one: time to prepare what comes next.
+        # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
         return smoothed
 
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
-        """Return Σ log Z; name a sequence that has no possible path in an error."""
+        """Return Σ log Z; raise an error for a sequence without a possible path."""
         if not np.isfinite(log_normalizers).all():
             raise impossible(chunk.sequences, log_normalizers)
         return log_normalizers.sum()
@@ -111,7 +111,7 @@ class CpuBackend(KernelPieces, HostBackend):
 
 
 class _ReadAhead:
-    """The prepared minibatches of a pass; the next one in the background, when asked to begin."""
+    """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
     def __init__(self, family: Family, batches: Iterator[Any]) -> None:
         self._family = family
@@ -123,7 +123,7 @@ class _ReadAhead:
         return None if batch is None else prepare(self._family, batch)
 
     def start_next(self) -> None:
-        """Begin with the next minibatch in the background."""
+        """Start to prepare the next minibatch in the background."""
         if self._next is None:
             self._next = Background(self._make)
 
@@ -137,5 +137,5 @@ class _ReadAhead:
                 yield chunks
         finally:
             if self._next is not None:
-                with suppress(Exception):  # training has ended for a reason of its own
+                with suppress(Exception):  # training has ended for another reason
                     self._next.result()

@@ -1,4 +1,4 @@
-"""The pieces of the local step by a kernel in this process, for arrays or tensors alike."""
+"""The parts of the local step, computed by a kernel in this process on arrays or tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sojourn.transitions import Rows
 
 
 class KernelPieces(ABC):
-    """What backends in this process share: everything that a `Kernel` computes.
+    """Base class of backends in this process: everything that a `Kernel` computes.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class KernelPieces(ABC):
 
     @abstractmethod
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
-        """Return Σ log Z, and see to it that a sequence without a possible path is an error."""
+        """Return Σ log Z; a sequence without a possible path becomes an error, now or later."""
 
     @abstractmethod
     def log_base(self, family: Family, chunk: Chunk) -> float:
@@ -51,7 +51,7 @@ class KernelPieces(ABC):
         entropy: bool = False,
         shared: bool = False,
     ) -> BatchSums:
-        """Compute the expected counts of chunks; the sums stay where they are computed."""
+        """Compute the expected counts of chunks; the sums are not fetched."""
         return expected_statistics(
             posterior,
             family,
@@ -86,11 +86,11 @@ class KernelPieces(ABC):
         )
 
     def _order(self, chunk: Chunk) -> Any:
-        """Return the sequences of a chunk, longest first, where that is known."""
+        """Return the order of the sequences of a chunk, longest first, if it is known."""
         return None
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
-        """Compute log Z of every sequence of a chunk; an array in memory."""
+        """Compute log Z of every sequence of a chunk, as an array in memory."""
         offsets = chunk.sequences.offsets
         return to_host(
             self.kernel.log_normalizers(potentials, index, offsets, n_threads=self.n_threads)
@@ -99,7 +99,7 @@ class KernelPieces(ABC):
     def viterbi(
         self, chunk: Chunk, potentials: Potentials, index: Integers
     ) -> tuple[Floats, Integers]:
-        """Find the best path of every sequence of a chunk; arrays in memory."""
+        """Find the best path of every sequence of a chunk, as arrays in memory."""
         offsets = chunk.sequences.offsets
         scores, path = self.kernel.viterbi(potentials, index, offsets, n_threads=self.n_threads)
         return to_host(scores), to_host(path)

@@ -23,7 +23,7 @@ def fit(
     batch_size: opt.BatchSize = None,
     forgetting_rate: opt.ForgettingRate = None,
     inference: opt.Inference = "scvi",
-    restarts: opt.Restarts = 1,
+    restarts: opt.Restarts = None,
     held_out: opt.HeldOut = "0.1",
     min_count: opt.MinCount = 2,
     max_size: opt.MaxSize = None,
@@ -66,8 +66,7 @@ def fit(
         model = training.make_model(
             kind, states, choice, moves, init_states, n_passes=passes,
             batch_size=training.usual_batch_size(batch_size, parts.n_sequences, remote=remote),
-            forgetting_rate=forgetting_rate,
-            inference=inference, n_init=restarts, device=device,
+            forgetting_rate=forgetting_rate, inference=inference, n_init=restarts, device=device,
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
         screen.print(summary.about_training(model, parts), soft_wrap=True)

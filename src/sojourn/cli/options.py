@@ -145,8 +145,12 @@ Inference = Annotated[
     typer.Option(help="Inference method: scvi, svi or another.", rich_help_panel=LEARNING),
 ]
 Restarts = Annotated[
-    int,
-    typer.Option(min=1, help="Number of restarts; the best is kept.", rich_help_panel=LEARNING),
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of restarts; the best is kept. By default chosen by the size of the data.",
+        rich_help_panel=LEARNING,
+    ),
 ]
 HeldOut = Annotated[
     str,

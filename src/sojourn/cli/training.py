@@ -31,7 +31,7 @@ def make_model(
 
 
 def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
-    """Return whether and how states may change: as the model has it, unless told otherwise."""
+    """Return whether and how states may change: the default of the model, unless given."""
     from sojourn.moves.settings import MoveSettings
 
     moves = usual if asked is None else ("auto" if asked else None)

@@ -197,8 +197,8 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     ) -> Floats:
         """Draw statistics (K, S) with the mass of `total_steps` steps from segments of the data.
 
-        By default those of `initial_statistics`; others where single steps do not tell states
-        apart.
+        By default those of `initial_statistics`; families override it if single steps are not
+        enough to distinguish states.
         """
         return self.initial_statistics(data, n_states, total_steps, rng)
 

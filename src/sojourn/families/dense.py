@@ -31,8 +31,8 @@ from sojourn.sequences import Sequences
 class DenseFamily(Family):
     """A family with one row of potentials per step.
 
-    Subclasses define the mathematics, and how initial states are told apart.  Statistics are kept
-    in double precision, because sums of real numbers cancel.
+    Subclasses define the mathematics, and how initial states are distinguished.  Statistics are
+    kept in double precision, because sums of real numbers cancel.
     """
 
     step_ndim = 1

@@ -1,4 +1,4 @@
-"""Training and prediction: `trainer` → `step` → `local` → a kernel, and statistics come back."""
+"""Training and prediction: `trainer` → `step` → `local` → a kernel, which returns statistics."""
 
 from sojourn.inference.backend import Backend, Chunk, LocalBackend
 from sojourn.inference.method import METHODS, Method

@@ -1,7 +1,7 @@
-"""Where numbers are computed: what training and prediction need of that place.
+"""Interface of the backends that training and prediction compute on.
 
-`Backend` is all that the training loop knows: it may be the cores of this machine, a GPU or a
-cluster.  `LocalBackend` is one in this process, which computes each piece of the local step itself;
+`Backend` is all that the training loop needs: it may be the CPU of this machine, a GPU or a
+cluster.  `LocalBackend` is one in this process, which computes each part of the local step itself;
 moves and prediction need one.  The implementations are in `sojourn.backends`.
 """
 
@@ -27,10 +27,10 @@ class Chunk(NamedTuple):
 
     Attributes
     ----------
-    sequences : Sequences, or what stands for them where the backend computes
-        It has `offsets`, `n_steps` and a length.
+    sequences : Sequences, or the backend's counterpart
+        Has `offsets`, `n_steps` and a length.
     encoded : object
-        What the family's `encode` made of the values.
+        The values as encoded by the family's `encode`.
     """
 
     sequences: Any
@@ -38,18 +38,18 @@ class Chunk(NamedTuple):
 
 
 class Backend(Protocol):
-    """Where numbers are computed.
+    """What computes the steps of training.
 
-    A prepared minibatch is the backend's own affair: `batches` yields what `statistics` and `step`
-    take.
+    The form of a prepared minibatch is private to the backend: `batches` yields what `statistics`
+    and `step` accept.
     """
 
     @property
     def n_threads(self) -> int:
-        """Threads of this process that a step may use."""
+        """Number of threads of this process that a step may use."""
 
     def place(self, posterior: Posterior) -> Posterior:
-        """Return the posterior where it is computed, or itself where it is there."""
+        """Return the posterior placed where the backend computes; itself if it is there already."""
 
     def batches(
         self,
@@ -65,11 +65,11 @@ class Backend(Protocol):
         Parameters
         ----------
         n_states : int
-            States of the model that is trained.
+            Number of states of the model.
         n_pass, start : int
-            Pass, counted from 0, and minibatches of it to leave out.
+            Number of the pass, from 0, and number of its minibatches to skip.
         n_more : int
-            Passes that come after this one, of which it may read ahead.
+            Number of passes after this one, for reading ahead.
         """
 
     def statistics(
@@ -101,28 +101,28 @@ class Backend(Protocol):
         Parameters
         ----------
         rates : (float, float), optional
-            What is kept, and the weight of the minibatch; by default those of the schedule.
+            Weight of the old statistics and of the minibatch; by default those of the schedule.
         """
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:
-        """Return a prior on transitions after the update that its large batch is ready for."""
+        """Return a prior on transitions, updated from its complete large batch."""
 
     def finish_pass(self) -> None:
-        """Wait until everything is computed; refuse to go on if a sequence had no possible path."""
+        """Wait until everything is computed; raise an error if a sequence had no possible path."""
 
     def resized(self) -> Backend:
         """Return the backend for a model whose number of states has changed."""
 
     def running(self) -> AbstractContextManager[None]:
-        """Return a context in which errors of the place say what the user can change."""
+        """Return a context in which errors of the backend say what the user can change."""
 
 
 class LocalPieces(Protocol):
-    """The pieces of a local step, computed in this process."""
+    """The parts of a local step, computed in this process."""
 
     @property
     def n_threads(self) -> int:
-        """Threads of this process that may be used."""
+        """Number of threads of this process to use."""
 
     @property
     def dtype(self) -> str | None:
@@ -137,15 +137,15 @@ class LocalPieces(Protocol):
         """Compute posterior expectations of every sequence of a chunk."""
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
-        """Compute log Z of every sequence of a chunk; an array in memory."""
+        """Compute log Z of every sequence of a chunk, as an array in memory."""
 
     def viterbi(
         self, chunk: Chunk, potentials: Potentials, index: Integers
     ) -> tuple[Floats, Integers]:
-        """Find the best path of every sequence of a chunk; arrays in memory."""
+        """Find the best path of every sequence of a chunk, as arrays in memory."""
 
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
-        """Return Σ log Z, and see to it that a sequence without a possible path is an error."""
+        """Return Σ log Z; a sequence without a possible path becomes an error, now or later."""
 
     def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
         """Return E_q of the logarithm of the product of potentials along the path."""
@@ -158,10 +158,10 @@ class LocalPieces(Protocol):
 
 
 class LocalBackend(Backend, LocalPieces, Protocol):
-    """A backend in this process, which computes every piece of the local step itself."""
+    """A backend in this process, which computes every part of the local step itself."""
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
-        """Cut validated data into encoded chunks for a model of at most so many states."""
+        """Cut validated data into encoded chunks for a model of at most `n_states` states."""
 
     def host_sequences(self, chunk: Chunk) -> Sequences:
         """Return the sequences of a chunk as arrays in memory."""
@@ -174,15 +174,15 @@ class LocalBackend(Backend, LocalPieces, Protocol):
         chunks: Iterable[Chunk],
         **wanted: bool,
     ) -> BatchSums:
-        """Run the local step for a posterior and chunks in memory, and return sums there."""
+        """Run the local step for a posterior and chunks in memory, and return sums in memory."""
 
     def sized_for(self, n_states: int) -> LocalBackend:
-        """Return the backend for trying many models of at most so many states."""
+        """Return the backend for trying many models of at most `n_states` states."""
 
     @property
     def slow_launches(self) -> bool:
-        """Whether to start a local step takes as long as many steps of the data."""
+        """Whether starting a local step takes as long as computing many steps of the data."""
 
     @property
     def exact(self) -> LocalBackend | None:
-        """What computes sequences whose probability underflows here; None where none does."""
+        """Kernel for sequences whose probability underflows; None if none does."""

@@ -1,4 +1,4 @@
-"""What training makes larger: the evidence lower bound, eqs (12) and (13)."""
+"""The objective of training: the evidence lower bound, eqs (12) and (13)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def _no_divergence(posterior: Posterior, family: Family) -> float:
 
 @dataclass(frozen=True)
 class Bound:
-    """How a bound is found from a batch that stands for `copies` = N/M copies of itself.
+    """How to estimate a bound from a batch with the weight of `copies` = N/M copies of itself.
 
-    Its value is ``compute`` after the step less ``divergence`` before it.
+    Its value is ``compute`` after the step minus ``divergence`` before it.
 
     Attributes
     ----------
@@ -57,12 +57,12 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     prior = xp.placed(family.prior(), like=statistics)
     natural = prior + xp.astype(statistics, "float64")
     emissions = family.log_normalizer(natural).sum()
-    # Of a prior that all states have, one row is enough.
+    # If all states share a prior, one row is enough.
     rows = natural if prior.ndim > 1 and len(prior) > 1 else natural[:1]
     nothing = family.log_normalizer(prior + 0.0 * rows).sum()
     emissions -= nothing * (len(natural) / len(rows))
-    # The batch stands for as many steps as the posterior has: blended, that is not N/M exactly, and
-    # terms of unequal mass would not cancel.
+    # The batch is scaled to the mass of the posterior, which after blending is not exactly N/M
+    # times its own; otherwise terms of unequal mass would not cancel.
     start, transitions = posterior.counts
     share = (start.sum() + transitions.sum()) / sums.n_steps
     local = share * (sums.entropy + sums.log_base)
@@ -70,18 +70,18 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
 
 
 LOG_LIKELIHOOD = Bound(_log_likelihood)
-"""log p(x) under the parameters before the step: what EM reports."""
+"""log p(x) under the parameters before the step, as EM reports it."""
 
 MEAN_FIELD_BOUND = Bound(_log_likelihood, _divergence)
 """Σ log Z − KL(q(θ) || p(θ)) − KL(q(φ) || p(φ)), eq (12).
 
-q(z) is the best for the q(θ) and q(φ) that its potentials came from, and then its part of the
-bound is log Z.
+q(z) is optimal for the q(θ) and q(φ) that its potentials came from, and then its part of the bound
+is log Z.
 """
 
 COLLAPSED_BOUND = Bound(_collapsed, needs_entropy=True)
 """E[log p(x, z)] + H(q(z)), the parameters integrated out, eq (13).
 
-log Γ is taken at the expected counts, the approximation that the updates make too: it is an
-estimate of the bound, and may lie above it.
+log Γ is evaluated at the expected counts, as in the updates.  This approximation makes it an
+estimate of the bound, which may exceed it.
 """

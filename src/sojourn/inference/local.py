@@ -19,17 +19,17 @@ from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 CHUNK_STEPS = 2**16
-"""Steps that are in memory as responsibilities at a time; a larger batch goes in several chunks."""
+"""Maximum number of steps per chunk, whose responsibilities are in memory at the same time."""
 
 SHARED_STEPS = 2**11
-"""About how many steps of a chunk are used for the entropies that pairs of states share."""
+"""Approximate number of steps per chunk used for the shared entropies of pairs of states."""
 
 
 def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
-    """Cut validated data into chunks and encode them: all that can be done ahead of time.
+    """Cut validated data into chunks and encode them, which can be done ahead of time.
 
-    A single chunk is made at once; several are made one by one as they are used, and so are those
-    of a batch that comes in pieces because it does not fit in memory.
+    A single chunk is encoded at once; several chunks, and those of a batch that comes in pieces
+    because it does not fit in memory, are encoded one by one as they are used.
     """
     pieces = [data] if isinstance(data, Sequences) else data
     chunks = (
@@ -54,9 +54,9 @@ def expected_statistics(
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
 
-    Where asked for, also what the HDP, the bound and a merge of states need: `BatchSums` names it.
+    On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.
 
-    Memory: the responsibilities of one chunk at a time, or of the longest sequence.
+    Memory: the responsibilities of one chunk, or of the longest sequence.
     """
     potentials = backend.transition_potentials(posterior, objective)
     sums: BatchSums | None = None
@@ -102,10 +102,10 @@ def sum_log_base(family: Family, sequences: Sequences) -> float:
 
 
 def impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointError:
-    """Return the error that names a sequence without a possible path."""
+    """Return the error for a sequence without a possible path."""
     bad = int(np.flatnonzero(~np.isfinite(log_normalizers))[0])
     return FloatingPointError(
-        f"a sequence of {sequences.lengths[bad]} steps that begins with "
+        f"a sequence of {sequences.lengths[bad]} steps that starts with "
         f"{sequences[bad][0]!r} has no possible state path under the model"
     )
 
@@ -119,7 +119,7 @@ def chunk_potentials(
     *,
     collapsed: bool,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
-    """Give every chunk its potentials, and the index of its steps into them."""
+    """Yield every chunk with its potentials, and the index of its steps into them."""
     dtype = np.dtype(backend.dtype or posterior.emissions.dtype)
     start, matrix = (namespace(part).astype(part, dtype) for part in transitions)
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Ways of inference that share the training loop: values handed to it."""
+"""Inference methods that share the training loop, as values passed to it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sojourn.inference.schedule import Schedule
 
 @dataclass(frozen=True)
 class Method:
-    """What tells one way of variational inference from another.
+    """A variational inference method.
 
     Attributes
     ----------
     objective : Objective
     bound : Bound
-        What its history reports.
+        Objective reported in the history.
     whole : bool
-        Whether every update sees the whole data set and replaces what was known: one batch, ρ = 1.
+        Whether every update uses all data in one batch, with step size ρ = 1.
     remembers : bool
-        Whether the statistics of every sequence are kept, and taken out before its update.
+        Whether the statistics of every sequence are kept, and subtracted before its update.
     """
 
     objective: Objective
@@ -31,11 +31,11 @@ class Method:
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether minibatches and step sizes are the user's to choose."""
+        """Whether the user chooses minibatches and step sizes."""
         return not (self.whole or self.remembers)
 
     def schedule(self, forgetting_rate: float, delay: float) -> Schedule:
-        """Return the step sizes: ρ = 1 where every update sees everything."""
+        """Return the step sizes; ρ = 1 if every update uses all data."""
         return Schedule(0.0 if self.whole else forgetting_rate, delay)
 
 
@@ -44,7 +44,7 @@ METHODS = {
     "svi": Method(MEAN_FIELD, MEAN_FIELD_BOUND),
     "cvb0": Method(COLLAPSED, COLLAPSED_BOUND, remembers=True),
     "vb": Method(MEAN_FIELD, MEAN_FIELD_BOUND, whole=True),
-    # The potentials (1) and (2) are the maximum of the posterior under Dirichlet(a + 1).
+    # The potentials (1) and (2) are at the maximum of the posterior under Dirichlet(a + 1).
     "em": Method(COLLAPSED, LOG_LIKELIHOOD, whole=True),
 }
-"""Every way by its name."""
+"""All variational methods by name."""

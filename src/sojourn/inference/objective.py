@@ -1,6 +1,6 @@
 """Collapsed or mean-field: how posterior parameters become potentials.
 
-SCVI and SVI share everything but this value.
+SCVI and SVI share everything except this value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of the data each state has."""
+"""Number and share of the steps in each state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ USED_SHARE = 0.005
 
 
 def state_masses(counts: Rows) -> Floats:
-    """Return the expected number of steps in each state: E[C_·k], arrivals from the start too.
+    """Return the expected number of steps in each state: E[C_·k], including E[C_0k].
 
-    An array in memory, wherever the counts are.
+    The result is an array in memory, wherever the counts are placed.
     """
     return to_host(counts.start + counts.transitions.sum(axis=0))
 
 
 def state_shares(counts: Rows) -> Floats:
-    """Return the share of the steps that each state has: E[C_·k] over all arrivals.
+    """Return the share of the steps in each state: E[C_·k] divided by its sum.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The state of training: expected counts, and what the transition prior keeps beside them."""
+"""The state of training: expected counts, and the posterior of the transition prior."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sojourn.transitions import Rows, Transitions
 class Posterior:
     """Everything that training changes.
 
-    The emission table is large and changes in place; the rest are values.
+    The emission table is large and is changed in place; the rest is replaced.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class Posterior:
         return len(self.counts.start)
 
     def learned(self, family: Family) -> Family:
-        """Return the family with the prior that was learned, where one was."""
+        """Return the family with the learned prior, if there is one."""
         prior = self.emissions.prior
         return family if prior is None else family.with_prior(to_host(prior.of(None)))
 
     def extract(self, numbers: Integers | None) -> Posterior:
-        """Return what potentials of some emission statistics depend on; None for all of them."""
+        """Return the posterior with some of the emission statistics only; None for all."""
         return replace(self, emissions=self.emissions.extract(numbers))
 
     def regrouped(self, weights: Floats) -> Posterior:
@@ -67,9 +67,9 @@ class Posterior:
         Parameters
         ----------
         weights : (K', K) array
-            Row i says what share of each present state the new state i takes: a merge adds two
-            rows of the identity, a deletion leaves one out, a permutation reorders them, and a
-            split has the same state in two rows.
+            Row i has the share of each current state in the new state i: a merge adds two rows
+            of the identity, a deletion leaves one out, a permutation reorders them, and a split
+            has the same state in two rows.
         """
         return Posterior(
             regrouped_counts(self.counts, weights),
@@ -79,16 +79,16 @@ class Posterior:
         )
 
     def become(self, other: Posterior) -> None:
-        """Take over the states of another posterior, in place; updates go on counting."""
+        """Take over the states of another posterior, in place; keep the number of updates."""
         self.counts, self.emissions = other.counts, other.emissions
         self.transitions = other.transitions
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
     ) -> None:
-        """Take the statistics of a part of the data out, and put others in.
+        """Subtract statistics of a part of the data, and add others.
 
-        `counts` says that emission statistics are never negative: then rounding is clipped.
+        `counts` says that emission statistics are never negative, so that rounding is clipped.
         """
         for sums, weight in ((old, -1.0), (new, 1.0)):
             if sums is None:
@@ -102,7 +102,7 @@ class Posterior:
             self.emissions.clip(old.emissions.rows)
 
     def fetched(self) -> Posterior:
-        """Return the same with arrays in memory, or itself where they are there."""
+        """Return the same with arrays in memory, or itself if they are there already."""
         if isinstance(self.emissions, DecayedTable):
             return self
         return self.converted(fetched, self.emissions.to_host())

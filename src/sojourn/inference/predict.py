@@ -1,4 +1,4 @@
-"""Prediction with posterior means, through the same kernels as training."""
+"""Prediction with posterior means, by the same kernels as training."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state_probabilities(
 def _fill_underflowed(
     out: Floats, posterior: Posterior, family: Family, data: Sequences, exact: LocalBackend
 ) -> None:
-    """Compute the probabilities of sequences that underflowed again."""
+    """Recompute the probabilities of sequences that underflowed."""
     underflowed = np.flatnonzero(out[data.offsets[:-1]].sum(axis=1) < 0.5)
     if len(underflowed):
         chosen = data.take(underflowed)

@@ -1,4 +1,4 @@
-"""What is learned, and by which steps: everything about training but the posterior and the data."""
+"""Definition of the training: everything except the posterior and the data."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sojourn.inference.schedule import StepSizes, rates
 
 @dataclass(frozen=True)
 class Problem:
-    """What training is about.
+    """What is learned, and with which objective and step sizes.
 
     Attributes
     ----------
     family : Family
-        What is observed.
+        Emission family.
     objective : Objective
         Collapsed or mean-field.
     schedule : callable
         Step sizes ρ_n.
     total_sequences : int
-        N: a minibatch of M sequences stands for N/M copies of itself.
+        N: a minibatch of M sequences has the weight of N/M copies of itself.
     """
 
     family: Family
@@ -31,5 +31,5 @@ class Problem:
     total_sequences: int
 
     def rates(self, n_update: int, n_sequences: int) -> tuple[float, float]:
-        """Return what update `n_update` keeps, and the weight of its minibatch, eq (3)."""
+        """Return the weights of old statistics and minibatch in update `n_update`, eq (3)."""
         return rates(self.schedule, n_update, self.total_sequences / n_sequences)

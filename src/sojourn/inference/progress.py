@@ -1,4 +1,4 @@
-"""How far training has come: what is reported, and what it takes to go on from there."""
+"""How far training has come: what is reported, and what is needed to continue."""
 
 from __future__ import annotations
 
@@ -11,27 +11,31 @@ from sojourn.inference.step import StepInfo
 class Progress(NamedTuple):
     """How far training has come.
 
-    Attributes
+    Parameters
     ----------
     passes : float
-        Passes over the data, with the fraction of the current one.
-    sequences, steps, updates : int
-        Sequences and time steps seen, and minibatch updates made.
+        Passes over the data, including the fraction of the current one.
+    sequences : int
+        Sequences seen so far.
+    steps : int
+        Time steps seen so far.
+    updates : int
+        Minibatch updates made so far.
     seconds : float
-        Time spent training, without the scoring of held-out data.
+        Training time, without the scoring of held-out data.
     score : float or None
-        Held-out log likelihood per step, at the end of a pass where there is held-out data.
+        Held-out log likelihood per step, at the end of a pass if there is held-out data.
     bound : float or None
-        What the method makes larger, where it is tracked: estimated on the first minibatch of the
-        pass, or, where statistics are remembered, of all the data at the end of the pass.
+        Objective that the method maximizes, if it is tracked: estimated on the first minibatch of
+        the pass or, if statistics are kept per sequence, of all data at the end of the pass.
     states : int
-        Number of states of the model at that moment, in use or not.
+        Number of states of the model at that time, in use or not.
     moves : list of dict
         Proposals to change the states, made at the end of the pass: kind, states, gain of the
         bound in nats, change of the log likelihood per step of fresh sequences, whether it was
         accepted, and the number of states afterwards.
     move_seconds : float
-        Time that they took, a part of `seconds`.
+        Time that the proposals took; included in `seconds`.
     """
 
     passes: float
@@ -47,18 +51,18 @@ class Progress(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where training stands: enough to go on from there, with the posterior.
+    """Position in the training: with the posterior, enough to continue from there.
 
     Attributes
     ----------
     n_pass : int
-        Passes that are complete.
+        Number of completed passes.
     n_batches : int
-        Minibatches of the current pass that are done.
+        Number of completed minibatches of the current pass.
     sequences, steps, updates, seconds
         As in `Progress`.
     history : tuple of Progress
-        What training returns in the end, so far.
+        Entries so far of the history that training returns.
     log_likelihood : float or None
         Log likelihood of the last pass's minibatches, each under the potentials of its moment,
         where convergence is looked at.
@@ -77,25 +81,25 @@ class Position(NamedTuple):
     converged: bool = False
 
     def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
-        """Return what is reported at this position."""
+        """Return the report at this position."""
         return Progress(
             passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
         )
 
     @classmethod
     def warmed_up(cls, history: Sequence[Progress]) -> Position:
-        """Return the beginning after a warm-up, whose proposals the first pass will report."""
+        """Return the position after a warm-up, whose proposals the first pass will report."""
         entry = Progress(0.0, 0, 0, 0, history[-1].seconds, None, states=history[-1].states)
         return cls(seconds=entry.seconds, history=(_with_moves_of(entry, history),))
 
     def ended_pass(self, entry: Progress) -> Position:
-        """Take in the end of a pass."""
+        """Return the position after the end of a pass."""
         before = [earlier for earlier in self.history if earlier.passes == 0.0]
         history = (*self.history[len(before) :], _with_moves_of(entry, [*before, entry]))
         return self._replace(n_pass=self.n_pass + 1, n_batches=0, history=history)
 
     def after(self, info: StepInfo, seconds: float) -> Position:
-        """Take in a step that took some seconds."""
+        """Return the position after a step that took some seconds."""
         return self._replace(
             n_batches=self.n_batches + 1,
             sequences=self.sequences + info.n_sequences,
@@ -106,7 +110,7 @@ class Position(NamedTuple):
 
 
 def _with_moves_of(entry: Progress, history: Sequence[Progress]) -> Progress:
-    """Return an entry with the proposals of several."""
+    """Return an entry with the proposals of several entries."""
     return entry._replace(
         moves=[move for part in history for move in part.moves],
         move_seconds=sum(part.move_seconds for part in history),

@@ -15,7 +15,7 @@ _STEPS_A_STATE = 10.0
 class Schedule:
     """Step sizes ρ_n = (delay + n) ** −forgetting_rate for n = 1, 2, ...
 
-    A forgetting rate of zero means ρ = 1: every batch replaces what was known.
+    A forgetting rate of zero means ρ = 1: every batch replaces the statistics.
 
     Examples
     --------
@@ -33,16 +33,16 @@ class Schedule:
 
 @dataclass(frozen=True)
 class LinearDecay:
-    """Step sizes that fall in a straight line from large to the smallest that is of use, eq (20).
+    """Step sizes that decrease linearly, from large ones to the smallest useful one, eq (20).
 
-    They begin at s / (s + 10 K) for minibatches of s steps, so that the statistics never rest on
-    fewer than ten steps a state, and end at M/N, where they hold every sequence once.  Large steps
-    shake states out of poor arrangements; the decay then averages the noise away.
+    They start at s / (s + 10 K) for minibatches of s steps, so that the statistics are based on at
+    least ten steps per state, and end at M/N, where they contain every sequence once.  Large steps
+    let states escape poor local optima; the decay then averages out the noise.
 
     Attributes
     ----------
     first, last : float
-        Step sizes at the beginning, and from update `n_updates` on.
+        Step sizes at the start, and from update `n_updates` on.
     n_updates : int
 
     Examples
@@ -60,7 +60,7 @@ class LinearDecay:
     def plan(
         cls, n_states: int, n_passes: int, batch_size: float, n_sequences: int, n_steps: float
     ) -> LinearDecay:
-        """Plan for passes over N sequences of `n_steps` steps in all, in minibatches of M."""
+        """Plan passes over N sequences with `n_steps` steps in total, in minibatches of M."""
         batch_size = min(batch_size, n_sequences)
         steps = n_steps * batch_size / n_sequences
         last = batch_size / n_sequences
@@ -73,7 +73,7 @@ class LinearDecay:
 
 
 def rates(step_sizes: StepSizes, n: int, copies: float) -> tuple[float, float]:
-    """Return what the n-th step keeps, and the weight of a batch that stands for `copies`.
+    """Return the weights in step n of the old statistics, and of a batch that counts as `copies`.
 
     Examples
     --------

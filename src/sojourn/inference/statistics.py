@@ -1,4 +1,4 @@
-"""Expected counts: what the posterior is made of."""
+"""Expected counts, which determine the posterior."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sojourn.kernels.interface import Absences, Floats
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Expected counts of a data set, without the prior.  They add, and scale with a number.
+    """Expected counts of a data set, without the prior.  Can be added, and multiplied by a number.
 
-    Attributes
+    Parameters
     ----------
     start : (K,) array
-        E[C_0]: how many sequences begin in each state.
+        E[C_0]: number of sequences that start in each state.
     transitions : (K, K) array
-        E[C]: how many steps go from state k to state l.
+        E[C]: number of transitions from state k to state l.
     emissions : (K, S) array
         E[t]: sums of the emission family's statistics; S is V for `Categorical`.
 
@@ -76,9 +76,9 @@ class Statistics:
 
 @dataclass
 class BatchSums:
-    """What the local step collects from a batch: statistics, and what goes with them.
+    """What the local step collects from a batch: statistics, and further sums.
 
-    Emission statistics are `RowSums`, so that a batch carries only the symbols it has.
+    Emission statistics are `RowSums`, which contain only the symbols of the batch.
 
     Attributes
     ----------
@@ -89,12 +89,12 @@ class BatchSums:
         Σ_n log Z of the sequences.
     n_sequences, n_steps : int
     absences : Absences or None
-        Sums of log(1 − q) for the HDP, where asked for.
+        Sums of log(1 − q) for the HDP, on request.
     entropy, log_base : float
-        Entropy of q(z) and Σ log h(x), for the collapsed bound, where asked for.
+        Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.
     shared : (K, K) array or None
-        Entropy of which of two states a step is in, summed over steps, eq (22), where asked for;
-        estimated from some of the steps of a large batch.
+        For each pair of states, the entropy of the choice between the two, summed over steps,
+        eq (22), on request; estimated from a part of the steps of a large batch.
     """
 
     start: Floats
@@ -140,7 +140,7 @@ class BatchSums:
 
     @classmethod
     def total(cls, parts: Sequence[BatchSums]) -> BatchSums:
-        """Add many, first to last; no argument is changed."""
+        """Add many, first to last, without changing an argument."""
         numbers = {
             name: reduce(add, (getattr(part, name) for part in parts))
             for name in (

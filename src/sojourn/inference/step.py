@@ -25,7 +25,7 @@ class StepInfo(NamedTuple):
     log_normalizer : float
         Σ log Z of the minibatch under the potentials before the step.
     bound : float or None
-        What the step makes larger, estimated on the minibatch, where asked for.
+        Objective, estimated on the minibatch, on request.
     """
 
     step_size: float
@@ -47,7 +47,7 @@ def step(
     bound: Bound | None = None,
     memory: Memory | None = None,
 ) -> StepInfo:
-    """Take one minibatch and update the posterior, eq (3).
+    """Update the posterior with one minibatch, eq (3).
 
     Everything that can fail happens before the posterior changes.
 
@@ -56,12 +56,12 @@ def step(
     posterior : Posterior
         Changed in place.
     batch : object
-        The minibatch, as the backend's `batches` gives it.
+        The minibatch, as the backend's `batches` yields it.
     bound : Bound, optional
-        What to report; None saves its cost.
+        Bound to report; None saves its cost.
     memory : RememberingSource, optional
-        What is known of the minibatch from before.  It is taken out of the posterior first, and
-        what is found now takes its place.
+        Earlier statistics of the minibatch.  They are subtracted from the posterior first, and
+        replaced by the new ones.
     """
     family, total = problem.family, problem.total_sequences
     absences = posterior.transitions.wants_absences(total)
@@ -74,7 +74,7 @@ def step(
             problem,
             posterior,
             batch,
-            # What was taken out comes back whole.
+            # What was subtracted is replaced completely.
             rates=None if known is None else (1.0, 1.0),
             absences=absences,
             entropy=bound is not None and bound.needs_entropy,
@@ -95,7 +95,7 @@ def step(
 
 
 def _observe(problem: Problem, posterior: Posterior, sums: BatchSums, backend: Backend) -> None:
-    """Update what the priors on symbols and on transitions keep beside the counts."""
+    """Update the priors on symbols and on transitions."""
     if posterior.emissions.prior is not None:
         posterior.emissions.prior.observe(
             sums.emissions,

@@ -1,4 +1,4 @@
-"""The training loop: passes over a source of minibatches.  There is no other."""
+"""The training loop: passes over a source of minibatches.  All methods share it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from sojourn.transitions import Rows
 
 
 class StateMoves(Protocol):
-    """What may change the number of states; see `sojourn.moves`."""
+    """Changes the number of states; see `sojourn.moves`."""
 
     def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
-        """Take in a minibatch that a model of so many states was trained on."""
+        """Record a minibatch that a model of `n_states` states was trained on."""
 
     def after_pass(
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
     ) -> list[dict[str, Any]]:
-        """Change the states after pass `n_pass`, counted from 0, or not; list what was tried."""
+        """Propose changes of states after pass `n_pass`, counted from 0; return the proposals."""
 
 
 class Checkpoint(Protocol):
-    """What keeps training safe; see `train`."""
+    """Saves the state of training; see `train`."""
 
     def __call__(self, position: Position, *, now: bool = False) -> None:
-        """Take note of a position; write it if it is time, or if it must be now."""
+        """Record a position, and write a checkpoint if one is due or `now` is set."""
 
 
 def train(
@@ -67,19 +67,19 @@ def train(
     moves : StateMoves, optional
         May change the number of states at the end of a pass.
     bound : Bound, optional
-        What to report of each pass.
+        Bound to report for each pass.
     evaluate : callable, optional
-        Gives the held-out score; called at the end of each pass.
+        Returns the held-out score; called at the end of each pass.
     evaluate_every : int, optional
-        Updates after which it is called within a pass too.
+        Number of updates after which it is also called within a pass.
     callback : callable, optional
-        Called with the `Progress` after each update and after each pass.  What it raises ends
-        the training and leaves the posterior as it is then.
+        Called with the `Progress` after each update and after each pass.  An exception
+        ends the training and leaves the posterior in its current state.
     position : Position, optional
-        Where to go on, with the posterior of that moment.
+        Where to continue, with the posterior of that position.
     checkpoint : callable, optional
-        Called after each update, when posterior and position belong together, and with
-        ``now=True`` at the end and when the callback raises `KeyboardInterrupt`.
+        Called after each update, when posterior and position are consistent, and with
+        ``now=True`` at the end and if the callback raises `KeyboardInterrupt`.
 
     tol : float, optional
         Ends training after a pass in which the log likelihood has risen by less than this, in nats
@@ -112,7 +112,7 @@ def train(
 
 @dataclass
 class _Training:
-    """A training under way: the arguments of `train`, and where it stands (`at`)."""
+    """A run of training: the arguments of `train`, and the current position (`at`)."""
 
     problem: Problem
     posterior: Posterior
@@ -128,7 +128,7 @@ class _Training:
     tol: float | None
 
     def run_pass(self, n_pass: int, n_passes: int) -> None:
-        """Run a pass from where training stands, and what belongs to its end."""
+        """Run a pass from the current position, including moves and scores at its end."""
         bound = self._run_minibatches(n_pass, n_passes - n_pass - 1)
         before = time.perf_counter()
         proposals: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ class _Training:
             self.checkpoint(self.at, now=n_pass + 1 == n_passes or self.at.converged)
 
     def _run_minibatches(self, n_pass: int, n_more: int) -> float | None:
-        """Run the steps of a pass that are left; return the bound, where it is tracked."""
+        """Run the remaining steps of a pass; return the bound, if it is tracked."""
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
         value, log_likelihood, n_steps = None, 0.0, 0
@@ -184,7 +184,7 @@ class _Training:
         self.at = self.at._replace(log_likelihood=log_likelihood, converged=converged)
 
     def _after_step(self) -> None:
-        """Score, report and keep safe what the last step led to."""
+        """Score, report and save the state after the last step."""
         passes, score = self.at.sequences / self.source.n_sequences, None
         n_states, every = self.posterior.n_states, self.evaluate_every
         if self.evaluate is not None and every and self.at.updates % every == 0:
@@ -209,10 +209,10 @@ class _Training:
 def _settle(
     posterior: Posterior, family: Family, memory: Memory, bound: Bound | None, first: bool
 ) -> float | None:
-    """End a pass in which every sequence was remembered; give the bound of all of them.
+    """End a pass of a method that keeps statistics per sequence; return the bound of all data.
 
-    The first pass blends minibatches as SCVI does.  After it the posterior becomes the sum of what
-    is remembered, so that a sequence can be taken out of it.
+    The first pass blends minibatches as SCVI does.  After it the posterior becomes the sum of the
+    kept statistics, so that those of a sequence can be subtracted.
     """
     remembered = memory.remembered
     if first:

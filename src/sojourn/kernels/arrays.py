@@ -1,4 +1,4 @@
-"""The few array functions that the model's maths needs, for the kind of array at hand.
+"""The few array functions that the mathematics of the model needs, for NumPy and PyTorch.
 
 The closed forms are written once against `namespace(array)`.  NumPy and SciPy serve NumPy arrays;
 PyTorch, loaded only where a tensor is passed, serves tensors, on the device where they are.  The
@@ -25,7 +25,7 @@ def is_tensor(array: Any) -> bool:
     >>> is_tensor(np.ones(2))
     False
     """
-    if isinstance(array, np.ndarray):  # the usual case, and quick to tell
+    if isinstance(array, np.ndarray):  # the usual case, and quick to check
         return False
     return type(array).__module__.partition(".")[0] == "torch"
 

@@ -1,4 +1,4 @@
-"""Warnings for the things that bite."""
+"""Warnings about common mistakes."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ REAL = (
     SphericalGaussian,
     ZeroMeanGaussian,
 )
-_MOST_LEFT = 0.02  # of the random start that may be left at the end
-_FALL = 0.02  # nats a step below its best that the held-out score may end
+_MOST_LEFT = 0.02  # share of the random start that may remain at the end
+_FALL = 0.02  # nats per step that the final held-out score may be below the best
 
 
 def warn_of_whole_numbers(family: Family, data: Data) -> None:
-    """Warn where whole numbers are taken for measurements."""
+    """Warn if integers are treated as measurements."""
     values = None if data.sequences is None else data.sequences.values
     if isinstance(family, REAL) and values is not None and values.dtype.kind in "iu":
         _warn(
-            f"{type(family).__name__} takes real numbers, and the data are whole numbers: for "
+            f"{type(family).__name__} expects real numbers, but the data are integers: for "
             "counts use Poisson, for symbols Categorical; if they are measurements, "
-            "X.astype(float) says so"
+            "pass X.astype(float)"
         )
 
 
@@ -67,7 +67,7 @@ def start_left(schedule: Schedule, n_updates: int) -> float:
 
 
 def warn_of_fit(model: BaseHMM, fitted: FittedModel) -> None:
-    """Warn of what a fitted model shows: a start not forgotten, idle states, a falling score."""
+    """Warn about a random start not forgotten, unused states, or a falling held-out score."""
     if fitted.converged is None:
         _warn_of_start(model, fitted)
     elif not fitted.converged:
@@ -85,8 +85,8 @@ def _warn_of_start(model: BaseHMM, fitted: FittedModel) -> None:
     left = start_left(schedule_of(model), fitted.n_updates)
     if left > _MOST_LEFT:
         _warn(
-            f"after {fitted.n_updates} updates {left:.0%} of the posterior is still the random "
-            f"start: with forgetting_rate={model.forgetting_rate} it will not converge in "
+            f"after {fitted.n_updates} updates {left:.0%} of the posterior comes from the "
+            f"random start: with forgetting_rate={model.forgetting_rate} it will not converge in "
             f"n_passes={model.n_passes}; use more passes, a smaller batch_size, or a lower "
             "forgetting_rate"
         )
@@ -102,13 +102,13 @@ def _warn_of_full_use(model: BaseHMM, fitted: FittedModel) -> None:
 
 def _warn_of_idle_states(fitted: FittedModel) -> None:
     if fitted.posterior.transitions.shares_weights:
-        return  # states to spare are what the HDP's truncation is for
+        return  # unused states are expected under the truncation of the HDP
     counts = fitted.posterior.counts
     idle = int((counts.start + counts.transitions.sum(axis=0) < 1.0).sum())
     if idle:
         _warn(
-            f"{idle} of {len(counts.start)} states never got used: they have less than one step of "
-            f"the data; n_states={len(counts.start) - idle} would do"
+            f"{idle} of {len(counts.start)} states are unused, with less than one step of the "
+            f"data each; n_states={len(counts.start) - idle} would be enough"
         )
 
 
@@ -121,12 +121,12 @@ def _warn_of_falling_score(fitted: FittedModel) -> None:
     if best - last > _FALL:
         _warn(
             f"the held-out score fell from {best:.4f} after pass {when:g} to {last:.4f} after pass "
-            f"{end:g}: fewer passes, fewer states or a larger concentration would predict better"
+            f"{end:g}: fewer passes, fewer states or a larger concentration may predict better"
         )
 
 
 def _warn(message: str) -> None:
-    """Warn in the name of the line that called `fit`: the first one outside the package."""
+    """Warn at the line that called `fit`: the first one outside the package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""What `HMM` and `HDPHMM` share: scikit-learn's protocol, with all else passed on."""
+"""Base class of `HMM` and `HDPHMM`: scikit-learn's protocol; the work is delegated."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs",
 
 
 class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A hidden Markov model as an estimator of scikit-learn.
+    """A hidden Markov model as a scikit-learn estimator.
 
-    Subclasses declare their parameters and make the prior on transitions; nothing else.  `fit`
-    makes a `FittedModel`, which everything after it is a function of.
+    Subclasses only declare their parameters and build the prior on transitions.  `fit` creates a
+    `FittedModel`, and predictions, reports and files are computed from that.
     """
 
     n_states: int
@@ -75,13 +75,13 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """Variational methods that the model offers."""
 
     _samplers: ClassVar[frozenset[str]] = frozenset()
-    """Samplers that the model offers beside them."""
+    """Samplers that the model offers."""
 
     _values: ClassVar[tuple[str, ...]] = ("inference", "moves")
-    """Parameters that model files store as several; see `sojourn.models.deprecated`."""
+    """Parameters that model files store as several values; see `sojourn.models.deprecated`."""
 
     _constraints: ClassVar[dict[str, Constraint]] = COMMON
-    """What the parameters must satisfy."""
+    """Constraints on the parameters."""
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:
@@ -107,21 +107,21 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         resume: bool = False,
         client: Any = None,
     ) -> Self:
-        """Learn from sequences, forgetting what was learned before.
+        """Fit the model to sequences; an earlier fit is discarded.
 
         Parameters
         ----------
         X : array, list of arrays, Sequences, PyArrow list array, path or source
-            With `lengths`, the steps of all sequences one after another, as hmmlearn's.  A list
-            of sequences, an array whose rows are sequences of equal length, or one sequence.  A
-            file, folder or pattern, or what `sojourn.open` gives: read in minibatches, in memory
-            that does not grow with the data.
+            With `lengths`, the steps of all sequences concatenated, as in hmmlearn.  Without, a
+            list of sequences, an array whose rows are sequences of equal length, or one sequence.
+            A file, folder or pattern, or the result of `sojourn.open`, is read in minibatches,
+            with memory use that does not grow with the data.
         lengths : (N,) integer array, optional
             Length of each sequence in `X`.
         validation : data like X, or a pair (X, lengths), optional
             Held-out sequences, scored after each pass into ``history_``.
         validation_every : int, optional
-            Score them within a pass too, after so many updates.
+            Number of updates after which they are also scored within a pass.
         callback : callable, optional
             Called with a `Progress` after each update and each pass.
         track_bound : bool, optional
@@ -132,13 +132,13 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Folder for checkpoints; the last two are kept.  Ctrl-C writes one and then raises
             `KeyboardInterrupt`.
         checkpoint_every : int, optional
-            Updates between two checkpoints; by default there is one a minute, and at the end.
+            Updates between two checkpoints.  By default one per minute, and one at the end.
         resume : bool
-            Go on from the newest checkpoint in the folder, to the same bits as without a stop.
-            With none there, begin.
+            Continue from the newest checkpoint in the folder; the result is bitwise the same as
+            without an interruption.  If there is no checkpoint, start from the beginning.
         client : distributed.Client, optional
             Run the local step on a Dask cluster, whose workers open the files of `X` themselves.
-            The model is the same.
+            The fitted model does not depend on it.
 
         Returns
         -------
@@ -146,9 +146,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         Notes
         -----
-        With ``n_init`` above 1 it learns that many times from different initial statistics, and
-        keeps the model with the best score: held-out where there is validation data, otherwise on
-        the training data.
+        With ``n_init`` above 1, the model is fitted that many times from different initial
+        statistics, and the fit with the best score is kept: on the validation data if given,
+        otherwise on the training data.
         """
         run.fit(
             self,
@@ -165,15 +165,15 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def partial_fit(
         self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
     ) -> Self:
-        """Learn from one minibatch: one update, whatever its size.
+        """Update the model with one minibatch: one update, whatever its size.
 
         Parameters
         ----------
         X, lengths
             As for `fit`.
         total_sequences : int
-            How many sequences the whole data set has.  Needed at the first call; later calls keep
-            it unless it is given again.
+            Number of sequences in the complete data set.  Required at the first call; later calls
+            keep it unless it is given again.
 
         Returns
         -------
@@ -184,13 +184,13 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def fitted_(self) -> FittedModel:
-        """What was learned, with the parameters as they are now."""
+        """The fitted model, with the current parameters."""
         check_is_fitted(self)
         fitted = self._fitted
         fitted.estimator, fitted.compute = record_of(self), compute_of(self)
         return fitted
 
-    # ---- what was learned -----------------------------------------------------------------
+    # ---- fitted attributes ----------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
         """Emission parameters under hmmlearn's names, such as ``emissionprob_``."""
@@ -221,23 +221,23 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def to_hmmlearn(self) -> Any:
-        """Return a model of hmmlearn with the posterior means; see `sojourn.from_hmmlearn`."""
+        """Return an hmmlearn model with the posterior means; see `sojourn.from_hmmlearn`."""
         from sojourn.interop import to_hmmlearn
 
         return to_hmmlearn(self.fitted_)
 
     def aic(self, X: Any, lengths: ArrayLike | None = None) -> float:
-        """Akaike's criterion on data; the lower the better.  For finite models only."""
+        """Akaike information criterion on data; lower is better.  For finite models only."""
         from sojourn.model_selection import aic
 
         return aic(self.fitted_, X, lengths)
 
     def bic(self, X: Any, lengths: ArrayLike | None = None) -> float:
-        """Schwarz's criterion on data; the lower the better.  For finite models only."""
+        """Bayesian information criterion on data; lower is better.  For finite models only."""
         from sojourn.model_selection import bic
 
         return bic(self.fitted_, X, lengths)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to one file, whole or not at all; `sojourn.load` reads it."""
+        """Save the model to one file, atomically; `sojourn.load` reads it."""
         persist.save(self.fitted_, path)

@@ -1,4 +1,4 @@
-"""Checkpoints of training in a folder: the last two, each a whole model file."""
+"""Checkpoints of training in a folder: the last two, each a complete model file."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _PATTERN = "checkpoint-*.sojourn"
 
 
 class Checkpoints:
-    """Write checkpoints while training runs, and find the one to go on from.
+    """Write checkpoints during training, and find the one to resume from.
 
-    Called by the training loop after each update.  As a context manager it holds back Ctrl-C
-    until the posterior is in order, writes a checkpoint, and only then raises
-    `KeyboardInterrupt`; a second Ctrl-C is not held back.
+    Called by the training loop after each update.  As a context manager it delays Ctrl-C
+    until the posterior is consistent, writes a checkpoint, and only then raises
+    `KeyboardInterrupt`; a second Ctrl-C is not delayed.
 
     Parameters
     ----------
     folder : path
-        Made if it is not there.
+        Created if it does not exist.
     every : int or None
-        Updates between two checkpoints; None for one a minute.
+        Updates between two checkpoints; None for one per minute.
     """
 
     def __init__(self, folder: str | PathLike[str], every: int | None = None) -> None:
@@ -52,16 +52,16 @@ class Checkpoints:
         self._interrupted = False
         self._old_handler: Any = None
 
-    # ---- going on -------------------------------------------------------------------------
+    # ---- resuming -------------------------------------------------------------------------
 
     def files(self) -> list[Path]:
         """Return the checkpoints in the folder, the newest first."""
         return sorted(self.folder.glob(_PATTERN), reverse=True)
 
     def newest(self) -> tuple[FittedModel, dict[str, Any]] | None:
-        """Return model and position of the newest sound checkpoint, or None without any.
+        """Return model and position of the newest valid checkpoint, or None without any.
 
-        A damaged one is named in a warning, and the one before is used.
+        For a damaged one a warning is given, and the one before is used.
         """
         files = self.files()
         for path in files:
@@ -69,35 +69,35 @@ class Checkpoints:
                 fitted, training = persist.read(path)
             except persist.ModelFileError as error:
                 warnings.warn(
-                    f"the checkpoint {path} is damaged and passed over: {error}", stacklevel=3
+                    f"the checkpoint {path} is damaged and skipped: {error}", stacklevel=3
                 )
                 continue
             if training is None:
                 raise persist.ModelFileError(f"{path} is a model, not a checkpoint of training")
             return fitted, training
         if files:
-            raise persist.ModelFileError(f"no checkpoint in {self.folder} is sound")
+            raise persist.ModelFileError(f"every checkpoint in {self.folder} is damaged")
         return None
 
     def check_empty(self) -> None:
         """Refuse a folder with the checkpoints of another run."""
         if self.files():
             raise FileExistsError(
-                f"{self.folder} holds checkpoints already: resume=True goes on from them; for a "
-                "new run take another folder or delete them"
+                f"{self.folder} already contains checkpoints: resume=True continues from "
+                "them; for a new run use another folder or delete them"
             )
 
     # ---- writing --------------------------------------------------------------------------
 
     def begin(self, fitted: FittedModel, identity: dict[str, Any]) -> None:
-        """Take the model whose posterior will move, and what a resumed run must agree in."""
+        """Take the model to be trained, and what a resumed run must have in common with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
-            leftover.unlink()  # of a run that was killed while it wrote
+            leftover.unlink()  # from a run that was killed while writing
         self._fitted, self._identity = fitted, identity
 
     def __call__(self, position: Position, *, now: bool = False) -> None:
-        """Write a checkpoint if it is time, if it must be now, or if Ctrl-C was pressed."""
+        """Write a checkpoint if one is due, if `now` is set, or if Ctrl-C was pressed."""
         if now or self._interrupted or self._is_due(position):
             self.write(position)
         if self._interrupted:
@@ -110,7 +110,7 @@ class Checkpoints:
         return position.updates % self.every == 0
 
     def write(self, position: Position) -> None:
-        """Write a checkpoint, whole or not at all, then delete all but the last two."""
+        """Write a checkpoint atomically, then delete all but the last two."""
         assert self._fitted is not None
         self._fitted.history = [entry._asdict() for entry in position.history]
         place = position._replace(history=())._asdict()
@@ -147,7 +147,7 @@ class Checkpoints:
 def make_checkpoints(
     folder: str | PathLike[str] | None, every: int | None, *, resume: bool
 ) -> Checkpoints | None:
-    """Return the checkpoints that `fit` was asked for, or refuse what makes no sense."""
+    """Return the checkpoints that `fit` was asked for, or reject arguments that conflict."""
     if folder is None:
         if resume or every is not None:
             raise ValueError("resume and checkpoint_every need a folder: checkpoint=...")
@@ -160,7 +160,7 @@ def make_checkpoints(
 
 
 def identity_of(model: BaseHMM, family: Family, data: Data, seed: int) -> dict[str, Any]:
-    """Return what a resumed run must agree in; threads and further passes are free."""
+    """Return what a resumed run must have in common; threads and passes may differ."""
     parameters = persist.describe_parameters(record_of(model))
     free = {"n_passes", "n_jobs", "verbose", "random_state"}
     if "steps" in tunings(model):
@@ -176,7 +176,7 @@ def identity_of(model: BaseHMM, family: Family, data: Data, seed: int) -> dict[s
 
 
 def seed_of(training: dict[str, Any], random_state: Any) -> int:
-    """Return the seed of a run to go on with, which a whole number must agree with."""
+    """Return the seed of the run to resume, which an integer `random_state` must equal."""
     seed = int(training["identity"]["seed"])
     if isinstance(random_state, int | np.integer) and random_state != seed:
         raise ValueError(f"the checkpoint's seed is {seed}, but random_state={random_state}")
@@ -186,18 +186,16 @@ def seed_of(training: dict[str, Any], random_state: Any) -> int:
 def checked_position(
     fitted: FittedModel, training: dict[str, Any], identity: dict[str, Any]
 ) -> Position:
-    """Return where a checkpoint stands, or refuse to go on with other data or parameters."""
+    """Return the position of a checkpoint, or refuse to resume with other data or parameters."""
     stored = training["identity"]
     for name, value in identity["parameters"].items():
         then = stored["parameters"].get(name)
         if then != value:
             raise ValueError(
-                f"cannot go on from the checkpoint: {name} was {then!r}, now it is {value!r}"
+                f"cannot resume from the checkpoint: {name} was {then!r}, now it is {value!r}"
             )
     for name in ("emission", "data"):
         if stored[name] != identity[name]:
-            raise ValueError(
-                f"cannot go on from the checkpoint: the {name} is not the same as then"
-            )
+            raise ValueError(f"cannot resume from the checkpoint: the {name} has changed")
     history = tuple(Progress(**entry) for entry in fitted.history)
     return Position(**{**training["position"], "history": history})

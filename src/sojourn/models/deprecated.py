@@ -1,6 +1,6 @@
-"""Options that were parameters of their own, and are now fields of a value.
+"""Options that used to be separate parameters, and are now fields of a value.
 
-One table says where each of them went.  The constructors still take the old names, with a warning,
+One table lists the new place of each.  The constructors still accept the old names, with a warning,
 and model files store the values under them, so that files of all versions can be read.
 """
 
@@ -34,7 +34,7 @@ OLD_NAMES: dict[str, tuple[str, str]] = {
     "init_states": ("moves", "init_states"),
     "stickiness_prior": ("stickiness", "prior"),
 }
-"""Old name: the parameter that has it now, and the field of its value."""
+"""Old name: the parameter that contains it now, and the field of its value."""
 
 _NEW_SPELLINGS = {
     "hdp": "hdp=sj.HDPOptions({field}=...)",
@@ -54,7 +54,7 @@ Init = TypeVar("Init", bound=Callable[..., None])
 
 
 def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
-    """Let a constructor take the old names of what some of its parameters hold now.
+    """Let a constructor accept the old names of fields of some of its parameters.
 
     They give a `FutureWarning` that shows the new spelling.
 
@@ -136,7 +136,7 @@ def flatten(parameters: Mapping[str, Any], values: tuple[str, ...]) -> dict[str,
 
 
 def restore(flat: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
-    """Undo `flatten`; what is missing keeps its default.
+    """Undo `flatten`; missing fields keep their defaults.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def restore(flat: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the plain value of a parameter as it once was, and the fields that went beside it."""
+    """Return a parameter's value in the old form, and the fields that were separate parameters."""
     if parameter == "stickiness":
         if isinstance(value, tuple | list | np.ndarray):
             return "learned", {"prior": value}
@@ -173,7 +173,7 @@ def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _joined(parameter: str, base: Any, held: dict[str, Any]) -> Any:
-    """Undo `_split`, with the plain value where that says all."""
+    """Undo `_split`; a plain value if all fields have their defaults."""
     usual = _split(parameter, base)[1]
     if all(_is_same(value, usual[field]) for field, value in held.items()):
         return base
@@ -183,7 +183,7 @@ def _joined(parameter: str, base: Any, held: dict[str, Any]) -> Any:
         return HDPOptions(**held)
     if parameter == "moves":
         if base is None:
-            raise ValueError("init_states needs moves='auto', by which the model grows")
+            raise ValueError("init_states needs moves='auto', which lets the model grow")
         return MoveSettings(**held)
     return Sampling(base, **held) if base in SAMPLERS else base
 

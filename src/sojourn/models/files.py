@@ -1,4 +1,4 @@
-"""Estimators from model files and from models of hmmlearn."""
+"""Estimators from model files and from hmmlearn models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _ESTIMATORS: dict[str, type[HMM] | type[HDPHMM]] = {"HMM": HMM, "HDPHMM": HDPHMM
 
 
 def load(path: str | PathLike[str]) -> BaseHMM:
-    """Read a model that `save` wrote.
+    """Load a model that `save` wrote.
 
     Raises
     ------
     ModelFileError
-        When the file is cut short, was altered, or is no model file.
+        If the file is truncated, was altered, or is not a model file.
 
     Examples
     --------
@@ -41,19 +41,19 @@ def load(path: str | PathLike[str]) -> BaseHMM:
 
 
 def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
-    """Make a model of sojourn with the parameters of a fitted model of hmmlearn.
+    """Make an `HMM` with the parameters of a fitted hmmlearn model.
 
-    A Bayesian model is made of expected counts.  They are chosen such that its posterior means are
-    hmmlearn's parameters, as if `weight` steps had been seen in each state.
+    A Bayesian model consists of expected counts.  They are chosen such that the posterior means
+    equal hmmlearn's parameters, as if `weight` steps had been seen in each state.
 
     Parameters
     ----------
     model : CategoricalHMM, MultinomialHMM, PoissonHMM or GaussianHMM
         Fitted.  A tied covariance becomes one for each state.
     weight : float
-        How firmly to hold to the parameters.  The default gives hmmlearn's scores and paths; a
-        smaller one, about the number of steps in the data divided by the number of states, lets
-        `partial_fit` move them.
+        Weight of the given parameters against new data.  The default reproduces hmmlearn's
+        scores and paths; a smaller one, about the number of steps in the data divided by the
+        number of states, lets `partial_fit` change them.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
 
 
 def estimator_of(fitted: FittedModel) -> BaseHMM:
-    """Return an estimator that holds what was learned, with the parameters it was learned with."""
+    """Return an estimator that holds a fitted model, with the parameters it was fitted with."""
     kind = _ESTIMATORS[fitted.estimator.name]
     parameters = restore(fitted.estimator.parameters, kind._values)
     model: BaseHMM = kind(emission=fitted.family, **parameters)

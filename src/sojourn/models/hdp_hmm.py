@@ -46,43 +46,103 @@ class HDPHMM(BaseHMM):
     Parameters
     ----------
     n_states : int
-        Truncation level K: the most states there may be; ``n_states_`` is the number in use.  For
-        the samplers the number of states that a chain begins with.
+        Truncation level K, the maximum number of states; ``n_states_`` is the number in use.  For
+        the samplers, the number of states that a chain starts with.
     emission : Family
-        What is observed, for example ``Categorical(n_symbols=50)``.
+        Distribution of the observations, for example ``Categorical(n_symbols=50)``.
     inference : {"scvi", "svi", "cvb0", "vb", "gibbs", "beam"} or Sampling
-        Stochastic collapsed variational inference, or another method for the same model:
+        Inference method:
 
-        - "svi", "vb": uncollapsed, with a point estimate of π (Johnson & Willsky 2014), α and γ at
-          the means of their priors; in minibatches, or with all data at once;
-        - "cvb0": as for `HMM`;
+        - "scvi": stochastic collapsed variational inference;
+        - "svi", "vb": uncollapsed, with a point estimate of π (Johnson & Willsky 2014), and α and γ
+          at the means of their priors; in minibatches, or with all data in one batch;
+        - "cvb0": collapsed, one sequence at a time, as in `HMM`;
         - "gibbs": direct assignment (Teh et al. 2006), states one by one, no truncation;
-        - "beam": beam sampling (Van Gael et al. 2008), whole paths, no truncation.
+        - "beam": beam sampling (Van Gael et al. 2008), complete paths, no truncation.
 
-        There is no "em": with the weights of the rows free, the maximum is not bounded.
+        There is no "em": with free row weights the maximum is unbounded.
         ``Sampling("beam", n_samples=500)`` sets the number of draws, chains and sweeps of a
         sampler.
     hdp : HDPOptions, optional
         Priors of α and γ, and how the posterior of π is approximated; None for the defaults.
     hdp_batch_size : int
-        Sequences between two updates of q(π), q(α) and q(γ); at most a pass.
+        Sequences between two updates of q(π), q(α) and q(γ); at most one pass over the data.
     stickiness : float or "learned"
-        Extra concentration κ on staying in a state, for recordings whose states last: rows are
-        θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  Learned, α + κ has the prior
-        `alpha_prior` of `hdp`, and κ / (α + κ) a uniform one.  For "scvi", and fixed also for
+        Extra concentration κ of self-transitions, for recordings whose states last long: rows are
+        θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  If learned, α + κ has the prior
+        `alpha_prior` of `hdp`, and κ / (α + κ) a uniform prior.  For "scvi"; a number also for
         "cvb0".
+    batch_size : int, "auto" or None
+        Sequences per minibatch; None for all data in one batch.  "auto" chooses by the size of the
+        data: with `n_passes` "auto" too, up to 32,768 steps, or fewer than 50 sequences, are taken
+        in full batches with step size one, which is EM for the maximum of the posterior; otherwise
+        1,000.
+    n_passes : int or "auto"
+        Number of passes over the data.  "auto" takes full batches until convergence (`tol`), at
+        most 500 of small data and 50 of few long sequences; in minibatches it is 10.
+    tol : float
+        Rise of the log likelihood from one pass to the next, in nats per step, below which
+        training in full batches has converged, where `n_passes` is "auto".
+    forgetting_rate : float
+        Exponent of the step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...,
+        from 0 to 1.  0 makes every step size 1.
+    delay : float
+        Offset of the update number n in the step sizes; larger values make early updates smaller.
+    tuned : bool or collection of str
+        Improvements on the paper: True for all of them, or names among "steps", "concentration"
+        and "base", as described for `HMM`.
     moves : "auto", MoveSettings or None
-        As for `HMM`; None is the algorithm of the paper, which keeps all K states.
-    batch_size, n_passes, forgetting_rate, delay, tuned, init, n_init, device, n_jobs, dtype, \
-track_bound, random_state, verbose
-        As for `HMM`.
+        Merge, delete and split states during training, as described for `HMM`.  None is the
+        algorithm of the paper, which keeps all K states.
+    init : {"auto", "exponential", "segments"} or Statistics
+        Initial statistics: random or given, as described for `HMM`.
+    n_init : int or "auto"
+        Number of restarts from different initial statistics; the best is kept: by held-out score,
+        or without validation data by the bound where the number of states may change, otherwise by
+        training score.  "auto" restarts on small data, as often as takes about a second.
+    device : {"cpu", "cuda", "reference"}
+        Where to compute: compiled kernels on the CPU; an NVIDIA GPU, for "scvi", "svi" and "vb";
+        or plain NumPy in float64, which is slow and meant for checking.
+    n_jobs : int or None
+        Number of threads; None and -1 for all cores.  The result does not depend on it.
+    dtype : {"float32", "float64"}
+        Precision of the local step and of the emission statistics.
+    random_state : int, Generator, RandomState or None
+        Seed of the initial statistics and of the order of sequences.
+    verbose : bool
+        Whether to show progress on standard error.
 
     Attributes
     ----------
     hdp_ : HDPSummary
         E[α], E[γ], E[π] and the effective number of states.
-    n_states_, dwell_times_, startprob_, transmat_, statistics_, emission_, history_, samples_
-        As for `HMM`.
+    startprob_ : (K,) array
+        Posterior mean of the initial state distribution.
+    transmat_ : (K, K) array
+        Posterior mean of the transition matrix.
+    emissionprob_ : (K, V) array
+        Posterior mean of the emission probabilities, for `Categorical` emissions.  Other families
+        have attributes of their own, such as ``means_`` and ``covars_``.
+    statistics_ : Statistics
+        Expected counts that determine the posterior.
+    n_states_ : int
+        Number of states in use: those with more than half a per cent of the steps.  After `fit`
+        with `moves`, states are sorted by size, largest first; without, they keep the order of
+        the initial statistics.
+    dwell_times_ : (K,) array
+        Expected number of steps that a visit to each state lasts.
+    emission_ : Family
+        The emission family, completed with what was inferred from the data.
+    converged_ : bool or None
+        Whether training ended because the likelihood rose no more; None after a fixed number of
+        passes.
+    history_ : list of dict
+        One entry per pass, or per sweep of a sampler: passes, sequences, steps, updates, seconds,
+        score (held-out log likelihood per step, None without validation data), bound (see
+        `track_bound`), states, moves (every proposal, see `Progress`), move_seconds.
+    samples_ : Samples
+        Draws of a sampler.  `score` and `predict_proba` average over them; paths, samples and
+        parameters are those of the draw with the highest joint probability.
 
     Examples
     --------

@@ -43,104 +43,122 @@ class HMM(BaseHMM):
     Parameters
     ----------
     n_states : int
-        Number of states K; with ``moves="auto"`` the most there may be.
+        Number of states K.  With `moves`, the maximum number.
     emission : Family
-        What is observed, for example ``Categorical(n_symbols=50)``.
+        Distribution of the observations, for example ``Categorical(n_symbols=50)``.
     inference : {"scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs"} or Sampling
-        Stochastic collapsed variational inference, or another method for the same model:
+        Inference method:
 
-        - "svi": the uncollapsed baseline;
-        - "cvb0": collapsed, one sequence at a time, whose own statistics are taken out first
-          (Wang & Blunsom 2013).  Keeps K² numbers a sequence and K a step, ignores `batch_size`,
-          and needs at least two sequences;
+        - "scvi": stochastic collapsed variational inference;
+        - "svi": stochastic variational inference, the uncollapsed baseline;
+        - "cvb0": collapsed, one sequence at a time, whose own statistics are subtracted first
+          (Wang & Blunsom 2013).  Stores K² numbers per sequence and K per step, ignores
+          `batch_size`, and needs at least two sequences;
         - "vb": variational Bayes (Beal 2003): SVI with all data in one batch and step size one;
         - "em": Baum-Welch for the maximum of the posterior under Dirichlet(a + 1), with a the
           concentrations: prior counts are added to expected counts, as hmmlearn does with priors
           of a + 1.  Concentrations near zero (1e-300) give maximum likelihood.  For
-          `Categorical` emissions;
-        - "gibbs": draws of the states one by one, parameters integrated out;
-        - "blocked-gibbs": draws of parameters and of whole paths in turn.
+          `Categorical` emissions only;
+        - "gibbs": collapsed Gibbs sampling, which draws the states one by one with the parameters
+          integrated out;
+        - "blocked-gibbs": Gibbs sampling that alternates between the parameters and complete
+          state paths.
 
         ``Sampling("gibbs", n_samples=500)`` sets the number of draws, chains and sweeps of a
-        sampler; `n_passes` and the like play no part in it.
+        sampler.  Samplers ignore `n_passes`, `batch_size` and the step sizes.
     transition_concentration : float, (K,) array or (K, K) array
         Prior counts a of the transitions.
     start_concentration : float or (K,) array, optional
-        Prior counts of the start; by default those of the transitions, of a matrix the mean row.
+        Prior counts of the initial state.  By default those of the transitions; for a matrix, the
+        mean of its rows.
     stickiness : float, "learned" or (float, float)
-        Extra prior count κ of staying in a state, for recordings whose states last (Fox et al.
-        2011).  "learned" estimates it by "scvi" under a Gamma prior with shape 1 and rate 0.1; a
+        Extra prior count κ of self-transitions, for recordings whose states last long (Fox et al.
+        2011).  "learned" estimates it with "scvi" under a Gamma prior with shape 1 and rate 0.1; a
         pair is the shape and rate of another Gamma prior.
-    batch_size : int or None
-        Sequences a minibatch; None for the whole data set in one batch.
-    n_passes : int
-        Passes over the data.
-    forgetting_rate, delay : float
-        Step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...; rate 0 means 1.
+    batch_size : int, "auto" or None
+        Sequences per minibatch; None for all data in one batch.  "auto" chooses by the size of the
+        data: with `n_passes` "auto" too, up to 32,768 steps, or fewer than 50 sequences, are taken
+        in full batches with step size one, which is EM for the maximum of the posterior; otherwise
+        1,000.
+    n_passes : int or "auto"
+        Number of passes over the data.  "auto" takes full batches until convergence (`tol`), at
+        most 500 of small data and 50 of few long sequences; in minibatches it is 10.
+    tol : float
+        Rise of the log likelihood from one pass to the next, in nats per step, below which
+        training in full batches has converged, where `n_passes` is "auto".
+    forgetting_rate : float
+        Exponent of the step sizes (delay + n) ** -forgetting_rate of the updates n = 1, 2, ...,
+        from 0 to 1.  0 makes every step size 1.
+    delay : float
+        Offset of the update number n in the step sizes; larger values make early updates smaller.
     tuned : bool or collection of str
-        Improvements on the paper, for "scvi" and "svi": all of them, or those that are named.
+        Improvements on the paper, for "scvi" and "svi": True for all of them, or a collection of
+        names.
 
-        - "steps": step sizes that fall in a straight line over `n_passes` passes, eq (20), in
-          place of `forgetting_rate` and `delay`;
-        - "concentration": the prior count of `Categorical` symbols is learned, eq (17), from the
-          number given on;
-        - "base": symbols that were never seen have a count of their own, eq (18).
+        - "steps": step sizes that decrease linearly over `n_passes` passes, eq (20), in place of
+          `forgetting_rate` and `delay`;
+        - "concentration": the prior count of `Categorical` symbols is learned, eq (17), starting
+          from the given number;
+        - "base": symbols that have not been seen get a separate prior count, eq (18).
 
-        False is the paper's algorithm.  A concentration given as an array is kept.
+        False is the paper's algorithm.  A concentration given as an array is not changed.
     moves : "auto", MoveSettings or None
-        Merge, delete and split states at the ends of passes, where that raises the collapsed
-        bound; with `partial_fit` after minibatches of at least 8,192 steps, or an eighth of the
-        data.  For "scvi".  All states are kept by other inference methods, and where priors differ
-        between states.  ``MoveSettings(init_states=2)`` begins with two states, and lets splits
-        create more.
+        Merge, delete and split states at the end of passes, where that raises the collapsed bound;
+        with `partial_fit`, after minibatches of at least 8,192 steps or an eighth of the data.
+        For "scvi".  None keeps all states, as do other inference methods and priors that differ
+        between states.  ``MoveSettings(init_states=2)`` starts with two states and lets splits
+        add more.
     init : {"auto", "exponential", "segments"} or Statistics
-        Random initial statistics with the mass of the data, or given ones.  "exponential" is the
-        paper's; "segments" gives each state the symbols of a short piece of the data, and is what
-        "auto" takes where states may move.  Families other than `Categorical` begin alike.  With
-        "auto", states that may move first part in smaller minibatches, in passes before those
-        asked for, where a pass has fewer than 100 minibatches.
-    n_init : int
-        Restarts from different initial statistics, of which `fit` keeps the best by held-out
-        score, or by training score without validation data.
-    device : {"cpu", "reference"}
-        The compiled kernels, or plain NumPy in float64 (slow; for checking).
+        Initial statistics: random, with the total mass of the data, or given.  "exponential" is
+        the paper's choice; "segments" gives each state the symbols of a short segment of the data;
+        "auto" is "segments" where states may change, "exponential" otherwise.  The two differ for
+        `Categorical` emissions only; other families start from a clustering of the data.  With
+        "auto", where states may change and a pass has fewer than 100 minibatches, a warm-up with
+        smaller minibatches before the first pass lets states differentiate.
+    n_init : int or "auto"
+        Number of restarts from different initial statistics; the best is kept: by held-out score,
+        or without validation data by the bound where the number of states may change, otherwise by
+        training score.  "auto" restarts on small data, as often as takes about a second.
+    device : {"cpu", "cuda", "reference"}
+        Where to compute: compiled kernels on the CPU; an NVIDIA GPU, for "scvi", "svi", "vb" and
+        "em"; or plain NumPy in float64, which is slow and meant for checking.
     n_jobs : int or None
-        Threads; None and -1 for all cores.  The result does not depend on it.
+        Number of threads; None and -1 for all cores.  The result does not depend on it.
     dtype : {"float32", "float64"}
         Precision of the local step and of the emission statistics.
-    track_bound : bool or None
-        Whether ``history_`` has the evidence lower bound (for "em" the log likelihood).  It costs
-        a pass over the emission statistics; None tracks it where a pass is one update, or
-        remembers every sequence: "em", "vb" and "cvb0".
     random_state : int, Generator, RandomState or None
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
-        Show progress on standard error.
+        Whether to show progress on standard error.
 
     Attributes
     ----------
     startprob_ : (K,) array
-        Posterior mean of the start distribution.
+        Posterior mean of the initial state distribution.
     transmat_ : (K, K) array
         Posterior mean of the transition matrix.
-    emissionprob_ and so on
-        Posterior means of the emission parameters, as the family names them.
+    emissionprob_ : (K, V) array
+        Posterior mean of the emission probabilities, for `Categorical` emissions.  Other families
+        have attributes of their own, such as ``means_`` and ``covars_``.
     statistics_ : Statistics
-        Expected counts that the posterior is made of.
+        Expected counts that determine the posterior.
     n_states_ : int
-        Number of states in use: those with more than half a per cent of the steps.  After a `fit`
-        with moves the largest state comes first; without, states are in the order of the initial
-        statistics.
+        Number of states in use: those with more than half a per cent of the steps.  After `fit`
+        with `moves`, states are sorted by size, largest first; without, they keep the order of
+        the initial statistics.
     dwell_times_ : (K,) array
         Expected number of steps that a visit to each state lasts.
     emission_ : Family
-        The family with everything filled in that the data told.
+        The emission family, completed with what was inferred from the data.
+    converged_ : bool or None
+        Whether training ended because the likelihood rose no more; None after a fixed number of
+        passes.
     history_ : list of dict
-        One entry a pass (a sweep, for the samplers): passes, sequences, steps, updates, seconds,
-        score (held-out log likelihood a step, None without validation data), bound (see
+        One entry per pass, or per sweep of a sampler: passes, sequences, steps, updates, seconds,
+        score (held-out log likelihood per step, None without validation data), bound (see
         `track_bound`), states, moves (every proposal, see `Progress`), move_seconds.
     samples_ : Samples
-        Draws of the samplers.  `score` and `predict_proba` average over them; paths, samples and
+        Draws of a sampler.  `score` and `predict_proba` average over them; paths, samples and
         parameters are those of the draw with the highest joint probability.
 
     Examples

@@ -1,4 +1,4 @@
-"""Parameters of the estimators: constraints declared once, and what follows from them."""
+"""Parameters of the estimators: their constraints, and values derived from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TUNINGS = ("steps", "concentration", "base")
 
 
 class Constraint(Protocol):
-    """What the value of a parameter must satisfy."""
+    """A condition on the value of a parameter."""
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a bad value with a message that names the parameter."""
@@ -37,7 +37,7 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number of at least `least`, or None where that has a meaning."""
+    """An integer of at least `least`, or None if `or_none`."""
 
     least: int
     or_none: bool = False
@@ -71,7 +71,7 @@ class Number:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some names, or an instance of some types; `problem` says what anything else is not."""
+    """One of some names, or an instance of some types; `problem` completes the error message."""
 
     names: tuple[str, ...]
     problem: str
@@ -146,11 +146,11 @@ FIELDS: dict[type, dict[str, Constraint]] = {
         "occupancy": OneOf(("auto", "exact", "fast"), "not 'auto', 'exact' or 'fast'"),
     },
 }
-"""Constraints on the fields of parameters that are values."""
+"""Constraints on the fields of parameters that are objects with fields."""
 
 
 def check_parameters(model: BaseHMM) -> None:
-    """Refuse bad parameters before anything happens."""
+    """Reject invalid parameters before anything else happens."""
     _check_all(model, model._constraints)
     _check_inference(model)
     for value in model.get_params(deep=False).values():
@@ -164,7 +164,7 @@ def _check_all(owner: Any, constraints: Mapping[str, Constraint]) -> None:
 
 
 def _check_inference(model: BaseHMM) -> None:
-    """Check what an inference method needs of the other parameters."""
+    """Check the other parameters against the inference method."""
     name = inference_name(model)
     offered = model._methods | model._samplers
     if name not in offered or (isinstance(model.inference, Sampling) and not is_sampled(model)):
@@ -174,17 +174,18 @@ def _check_inference(model: BaseHMM) -> None:
         )
     if model.device == "cuda" and (is_sampled(model) or method_of(model).remembers):
         raise ValueError(
-            f"inference={name!r} goes sequence by sequence, and runs on the CPU only: device='cpu'"
+            f"inference={name!r} processes one sequence at a time, and runs on the CPU only: "
+            "device='cpu'"
         )
     if name == "em" and not isinstance(model.emission, Categorical):
         raise ValueError(
-            "inference='em' takes Categorical emissions: of other families the potentials (2) "
-            "are predictive densities, not densities at the best parameters; "
+            "inference='em' supports Categorical emissions only: for other families the potentials "
+            "(2) are predictive densities, not densities at the best parameters; "
             f"use 'vb' or 'scvi' for {type(model.emission).__name__}"
         )
     tuned = tunings(model)
     if set(tuned) - set(TUNINGS):
-        raise ValueError(f"tuned={model.tuned!r} names more than {', '.join(TUNINGS)}")
+        raise ValueError(f"tuned={model.tuned!r} has names other than {', '.join(TUNINGS)}")
     if tuned and (is_sampled(model) or not method_of(model).is_stochastic):
         raise ValueError(
             f"tuned is for the stochastic inference methods, 'scvi' and 'svi', not {name!r}"
@@ -199,12 +200,12 @@ def _check_moves(model: BaseHMM) -> None:
         raise ValueError(f"init_states={begins} is more than n_states={model.n_states}")
     if not may_move(model):
         raise ValueError(
-            "init_states needs moves='auto' and inference='scvi', by which the model grows"
+            "init_states needs moves='auto' and inference='scvi', which let the model grow"
         )
 
 
 def as_gamma(name: str, value: Any) -> GammaDistribution:
-    """Return a positive shape and rate, or refuse them."""
+    """Return a Gamma distribution with positive shape and rate, or reject the value."""
     pair = np.asarray(value, dtype=np.float64)
     if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0).all()):
         raise ValueError(f"{name} must be a positive shape and rate, got {value!r}")
@@ -212,9 +213,9 @@ def as_gamma(name: str, value: Any) -> GammaDistribution:
 
 
 def fixed_stickiness(stickiness: Any, inference: str, *, takes_prior: bool = False) -> float | None:
-    """Check a stickiness, and return it where it is fixed, None where it is to be learned.
+    """Check a stickiness, and return it if it is fixed, None if it is to be learned.
 
-    `takes_prior` allows the shape and rate of its prior in place of "learned".
+    `takes_prior` allows the shape and rate of its prior instead of "learned".
     """
     is_pair = takes_prior and isinstance(stickiness, tuple | list | np.ndarray)
     if not is_pair and not (isinstance(stickiness, str) and stickiness == "learned"):
@@ -230,11 +231,11 @@ def stickiness_prior(stickiness: Any) -> GammaDistribution:
     return as_gamma("stickiness", STICKINESS_PRIOR if isinstance(stickiness, str) else stickiness)
 
 
-# ---- what follows from parameters ---------------------------------------------------------------
+# ---- values derived from parameters -------------------------------------------------------------
 
 
 def inference_name(model: BaseHMM) -> str:
-    """Return the inference method by its name."""
+    """Return the name of the inference method."""
     value = model.inference
     return value.method if isinstance(value, Sampling) else value
 
@@ -250,20 +251,20 @@ def method_of(model: BaseHMM) -> Method:
 
 
 def sampling_of(model: BaseHMM) -> Sampling:
-    """Return the sampler and its sweeps."""
+    """Return the settings of the sampler."""
     value = model.inference
     return value if isinstance(value, Sampling) else Sampling(value)
 
 
 def move_settings(model: BaseHMM) -> MoveSettings:
-    """Return how states may change, if they may."""
+    """Return the settings of moves, the defaults if none are given."""
     return model.moves if isinstance(model.moves, MoveSettings) else MoveSettings()
 
 
 def may_move(model: BaseHMM) -> bool:
-    """Whether states may change: their moves are judged by the bound that SCVI has.
+    """Whether states may change; proposals are judged by the collapsed bound, so only with SCVI.
 
-    A prior on symbols that is learned is held while they are judged.
+    A learned prior on symbols is held fixed while they are judged.
     """
     return model.moves is not None and inference_name(model) == "scvi"
 
@@ -275,13 +276,13 @@ def begin_states(model: BaseHMM) -> int:
 
 
 def compute_of(model: BaseHMM) -> Compute:
-    """Return where numbers are computed."""
+    """Return device, threads and precision of the computation."""
     begins = begin_states(model) if may_move(model) else None
     return Compute(model.device, model.n_jobs, model.dtype, begins)
 
 
 def tunings(model: BaseHMM) -> tuple[str, ...]:
-    """Return what departs from the paper's algorithm."""
+    """Return the names of the improvements on the paper's algorithm in use."""
     if isinstance(model.tuned, bool | np.bool_):
         return TUNINGS if model.tuned else ()
     return (model.tuned,) if isinstance(model.tuned, str) else tuple(model.tuned)
@@ -295,7 +296,7 @@ def schedule_of(model: BaseHMM) -> Schedule:
 def step_sizes(
     model: BaseHMM, n_passes: int, n_sequences: int, n_steps: float, batch_size: int | None
 ) -> StepSizes:
-    """Return the step sizes asked for, for so many passes over data of that size."""
+    """Return the step sizes for `n_passes` passes over data of the given size."""
     if "steps" not in tunings(model):
         return schedule_of(model)
     return LinearDecay.plan(
@@ -306,7 +307,7 @@ def step_sizes(
 def record_of(model: BaseHMM) -> EstimatorRecord:
     """Return class and parameters as model files store them.
 
-    Two parameters are not kept: a `Statistics` given as ``init``, and a random generator.
+    A `Statistics` given as ``init`` and a random generator are not stored.
     """
     stored: dict[str, Any] = {}
     for name, value in flatten(model.get_params(deep=False), model._values).items():

@@ -1,4 +1,4 @@
-"""The methods of estimators that predict, with their documentation for users."""
+"""Prediction methods of the estimators, with their documentation for users."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sojourn.sequences import Sequences
 
 
 class PredictionMixin:
-    """Prediction as the estimators offer it: every call goes to their `FittedModel`."""
+    """Prediction methods of estimators: every call is delegated to their `FittedModel`."""
 
     random_state: Any
 
     @property
     @abstractmethod
     def fitted_(self) -> FittedModel:
-        """What was learned."""
+        """The fitted model."""
 
     def score(
         self,
@@ -57,26 +57,26 @@ class PredictionMixin:
         overwrite: bool = False,
         client: Any = None,
     ) -> Any:
-        """Most probable state path (Viterbi), in the form in which the data came.
+        """Most probable state path (Viterbi), in the same form as the data.
 
         Parameters
         ----------
         X, lengths
             As for `fit`.
         out : path, optional
-            Parquet file to write the paths to, one list a sequence; needed when X is a file or
-            source.
+            Parquet file to write the paths to, one list per sequence; required if X is a file
+            or source.
         overwrite : bool
-            Whether `out` may exist already.
+            Whether an existing `out` may be overwritten.
         client : distributed.Client, optional
             Compute on a Dask cluster, whose workers open the files of `X` themselves.  `out` is
-            then a folder, which they write files to: its files in the order of their names are
-            the sequences in the order of `X`.
+            then a folder to which they write files; sorted by name, the files contain the
+            sequences in the order of `X`.
 
         Returns
         -------
         array, list of arrays, Sequences, or Path
-            States; with `out`, where they are.
+            States; with `out`, the path that they were written to.
         """
         return self.fitted_.predict(X, lengths, out=out, overwrite=overwrite, client=client)
 
@@ -100,7 +100,7 @@ class PredictionMixin:
         -------
         log_probability : float
         path : array, list of arrays, Sequences, or Path
-            States, in the form in which the data came; with `out`, where they are.
+            States, in the same form as the data; with `out`, the path that they were written to.
         """
         return self.fitted_.decode(X, lengths, out=out, overwrite=overwrite, client=client)
 
@@ -113,12 +113,12 @@ class PredictionMixin:
         overwrite: bool = False,
         client: Any = None,
     ) -> Any:
-        """Posterior probability of each state at each step, in the form in which the data came.
+        """Posterior probability of each state at each step, in the same form as the data.
 
         Parameters
         ----------
         X, lengths, out, overwrite, client
-            As for `predict`; in the file a step is a list of K numbers.
+            As for `predict`; in the file, each step is a list of K numbers.
         """
         return self.fitted_.predict_proba(X, lengths, out=out, overwrite=overwrite, client=client)
 
@@ -131,9 +131,9 @@ class PredictionMixin:
         ----------
         n_sequences : int
         length : int or (n_sequences,) array
-            Length of every sequence, or of each.
+            One length for all sequences, or the length of each.
         random_state : int, Generator, RandomState or None
-            None draws on the model's own ``random_state``.
+            None uses the model's ``random_state``.
 
         Returns
         -------

@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observers:
-    """What looks on while a model is trained.
+    """What observes the training of a model.
 
     Attributes
     ----------
     validation : data or (X, lengths) or None
-        Held-out data, as a user gave it.
+        Held-out data, as given by the user.
     validation_every : int or None
         Updates between two scores within a pass.
     callback : callable or None
@@ -92,7 +92,7 @@ class Observers:
     track_bound: bool | None = None
 
     def held_out(self, family: Family) -> Data | None:
-        """Return the held-out data in the form that the family takes."""
+        """Return the held-out data in the form that the family expects."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
@@ -111,21 +111,21 @@ def fit(
     resume: bool = False,
     client: Any = None,
 ) -> None:
-    """Learn from data, forgetting what was learned before; see `BaseHMM.fit`."""
+    """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
     check_parameters(model)
     if client is None:
-        compute_of(model).backend()  # a missing device is reported before anything happens
+        compute_of(model).backend()  # report a missing device before anything else happens
     if observers.validation_every is not None:
         Whole(1).check("validation_every", observers.validation_every)
     checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
     if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
         raise ValueError(
-            f"inference={inference_name(model)!r} keeps more than a checkpoint holds, and cannot "
-            "resume"
+            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
+            "and cannot be resumed"
         )
     if not isinstance(model.n_init, str) and model.n_init > 1:
         if checkpoints is not None:
-            raise ValueError("checkpoints are for a single run: n_init=1")
+            raise ValueError("checkpoints need a single run: n_init=1")
         _fit_best(model, X, lengths, observers, client, model.n_init)
         return
     data = Data(X, lengths, model.emission)
@@ -166,7 +166,7 @@ def fit(
 
 @dataclass(frozen=True)
 class Training:
-    """What one run of the training loop is made of, beside the model."""
+    """What one run of the training loop needs besides the model."""
 
     plan: Plan
     minibatches: Minibatches
@@ -178,7 +178,7 @@ class Training:
 
 
 def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: Observers) -> None:
-    """Run the training loop; whatever ends it, the posterior is in this machine's memory after."""
+    """Run the training loop; however it ends, fetch the posterior into this machine's memory."""
     backend: Backend
     if training.cluster is not None:
         backend = DaskBackend(training.cluster, resolve_jobs(model.n_jobs))
@@ -195,7 +195,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
         fitted.converged = ended.converged
     fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in ended.history]
     if training.moves is not None:
-        # After the last checkpoint: further passes go on from states in their old order.
+        # After the last checkpoint: a resumed run continues with the states in their old order.
         fitted.posterior.become(by_size(fitted.posterior))
 
 
@@ -206,7 +206,7 @@ def _run_loop(
     observers: Observers,
     backend: Backend,
 ) -> Position:
-    """Call `train` from a position on, with everything that looks on."""
+    """Call `train` from a position, with all observers."""
     held_out, cluster, checkpoints = training.held_out, training.cluster, training.checkpoints
 
     def evaluate() -> float:
@@ -297,10 +297,10 @@ def _moves_of_fit(
     *,
     on_host: bool,
 ) -> Moves | None:
-    """Return the moves at the ends of passes, with what they take their samples from."""
+    """Return the moves at the ends of passes, with the source of their samples."""
     source = minibatches
     if data.sequences is None:
-        # Files are read by whoever needs them, here and not in a cluster.
+        # Samples for moves are read here, not on the cluster.
         source = data.minibatches(fitted.family, plan.batch_size, seed)
     return make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
@@ -318,7 +318,7 @@ def _fit_best(
     client: Any,
     n_init: int,
 ) -> None:
-    """Fit copies from different seeds, and take over the best of them.
+    """Fit copies from different seeds, and keep the best of them.
 
     That is the one with the best held-out score, where there are validation data; otherwise with
     the highest bound where the number of states may differ, or else with the best training score.
@@ -358,7 +358,7 @@ def _fit_best(
 def partial_fit(
     model: BaseHMM, X: Any, lengths: ArrayLike | None, total_sequences: int | None
 ) -> None:
-    """Learn from one minibatch: one update, whatever its size; see `BaseHMM.partial_fit`."""
+    """Update with one minibatch, whatever its size; see `BaseHMM.partial_fit`."""
     check_parameters(model)
     before: FittedModel | None = model.fitted_ if model.__sklearn_is_fitted__() else None
     total_sequences = _checked_total(model, before, total_sequences)
@@ -394,7 +394,7 @@ def partial_fit(
 
 
 def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None) -> int:
-    """Return the size of the whole data set, which the first minibatch must come with."""
+    """Return the size of the data set, which must be given with the first minibatch."""
     if is_sampled(model) or not method_of(model).is_stochastic:
         raise ValueError(
             "partial_fit needs a stochastic inference method, 'scvi' or 'svi': "
@@ -403,8 +403,8 @@ def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None
     if total is None:
         if before is None:
             raise ValueError(
-                "partial_fit needs total_sequences, the size of the whole data set, at the "
-                "first call: each minibatch stands for its share of it"
+                "partial_fit needs total_sequences, the number of sequences in the data set, at "
+                "the first call: each minibatch is weighted by its share of it"
             )
         total = before.total_sequences
     Whole(1).check("total_sequences", total)
@@ -412,7 +412,7 @@ def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None
 
 
 def _move_once(model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences) -> None:
-    """Let states move on a minibatch that came alone, where it is large enough."""
+    """Make moves on the minibatch of `partial_fit`, if it is large enough."""
     state = fitted.move_state
     moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
     if moves is None:
@@ -425,7 +425,7 @@ def _move_once(model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: 
 
 
 def _record(fitted: FittedModel, made: list[dict[str, Any]]) -> None:
-    """Record proposals on a minibatch that came alone: passes and times are those of `fit`."""
+    """Record the proposals of `partial_fit`; passes and times are those of the last `fit`."""
     if made:
         before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
         before |= fitted.history[-1] if fitted.history else {}
@@ -441,7 +441,7 @@ def _record(fitted: FittedModel, made: list[dict[str, Any]]) -> None:
 def _minibatches(
     model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
 ) -> Minibatches:
-    """Return what the training loop takes."""
+    """Return the minibatches for the training loop."""
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
         return ClusterSource(files, plan.batch_size, seed)
@@ -449,8 +449,8 @@ def _minibatches(
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:
         raise ValueError(
-            f"inference={inference_name(model)!r} takes a sequence out of the statistics before "
-            "it is updated, and needs at least two"
+            f"inference={inference_name(model)!r} subtracts a sequence from the statistics before "
+            "updating it, and needs at least two"
         )
     return RememberingSource(_in_memory(model, data), seed)
 
@@ -458,14 +458,14 @@ def _minibatches(
 def _in_memory(model: BaseHMM, data: Data) -> Sequences:
     if data.sequences is None:
         raise ValueError(
-            f"inference={inference_name(model)!r} keeps something of every sequence, and takes "
+            f"inference={inference_name(model)!r} keeps statistics of every sequence, and takes "
             "data in memory only: sj.open(path).read_all()"
         )
     return data.sequences
 
 
 def _connect(model: BaseHMM, client: Any, data: Data) -> Cluster | None:
-    """Check a client, that the workers can have the data, and that the method allows it."""
+    """Check the client, that its workers can open the data, and that the method supports it."""
     is_remote = client is not None and data.source is not None
     if is_remote and not is_sampled(model) and method_of(model).remembers:
         _in_memory(model, data)

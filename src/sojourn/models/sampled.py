@@ -1,4 +1,4 @@
-"""Learning by a sampler: draws from the posterior in place of an approximation to it."""
+"""Fitting by a sampler: draws from the posterior instead of an approximation to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fit(
     seed: int,
     callback: Callback | None,
 ) -> None:
-    """Draw from the posterior; the draw with the highest joint probability stands for them."""
+    """Draw from the posterior; parameters come from the draw of highest joint probability."""
     sampler = model._make_sampler(family)
     chains = sampling_of(model).chains
     with reporting(model, chains.n_sweeps, callback) as report:
@@ -54,7 +54,7 @@ def fit(
 
 
 def symbol_prior(family: Family, inference: str) -> Floats:
-    """Return λ°, shape (V,) or (K, V), of a family that the samplers take."""
+    """Return λ°, shape (V,) or (K, V), of a family that the samplers support."""
     if not isinstance(family, Categorical):
         raise TypeError(
             f"inference={inference!r} samples categorical emissions only, "

@@ -1,4 +1,4 @@
-"""How training begins: initial statistics, moves, and a warm-up where they need one."""
+"""How training starts: initial statistics, moves, and a warm-up if needed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Callback = Callable[[Progress], None]
 def start(
     model: BaseHMM, plan: Plan, family: Family, sample: Sequences, data: Data, seed: int
 ) -> tuple[Posterior, Position, MoveState]:
-    """Draw a posterior, and warm it up where the passes to come have few updates.
+    """Draw an initial posterior, with a warm-up if there will be few updates per pass.
 
     A warm-up with smaller minibatches lets states differentiate before the first pass.
     """
@@ -84,7 +84,7 @@ def _with_full_steps(transitions: Transitions) -> Transitions:
 
 
 def _display(model: BaseHMM, n_passes: int, what: str) -> Any:
-    """Return a context manager that gives the display of progress, or None without one."""
+    """Return a context manager that gives the progress display, or None without one."""
     title = f"{type(model).__name__} {what}"
     return LiveProgress(n_passes, title) if model.verbose else nullcontext()
 
@@ -99,9 +99,9 @@ def make_moves(
     *,
     on_host: bool = False,
 ) -> Moves | None:
-    """Return how the states may change: not at all where priors tell them apart.
+    """Return the moves; None if states may not change, or if their priors differ.
 
-    `on_host` judges them on this machine's cores: only the workers may have a GPU.
+    `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
     """
     if not (may_move(model) and _is_symmetric(family, posterior.transitions)):
         return None
@@ -140,7 +140,7 @@ def initial_posterior(
     total_steps: float,
     seed: int,
 ) -> Posterior:
-    """Return given statistics as a posterior, or random ones with the mass of the data."""
+    """Return a posterior with the given statistics, or random ones with the mass of the data."""
     transitions = model._make_transitions()
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
@@ -163,7 +163,7 @@ def initial_posterior(
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
-    """Refuse initial statistics that do not fit the model."""
+    """Reject initial statistics that do not match the model."""
     expected = (n_states, family.n_statistics)
     if given.emissions.shape != expected:
         raise ValueError(
@@ -172,14 +172,14 @@ def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
         )
     parts = (given.start, given.transitions, given.emissions)
     if not all(np.isfinite(part).all() for part in parts):
-        raise ValueError("init holds values that are not finite")
+        raise ValueError("init has values that are not finite")
     counts_only = parts if family.statistics_are_counts else parts[:2]
     if any((part < 0).any() for part in counts_only):
-        raise ValueError("init holds a negative count")
+        raise ValueError("init has a negative count")
 
 
 def _tuned(model: BaseHMM, posterior: Posterior, family: Family) -> Posterior:
-    """Let the emission prior be learned, where that is asked for."""
+    """Make the emission prior a learned one, if asked for."""
     tuned = tunings(model)
     posterior.emissions.prior = family.learned_prior(
         seen="concentration" in tuned, new="base" in tuned
@@ -199,7 +199,7 @@ def new_fitted(
     total_sequences: int,
     move_state: MoveState | None = None,
 ) -> FittedModel:
-    """Return what an estimator has learned so far."""
+    """Return the fitted model of an estimator."""
     return FittedModel(
         family,
         posterior,
@@ -214,7 +214,7 @@ def new_fitted(
 def reporting(
     model: BaseHMM, n_passes: int, callback: Callback | None
 ) -> Iterator[Callback | None]:
-    """Give one callback for the user's and for the display of progress; None without either."""
+    """Combine the user's callback and the progress display in one; None without either."""
     with _display(model, n_passes, inference_name(model)) as live:
         reporters = [report for report in (callback, live) if report is not None]
 

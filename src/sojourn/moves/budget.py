@@ -14,7 +14,7 @@ def step_work(n_states: int, settings: MoveSettings) -> float:
 
 
 def training_work(n_steps: float, n_states: int, settings: MoveSettings) -> float:
-    """Work of an update with a minibatch of so many steps."""
+    """Work of an update with a minibatch of `n_steps` steps."""
     per_step = step_work(n_states, settings)
     return n_steps * per_step + max(settings.cost_call_steps * per_step, settings.cost_call_work)
 
@@ -141,7 +141,7 @@ class MoveState:
         self.held_out_variance = held_out_variance
 
     def after_warm_up(self) -> MoveState:
-        """Return the state with which training begins after a warm-up: everything is tried anew."""
+        """Return the state at the start of training after a warm-up: all moves are tried again."""
         return replace(self, warmed_up=True, rounds_without_change=0)
 
     def to_json(self) -> dict[str, Any]:

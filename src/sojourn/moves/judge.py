@@ -80,7 +80,7 @@ class Judge:
     start : Posterior
         The posterior of the stream, with which the round began.
     present : Fit
-        The model as it is now.
+        The current model.
     groups : (K, K0) array or None
         What share of each state at the beginning the present ones have; None once the statistics
         are those of the sample.
@@ -167,7 +167,7 @@ class Judge:
         return cost <= self.fitter.budget
 
     def baseline(self, n_local: int) -> Fit:
-        """Return the present model after so many more local steps."""
+        """Return the present model after `n_local` more local steps."""
         known = self._known(n_local)
         if known < n_local:
             begin = self._baselines[known].posterior
@@ -175,7 +175,7 @@ class Judge:
         return self._baselines[n_local]
 
     def _known(self, n_local: int) -> int:
-        """Most local steps, up to so many, after which the present model is known."""
+        """Largest number of local steps up to `n_local` after which the present model is known."""
         return max(n for n in self._baselines if n <= n_local)
 
     def fit_regrouped(self, weights: Floats, n_more: int = 0) -> tuple[Fit, int] | None:
@@ -197,7 +197,7 @@ class Judge:
     # ---- verdicts ---------------------------------------------------------------------------
 
     def compare(self, proposed: Fit, n_baseline: int) -> Verdict:
-        """Compare a proposal with the present model after so many more local steps, eq (26)."""
+        """Compare a proposal with the present model after `n_baseline` more steps, eq (26)."""
         settings, base = self.settings, self.baseline(n_baseline)
         differences = (proposed.held_out - base.held_out) / max(1, self.sample.held_out_steps)
         change, variance = self.held_out_change + float(differences.sum()), self.held_out_variance

@@ -279,9 +279,9 @@ def merge_states(judge: Judge) -> None:
 
 
 def merge_best(judge: Judge, merges: list[Merge]) -> bool:
-    """Make the first of successive merges, so many that the bound is highest.
+    """Make the first of successive merges, up to the number with the highest bound.
 
-    It rises slowly with them, and falls fast from where states differ.
+    The bound rises slowly with their number, and falls fast as soon as states differ.
     """
     fewest, most, size = 0, len(merges) + 1, len(merges)
     best: Trial | None = None

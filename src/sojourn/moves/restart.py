@@ -1,4 +1,4 @@
-"""Restart transitions: keep the emissions, and learn anew which state follows which."""
+"""Restart transitions: keep the emissions, and learn the transitions again."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Sample:
         most_states: int,
         settings: MoveSettings,
     ) -> Sample:
-        """Take sequences from minibatches until there are about so many steps.
+        """Take sequences from minibatches until they have about `n_steps` steps.
 
         They are placed on the workbench for models of at most `most_states` states.
         """
@@ -156,7 +156,7 @@ class SampleFitter:
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
         held_out: Floats = np.zeros(0)
         if own is not None:
-            # A prior fitted to all of the sample tells next to nothing about what is held out.
+            # The prior fitted to the complete sample reveals almost nothing of its held-out part.
             own = replace(own, transitions=posterior.transitions)
             held_out = bench.log_likelihoods(own, sample.held_out)
         pairs = None if sums.shared is None else sample.copies * to_host(sums.shared)
@@ -167,7 +167,7 @@ class SampleFitter:
         self.budget -= work
 
     def cost(self, n_states: int, n_local: int) -> float:
-        """Work of so many local steps, with the bound at the last of them."""
+        """Work of `n_local` local steps, including the bound after the last."""
         steps = self.sample.n_steps + self.overhead_steps
         n_times = n_local + self.settings.cost_bound_steps
         return n_times * steps * step_work(n_states, self.settings)

@@ -110,7 +110,7 @@ class MoveSettings:
     seen_share : float
         Share of a state's mass in the data that a sample must have to judge the state.
     held_out_every : int
-        One sequence in so many of a sample is held out.
+        Every n-th sequence of a sample is held out, with n this number.
     held_out_tolerance : float
         Nats per step that all moves together may cost in the likelihood of held-out sequences.
     held_out_errors : float

@@ -47,7 +47,7 @@ class SplitPlan(NamedTuple):
         return max(0, min((self.n_parts - 1) * n_states, most_states - n_states))
 
     def work(self, n_states: int, room: int, settings: MoveSettings) -> float:
-        """Work per step of the sample to split so many states off, and for the baseline."""
+        """Work per step of the sample to add `room` states by splits, including the baseline."""
         return pruned_work(self.n_local, n_states, n_states + room, settings)
 
 
@@ -67,7 +67,7 @@ def split_posterior(
     Parameters
     ----------
     runs : callable
-        Returns the steps that are in a state, as sequences; None for too few.
+        Returns the steps in a state, as sequences; None if there are too few.
     groups : list of lists of int
         A state, and the numbers of those to be split off from it.
     """

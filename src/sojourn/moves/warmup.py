@@ -52,10 +52,10 @@ class WarmUp(NamedTuple):
         grows: bool,
         settings: MoveSettings,
     ) -> WarmUp | None:
-        """Plan a warm-up for so many sequences; None where they need none.
+        """Plan a warm-up for the given data; None if they need none.
 
-        The passes to come do not count: a training that goes on from its end with more passes is
-        as if it had begun with all of them.
+        The plan does not depend on the number of passes to come, so that a training that is
+        continued with more passes equals one that was started with all of them.
 
         Parameters
         ----------
@@ -138,8 +138,8 @@ def warm_up(
     moves : Moves
         How states may change; the warm-up runs on its backend.
     prior : Transitions
-        The prior on transitions as it is made for `moves.most_states` states: what the warm-up has
-        learned of it is learned anew from its counts.
+        The initial prior on transitions for `moves.most_states` states; after the warm-up its
+        posterior is fitted again to the counts.
     sequences : Sequences, optional
         The data, if they are in memory: long sequences are cut into pieces.
     minibatches : callable

@@ -35,15 +35,15 @@ class Workbench:
 
     @property
     def slow_launches(self) -> bool:
-        """Whether to start a local step takes as long as many steps of the data."""
+        """Whether starting a local step takes as long as computing many steps of the data."""
         return self.backend.slow_launches
 
     def for_states(self, n_states: int) -> Workbench:
-        """Return the workbench for models of at most so many states, of which many are tried."""
+        """Return the workbench for trying many models of at most `n_states` states."""
         return replace(self, backend=self.backend.sized_for(n_states))
 
     def chunks(self, data: Sequences, n_states: int) -> list[Chunk]:
-        """Prepare validated sequences for models of at most so many states."""
+        """Prepare validated sequences for models of at most `n_states` states."""
         return list(self.backend.chunks(self.family, data, n_states))
 
     def statistics(

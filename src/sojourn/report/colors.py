@@ -1,4 +1,4 @@
-"""Colours that people with any colour vision tell apart, for plots and the report alike."""
+"""Colours for plots and reports that can be distinguished with any colour vision."""
 
 from __future__ import annotations
 

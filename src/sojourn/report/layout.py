@@ -55,11 +55,11 @@ def strong_transitions(
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int
-        At most so many states, the largest.
+        Maximum number of states; the largest are kept.
     least : float
         Probability below which a transition is left out, given that the state is left.
     per_state : int
-        At most so many from each state.
+        Maximum number of transitions from each state.
 
     Notes
     -----

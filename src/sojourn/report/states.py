@@ -13,7 +13,7 @@ from sojourn.prediction import as_fitted
 
 
 class StateSummary(NamedTuple):
-    """What there is to say of a state.
+    """Description of a state.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ def summarize(model: Any, n_states: int | None = None, n_symbols: int = 8) -> li
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     n_states : int, optional
-        At most so many.
+        Maximum number of states.
     n_symbols : int
-        Symbols to name a state.
+        Number of symbols to show for each state.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Samplers: posteriors as a collection of draws, the judges of the variational methods."""
+"""Samplers: draws from the posterior, a reference for the variational methods."""
 
 from sojourn.sampling.chains import Chains, SamplingProgress, run_chains
 from sojourn.sampling.draws import Draw, Samples

@@ -1,4 +1,4 @@
-"""Draws of a sampler as posteriors, and predictions that average over them."""
+"""Posteriors from the draws of a sampler, and predictions averaged over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one loop of all samplers: sweeps of several chains, of which some are kept."""
+"""The loop of all samplers: sweeps of several chains, some of which are kept."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import numpy as np
 from sojourn.sampling.draws import Draw, Samples
 from sojourn.sampling.state import ChainState, Sampler, SymbolData
 
-_CHAIN_STREAM = 2**33  # streams of random numbers that no other part of a model uses
+_CHAIN_STREAM = 2**33  # random streams that no other part of a model uses
 
 
 @dataclass(frozen=True)
 class Chains:
-    """How many sweeps are made, and which are kept.
+    """Number of sweeps, and which are kept.
 
     Attributes
     ----------
     n_samples : int
-        Draws kept of each chain.
+        Draws kept from each chain.
     burn_in : int
         Sweeps of each chain before the first that may be kept.
     thin : int
         Sweeps from one kept draw to the next.
     n_chains : int
-        Chains, each from its own random start.
+        Number of chains, each from its own random start.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Chains:
 
     @property
     def n_sweeps(self) -> int:
-        """Sweeps of each chain in all."""
+        """Total number of sweeps per chain."""
         return self.burn_in + self.n_samples * self.thin
 
     def keeps(self, sweep: int) -> bool:
@@ -54,7 +54,7 @@ class Chains:
 
 
 class SamplingProgress(NamedTuple):
-    """How far the chains have come: sweeps of each, and seconds."""
+    """Progress of the chains: sweeps of each, and seconds."""
 
     sweeps: int
     seconds: float
@@ -72,13 +72,13 @@ def run_chains(
 ) -> Samples:
     """Run every chain and collect its draws.
 
-    A chain's random numbers follow from the seed and its number alone, so that threads change
-    nothing.
+    The random numbers of a chain depend on the seed and its number only, so that the result does
+    not depend on threads.
 
     Parameters
     ----------
     n_states : int
-        States that a chain begins with.
+        Initial number of states of a chain.
     callback : callable, optional
         Called after each sweep of all chains.
     """

@@ -1,4 +1,4 @@
-"""What samplers give back: draws of states, α, γ and π, and what they say of themselves."""
+"""Results of samplers: draws of states, α, γ and π, and their diagnostics."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TRACES = ("log_joint", "n_states", "alpha", "gamma")
 
 
 def _arviz() -> Any:
-    """Load ArviZ late: it is an extra, and slow to load."""
+    """Import ArviZ on first use: it is optional, and slow to import."""
     try:
         with warnings.catch_warnings():
-            # It announces a new interface for version 1, which pyproject.toml keeps out.
+            # It warns about a new interface in version 1, which pyproject.toml excludes.
             warnings.simplefilter("ignore", FutureWarning)
             import arviz
     except ImportError as error:
@@ -55,7 +55,7 @@ class Draw(NamedTuple):
 
     @classmethod
     def of(cls, state: ChainState, log_joint: float) -> Draw:
-        """Keep a chain's state."""
+        """Make a draw of the current state of a chain."""
         return cls(state.states, state.n_states, log_joint, state.alpha, state.gamma, state.shares)
 
 
@@ -76,13 +76,13 @@ class Diagnostic(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Draws of every chain; iterating gives them one after another.
+    """Draws of every chain; iteration yields all of them in order.
 
     Attributes
     ----------
     chains : tuple of tuples of Draw
     data : SymbolData
-        The training data, from which counts of a draw follow.
+        The training data, which the counts of a draw are computed from.
     """
 
     chains: tuple[tuple[Draw, ...], ...]
@@ -96,9 +96,9 @@ class Samples:
             yield from chain
 
     def trace(self, name: str) -> Floats:
-        """Return a number of each draw, shape (chains, draws): one of `TRACES`."""
+        """Return one quantity of each draw, shape (chains, draws): one of `TRACES`."""
         if name not in TRACES:
-            raise ValueError(f"there is no trace {name!r}: {', '.join(TRACES)}")
+            raise ValueError(f"there is no trace {name!r}, only {', '.join(TRACES)}")
         return np.array([[float(getattr(d, name)) for d in chain] for chain in self.chains])
 
     @property
@@ -127,15 +127,15 @@ class Samples:
         return found
 
     def relabeling(self, draw: Draw, reference: Draw) -> NDArray[np.int64]:
-        """Match a draw's states to a reference's: labels mean nothing from draw to draw.
+        """Match the states of a draw to those of a reference: labels differ between draws.
 
-        States are paired so that as many steps as possible agree; one without a partner joins the
+        States are paired such that as many steps as possible agree; one without a partner joins the
         state that it shares most steps with.
 
         Returns
         -------
         (K,) array
-            The reference's state for each state of the draw.
+            The state of the reference for each state of the draw.
         """
         shape = (draw.n_states, reference.n_states)
         shared = np.zeros(shape, dtype=np.int64)

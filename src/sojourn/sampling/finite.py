@@ -13,7 +13,7 @@ from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichl
 
 @dataclass(frozen=True, eq=False)
 class FiniteSampler(Sampler):
-    """What the samplers of the finite model share: the prior.
+    """Base class of the samplers of the finite model.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class FiniteSampler(Sampler):
     symbol_prior: Floats
 
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
-        """Draw every state with equal probabilities."""
+        """Draw every state uniformly."""
         return ChainState(rng.integers(n_states, size=len(data.values), dtype=np.int32), n_states)
 
     def log_joint(self, state: ChainState, data: SymbolData) -> float:
@@ -64,7 +64,7 @@ class CollapsedGibbs(FiniteSampler):
 
 
 class BlockedGibbs(FiniteSampler):
-    """θ and φ given z, then whole paths given θ and φ: forward filtering, backward sampling."""
+    """θ and φ given z, then paths given θ and φ by forward filtering and backward sampling."""
 
     def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:
         """Draw parameters and every path once."""

@@ -17,7 +17,7 @@ _SMALLEST = 1e-300  # a share that has underflowed still has a Dirichlet
 
 @dataclass(frozen=True, eq=False)
 class InfiniteSampler(Sampler):
-    """What the samplers of the HDP-HMM share: the prior, and the draws of π, α and γ.
+    """Base class of the samplers of the HDP-HMM: the prior, and the draws of π, α and γ.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class InfiniteSampler(Sampler):
     gamma_prior: GammaDistribution
 
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
-        """Draw every state among `n_states` with equal probabilities."""
+        """Draw every state uniformly among `n_states`."""
         states = rng.integers(n_states, size=len(data.values), dtype=np.int32)
         equal = np.full(n_states + 1, 1.0 / (n_states + 1))
         alpha, gamma = self.alpha_prior.mean, self.gamma_prior.mean
@@ -103,7 +103,7 @@ class DirectAssignment(InfiniteSampler):
 
 
 class Beam(InfiniteSampler):
-    """Whole paths at a time among the finitely many that slices leave (Van Gael et al. 2008)."""
+    """Complete paths, among the finitely many that the slices allow (Van Gael et al. 2008)."""
 
     def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:
         """Draw θ, φ and slices, break sticks until they suffice, draw paths, then π, α and γ."""
@@ -132,7 +132,7 @@ class Beam(InfiniteSampler):
         smallest: float,
         rng: np.random.Generator,
     ) -> tuple[Floats, Floats, Floats]:
-        """Add states until no row has more than the smallest slice left for states beyond."""
+        """Add states until no row has more than the smallest slice left for further states."""
         shares = state.shares
         assert shares is not None
         n_new = 8  # at a time: a Dirichlet cell splits into many as well as into two
@@ -153,7 +153,7 @@ class Beam(InfiniteSampler):
 
 
 def compact(state: ChainState) -> ChainState:
-    """Number the states in use 0, 1, ...; the others give their share back to the rest."""
+    """Renumber the states in use 0, 1, ...; the share of the others is added to the rest."""
     assert state.shares is not None
     used, states = np.unique(state.states, return_inverse=True)
     kept = state.shares[:-1][used]
@@ -178,9 +178,9 @@ def draw_concentration(
     Parameters
     ----------
     customers : array
-        n_j of every restaurant; empty ones tell nothing.
+        n_j of every restaurant; empty ones have no influence.
     tables : int
-        s, of all restaurants together.
+        s, the total over all restaurants.
     """
     n = np.asarray(customers, dtype=np.float64)
     n = n[n > 0]

@@ -1,4 +1,4 @@
-"""How a sampler is run, as users say it."""
+"""Settings of the samplers, as users give them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from sojourn.sampling.chains import Chains
 
 @dataclass(frozen=True)
 class Sampling:
-    """A sampler and the number of its sweeps, for the parameter `inference` of an estimator.
+    """A sampler and its number of sweeps, for the parameter `inference` of an estimator.
 
-    The name of a sampler alone, ``inference="gibbs"``, stands for ``Sampling("gibbs")``.
+    The name of a sampler, ``inference="gibbs"``, is short for ``Sampling("gibbs")``.
 
     Parameters
     ----------
     method : {"gibbs", "blocked-gibbs", "beam"}
-        Which sampler; see `HMM` and `HDPHMM` for those that each of them offers.
+        Name of the sampler; see `HMM` and `HDPHMM` for those that each offers.
     n_samples : int
         Draws kept from each chain.
     burn_in : int
-        Sweeps of each chain before the first draw that is kept.
+        Sweeps of each chain before the first draw is kept.
     thin : int
-        Sweeps from one draw that is kept to the next.
+        Sweeps from one kept draw to the next; 1 keeps the draw of every sweep.
     n_chains : int
         Number of chains, each from its own random start.
 
@@ -43,5 +43,5 @@ class Sampling:
 
     @property
     def chains(self) -> Chains:
-        """How many sweeps are made, and which are kept."""
+        """Number of sweeps, and which are kept."""
         return Chains(self.n_samples, self.burn_in, self.thin, self.n_chains)

@@ -1,4 +1,4 @@
-"""What a chain is made of: the data, its state, and the interface of a sampler."""
+"""The data and the state of a chain, and the interface of a sampler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sojourn.sequences import Sequences
 
 @dataclass(frozen=True, eq=False)
 class SymbolData:
-    """Sequences of symbols, as the samplers' inner loops want them.
+    """Sequences of symbols in the form that the inner loops of samplers use.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class SymbolData:
     offsets : (N + 1,) int64 array
     n_symbols : int
     first : (T,) bool array
-        Whether a step begins a sequence.
+        Whether a step is the first of a sequence.
     """
 
     values: NDArray[np.int32]
@@ -38,18 +38,18 @@ class SymbolData:
 
     @classmethod
     def make(cls, data: Sequences, n_symbols: int) -> SymbolData:
-        """Take over validated sequences of symbols."""
+        """Make the data from validated sequences of symbols."""
         return cls(
             np.array(data.values, dtype=np.int32), np.array(data.offsets, np.int64), n_symbols
         )
 
     @property
     def longest(self) -> int:
-        """Steps of the longest sequence."""
+        """Length of the longest sequence."""
         return int(np.diff(self.offsets).max())
 
     def count(self, states: NDArray[np.int32], n_states: int) -> Counts:
-        """Count starts, transitions and symbols of given states."""
+        """Count starts, transitions and symbols for given states."""
         rows = np.zeros(len(states), dtype=np.int64)
         rows[1:] = states[:-1] + 1
         rows[self.first] = 0
@@ -66,14 +66,14 @@ class SymbolData:
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Counts of a whole assignment of states.
+    """Counts of a complete assignment of states.
 
     Attributes
     ----------
     transitions : (K + 1, K) array
         C, the start first.
     symbols : (V, K) array
-        How often each symbol was seen in each state.
+        How often each symbol occurs in each state.
     """
 
     transitions: Floats
@@ -89,7 +89,7 @@ class ChainState:
     states : (T,) int32 array
         z, numbered 0..K−1.
     n_states : int
-        K: for the infinite model the states in use.
+        K; for the infinite model, the number of states in use.
     shares : (K + 1,) array or None
         π_1, ..., π_K and the rest, for the infinite model.
     alpha, gamma : float
@@ -104,11 +104,11 @@ class ChainState:
 
 
 class Sampler(ABC):
-    """A Markov chain on the states whose limit is their posterior."""
+    """A Markov chain over the states, with their posterior as its stationary distribution."""
 
     @abstractmethod
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
-        """Draw a first state."""
+        """Draw the initial state of a chain."""
 
     @abstractmethod
     def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:

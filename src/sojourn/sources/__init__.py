@@ -1,4 +1,4 @@
-"""Where data and minibatches come from."""
+"""Sources of data and of minibatches."""
 
 from sojourn.sources.base import DataFileError, Minibatches, Source
 from sojourn.sources.memory import MemorySource

@@ -1,4 +1,4 @@
-"""Reading ahead of the computation, in a thread."""
+"""Reading ahead in a background thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 DEPTH = 8
-_PATIENCE = 0.05  # seconds between two looks at whether anybody still wants the items
+_PATIENCE = 0.05  # seconds between checks whether the items are still wanted
 
 
 class _End(NamedTuple):
@@ -20,8 +20,8 @@ class _End(NamedTuple):
 def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Generator[T, None, None]:
     """Yield the same items, made in a background thread that is at most `depth` items ahead.
 
-    What goes wrong in the thread is raised here.  The thread ends with this generator, also when
-    that is closed early.
+    Exceptions in the thread are raised here.  The thread ends with this generator, even if the
+    generator is closed early.
 
     Examples
     --------

@@ -28,13 +28,13 @@ from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
 WORDS = b"sojourn.words"
-"""Keys of a file's metadata: what `ingest` wrote of the data, and its vocabulary."""
+"""Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
 
 Batches = Iterator[tuple[Any, str]]
 
 
 class _Table(ABC):
-    """A file of record batches in blocks."""
+    """A file of record batches, read in blocks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,15 +44,15 @@ class _Table(ABC):
     schema: Any
     n_blocks: int
     entries: Mapping[bytes, bytes] = {}
-    """The file's own metadata."""
+    """Metadata of the file."""
 
     @abstractmethod
     def _look(self) -> None:
-        """Find schema and number of blocks."""
+        """Read the schema and the number of blocks."""
 
     @abstractmethod
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        """Return a function that gives the record batches of a block, with their place."""
+        """Return a function that yields the record batches of a block, with their place."""
 
 
 class _Parquet(_Table):
@@ -75,7 +75,7 @@ class _Parquet(_Table):
             place = f"{self.path}, row group {block}"
             with reading(place):
                 if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
-                    # One call without threads: the quickest for small row groups.
+                    # One call without threads is fastest for small row groups.
                     table = file.read_row_group(block, columns=names, use_threads=False)
                     yield from ((batch, place) for batch in table.combine_chunks().to_batches())
                     return
@@ -94,7 +94,7 @@ class _Parquet(_Table):
         return max(1, min(PIECE_SEQUENCES, PIECE_STEPS // per_row))
 
     def leaf(self, name: str) -> int | None:
-        """Number of the only Parquet column under a list column."""
+        """Index of the only Parquet column under a list column."""
         schema = self.metadata.schema
         paths = [schema.column(c).path for c in range(len(schema))]
         leaves = [c for c, path in enumerate(paths) if path.partition(".")[0] == name]
@@ -113,7 +113,7 @@ class _ArrowFile(_Table):
         import pyarrow as pa
 
         with reading(str(self.path)):
-            # Read, not mapped: pages of a map count as memory of the process.
+            # Read, not mapped: mapped pages count as memory of the process.
             reader = pa.ipc.open_file(pa.OSFile(str(self.path), "rb"))
 
         def read(block: int) -> Batches:
@@ -155,9 +155,9 @@ class _ArrowStream(_Table):
 
 
 class _Csv(_Table):
-    """Comma-separated values with a header line; ``.tsv`` has tabs.
+    """Comma-separated values with a header line; tab-separated for ``.tsv``.
 
-    The file is read whole: only then are the types of its columns known.
+    The file is read completely, because the types of its columns are not known before.
     """
 
     n_blocks = 1
@@ -165,7 +165,7 @@ class _Csv(_Table):
     def _look(self) -> None:
         self.schema = self._read().schema
         if all(_is_number(name) for name in self.schema.names):
-            raise ValueError("the first line holds numbers: it must hold the names of the columns")
+            raise ValueError("the first line has numbers: it must have the names of the columns")
 
     def _read(self, names: list[str] | None = None) -> Any:
         import pyarrow as pa
@@ -200,7 +200,7 @@ def _is_number(text: str) -> bool:
 
 
 def _sliced(batch: Any) -> Iterator[Any]:
-    """Cut a large record batch, without copying."""
+    """Cut a large record batch without copying."""
     for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
         yield batch.slice(begin, PIECE_SEQUENCES)
 
@@ -227,14 +227,14 @@ class ArrowSource(Source):
     path : Path
     kind : {"parquet", "arrow", "arrow stream", "csv"}
     column : str or list of str, optional
-        Column that holds the steps.  By default the only list column, or in long format the only
-        column beside the sequence id.  A list of columns makes vectors.
+        Column with the steps.  By default the only list column, or in long format the only
+        column besides the sequence id.  A list of columns makes vectors.
     sequence : str or False, optional
-        Long format: one row a step, and this column says which sequence it belongs to.  Rows of a
-        sequence stand together.  Such a file is read in its own order.  False: all rows are one
-        sequence.
+        For long format, with one row per step: the column with the id of the sequence.  Rows of a
+        sequence must be adjacent.  Such a file is read in its own order.  False if all rows are
+        one sequence.
     lower : bool
-        Turn words into lower case.
+        Convert words to lower case.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class ArrowSource(Source):
         self.columns, self.is_vector = self._pick(column)
 
     def __reduce__(self) -> Any:
-        """Pickle how to open the file: another process opens it itself."""
+        """Pickle only how to open the file; another process opens it itself."""
         column = self.columns if self.is_vector else self.columns[0]
         rows: Literal[False] | None = False if self.is_long else None
         sequence = self.sequence or rows
@@ -265,12 +265,12 @@ class ArrowSource(Source):
 
     @property
     def n_blocks(self) -> int:
-        """Row groups or record batches; one in long format."""
+        """Number of row groups or record batches; one in long format."""
         return 1 if self.is_long else self._table.n_blocks
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words that `ingest` wrote into the file."""
+        """The vocabulary that `ingest` wrote to the file."""
         return self._words
 
     @cached_property
@@ -284,7 +284,7 @@ class ArrowSource(Source):
 
     @cached_property
     def summary(self) -> Summary:
-        """Sizes and symbols: from the metadata of a Parquet file where they are there."""
+        """Sizes and symbols, from the metadata of a Parquet file if present."""
         return self._from_metadata() or scan(self)
 
     def _from_metadata(self) -> Summary | None:
@@ -300,7 +300,7 @@ class ArrowSource(Source):
         groups = [table.metadata.row_group(g).column(leaf) for g in range(table.n_blocks)]
         if not groups:
             return None
-        # An empty or missing list counts as one value here; reading it is an error anyway.
+        # An empty or missing list counts as one value here; reading it raises an error anyway.
         n_steps = sum(group.num_values for group in groups)
         if self.vocabulary is not None:
             return Summary(table.metadata.num_rows, n_steps, len(self.vocabulary), self.vocabulary)
@@ -336,11 +336,11 @@ class ArrowSource(Source):
             return self._lowered(parts[0])
         for name, part in zip(self.columns, parts, strict=True):
             if not np.array_equal(part.offsets, parts[0].offsets):
-                raise ValueError(f"column {name!r} has other lengths than {self.columns[0]!r}")
+                raise ValueError(f"column {name!r} has different lengths from {self.columns[0]!r}")
         return parts[0].with_values(np.stack([part.values for part in parts], axis=1))
 
     def _from_steps(self, batches: Batches) -> Iterator[Block]:
-        """Cut rows where the sequence id changes; the last sequence may go on in the next."""
+        """Cut rows where the sequence id changes; the last sequence may continue in the next."""
         waiting: list[NDArray[Any]] = []
         last: Any = None
         place = str(self.path)
@@ -386,7 +386,7 @@ class ArrowSource(Source):
         return sequences.with_values(values)
 
     def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
-        """Find the columns that hold the steps, and whether they make vectors."""
+        """Find the columns with the steps, and whether they make vectors."""
         names = self._table.schema.names
         asked = [column] if isinstance(column, str) else list(column or [])
         for name in [*asked, *([self.sequence] if self.sequence else [])]:
@@ -397,20 +397,20 @@ class ArrowSource(Source):
         if not asked:
             asked = [name for name in names if self._may_be_steps(name)]
             if len(asked) != 1:
-                wanted = "column beside the sequence id" if self.is_long else "list column"
+                wanted = "column besides the sequence id" if self.is_long else "list column"
                 raise DataFileError(
-                    f"{self.path} has {len(asked)} columns that could hold the steps "
-                    f"({', '.join(asked) or 'of ' + ', '.join(names)}), and column= says not "
-                    f"which: a {wanted} is needed, or sequence= for long format"
+                    f"{self.path} has {len(asked)} columns that could contain the steps "
+                    f"({', '.join(asked) or 'of ' + ', '.join(names)}), and column= does not "
+                    f"say which: a {wanted} is needed, or sequence= for long format"
                 )
         for name in asked:
             if not self._may_be_steps(name):
                 kind = self._table.schema.field(name).type
                 raise DataFileError(
                     f"{self.path}, column {name!r}: {kind} is not a list, and without sequence= "
-                    "a row is a whole sequence"
+                    "each row is a complete sequence"
                     if not self.is_long
-                    else f"{self.path}, column {name!r}: {kind} is no step of a sequence"
+                    else f"{self.path}, column {name!r}: {kind} cannot be a step of a sequence"
                 )
         return asked, column is not None and not isinstance(column, str)
 
@@ -431,15 +431,15 @@ def _is_numeric(kind: Any) -> bool:
 
 
 def _check_together(runs: NDArray[Any]) -> None:
-    """Refuse ids that come again later: rows in the order of time, say, with ids in turns."""
+    """Reject ids that occur again later, for example if rows are sorted by time."""
     found, counts = np.unique(runs, return_counts=True)
     if (counts > 1).any():
         again = found[counts.argmax()]
-        raise ValueError(f"the rows of sequence {again!r} do not stand together: sort by sequence")
+        raise ValueError(f"the rows of sequence {again!r} are not adjacent: sort by sequence")
 
 
 def _list_sequences(array: Any) -> Sequences:
-    """Make sequences of a list array; lists of lists of one size become vectors."""
+    """Make sequences from a list array; lists of lists of equal size become vectors."""
     import pyarrow as pa
 
     if not pa.types.is_fixed_size_list(array.type.value_type):

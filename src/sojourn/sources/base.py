@@ -1,7 +1,7 @@
-"""What a source of data is, and what the training loop takes from it.
+"""Interfaces of data sources, and of the minibatches that the training loop takes.
 
-A `Source` is data that is read in blocks, in any order, as often as one likes.  `Minibatches` is
-what the training loop sees: a size, and the minibatches of a pass.
+A `Source` is data that is read in blocks, in any order, any number of times.  `Minibatches` is what
+the training loop uses: a size, and the minibatches of a pass.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from sojourn.vocabulary import Vocabulary
 
 PIECE_SEQUENCES = 8192
 PIECE_STEPS = 2**19
-"""About how much is read at a time: what is in memory does not grow with the data."""
+"""Approximate number of bytes read at a time; memory use does not grow with the data."""
 
-MAX_WORDS = 4_000_000  # different words that are counted at a time
+MAX_WORDS = 4_000_000  # distinct words that are counted at a time
 
-_EDGE = 2**16  # bytes at either end of a file that go into its fingerprint
+_EDGE = 2**16  # bytes at each end of a file that its fingerprint depends on
 
 
 class DataFileError(ValueError):
@@ -34,7 +34,7 @@ class DataFileError(ValueError):
 
 
 class Block(NamedTuple):
-    """Some sequences, and where they stand.
+    """Some sequences, and where they are in the source.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     place : str
         For error messages, such as ``corpus.parquet, row group 3``.
     done : float
-        Share that has been read with it: of its block by a reader, of all from `Source.blocks`.
+        Share read so far, this included: of its block by a reader, of all by `Source.blocks`.
     """
 
     sequences: Sequences
@@ -51,12 +51,12 @@ class Block(NamedTuple):
 
     @property
     def n_steps(self) -> int:
-        """Steps in the block."""
+        """Number of steps in the block."""
         return self.sequences.n_steps
 
 
 class Summary(NamedTuple):
-    """What a source holds in all.
+    """Total size of a source, and its symbols.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
     n_symbols : int or None
         One more than the largest symbol, or the number of words; None for other numbers.
     vocabulary : Vocabulary or None
-        All words, the most frequent first, or those that the file's symbols stand for.
+        All words, most frequent first, or the words of the file's symbols.
     """
 
     n_sequences: int
@@ -77,31 +77,31 @@ Reader = Callable[[int], Iterator[Block]]
 
 
 class Minibatches(ABC):
-    """What the training loop takes: minibatches, in an order that follows from the pass alone."""
+    """Minibatches for the training loop, in an order that depends on the pass only."""
 
     may_read_ahead: ClassVar[bool] = True
-    """Whether the next minibatch may be asked for before the last one is done with."""
+    """Whether the next minibatch may be requested before the last one has been used."""
 
     @property
     @abstractmethod
     def n_sequences(self) -> int:
-        """Sequences in a pass."""
+        """Number of sequences per pass."""
 
     @abstractmethod
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
         """Yield the minibatches of pass `n_pass` (from 0), without the first `start`.
 
-        A minibatch too large for memory comes as pieces to be read one by one.
+        A minibatch that is too large for memory is an iterable of pieces.
         """
 
 
 class Source(ABC):
-    """Data in files, or from elsewhere, that is read in blocks.
+    """Data in files or elsewhere that is read in blocks.
 
     Parameters
     ----------
     paths : sequence of Path
-        The files that the data is in, whose change is an error.
+        The files with the data; it is an error if they change.
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
@@ -111,7 +111,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def n_blocks(self) -> int:
-        """Parts that can be read in any order."""
+        """Number of parts that can be read in any order."""
 
     @abstractmethod
     def opened(self) -> Reader:
@@ -119,7 +119,7 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
         return str(self.paths[0]) if self.paths else type(self).__name__
 
     @property
@@ -129,26 +129,26 @@ class Source(ABC):
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in all."""
+        """Total number of sequences."""
         return self.summary.n_sequences
 
     @property
     def n_steps(self) -> int:
-        """Steps in all."""
+        """Total number of steps."""
         return self.summary.n_steps
 
     @cached_property
     def summary(self) -> Summary:
-        """Sizes, and symbols or words; where nothing else tells, from a pass over the data."""
+        """Sizes, and symbols or words; if not stored in the file, from a pass over the data."""
         return scan(self)
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words that the symbols of the file stand for, where the file tells."""
+        """The words of the symbols, if the file contains them."""
         return None
 
     def blocks(self, order: Iterable[int] | None = None) -> Iterator[Block]:
-        """Yield the data block by block, in the given order or in its own."""
+        """Yield the data block by block, in the given order or that of the file."""
         self.check_unchanged()
         read = self.opened()
         for n_done, block in enumerate(range(self.n_blocks) if order is None else order):
@@ -161,7 +161,7 @@ class Source(ABC):
         return (block.sequences for block in self.blocks())
 
     def sample(self) -> list[Block]:
-        """Return some blocks, picked at random but always the same, for initial values."""
+        """Return some blocks, chosen at random but always the same, for initial values."""
         order = np.random.default_rng(0).permutation(self.n_blocks)
         taken: list[Block] = []
         n_sequences = n_steps = 0
@@ -177,26 +177,26 @@ class Source(ABC):
         return taken
 
     def read_all(self) -> Sequences:
-        """Return the whole of the data, for when it fits in memory."""
+        """Return all data, if it fits in memory."""
         pieces = list(self)
         if not pieces:
             raise DataFileError(f"{self.name}: there is no data: not one sequence")
         return joined(pieces)
 
     def check_unchanged(self) -> None:
-        """Refuse files that are not what they were when the source was opened."""
+        """Raise an error if files have changed since the source was opened."""
         for path, stamp in zip(self.paths, self._stamps, strict=True):
             if not path.exists():
-                raise DataFileError(f"{path} is gone since it was opened")
+                raise DataFileError(f"{path} was removed after it was opened")
             if _stamp(path) != stamp:
                 raise DataFileError(f"{path} has changed since it was opened")
 
     def files(self) -> list[Source]:
-        """Return the sources that this one is made of, their blocks one after another."""
+        """Return the sources that this one consists of, in the order of their blocks."""
         return [self]
 
     def fingerprint(self) -> str:
-        """Return a digest of sizes and of both ends of every file: the same for a copy."""
+        """Return a digest of sizes and of both ends of every file, which is the same for a copy."""
         digest = hashlib.sha256()
         for path in self.paths:
             size = path.stat().st_size
@@ -211,7 +211,7 @@ class Source(ABC):
 
 
 def joined(pieces: Sequence[Sequences]) -> Sequences:
-    """Put sequences one after another into one container.
+    """Concatenate sequences into one container.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def joined(pieces: Sequence[Sequences]) -> Sequences:
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Name the place in whatever goes wrong while data is read there."""
+    """Add the place to the message of any error while data is read."""
     try:
         yield
     except DataFileError:
@@ -241,15 +241,15 @@ def reading(place: str) -> Iterator[None]:
 
 
 class WordCounter:
-    """Counts of words, in memory that is bounded.
+    """Counts of words in bounded memory.
 
-    Beyond `MAX_WORDS` different words the rarest are forgotten, at first those seen once.
+    Beyond `MAX_WORDS` distinct words the rarest are dropped, starting with those seen once.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.forgotten = 0
-        """No forgotten word had been seen more often than this when it was dropped."""
+        """Upper bound on the count of any word when it was dropped."""
 
     def update(self, words: list[str]) -> None:
         """Count some more words."""

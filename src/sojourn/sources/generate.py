@@ -1,4 +1,4 @@
-"""A corpus of any size from a known hidden Markov model, with the look of English."""
+"""Synthetic corpora of any size from a known hidden Markov model, similar to English."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEAN_LENGTH = 22.0
 _LONGEST = 120
 _ZIPF = 1.0
 _ZIPF_SHIFT = 2.7
-_SPREAD = 2.5  # standard deviation of the logarithm of a state's preference for a word
+_SPREAD = 2.5  # standard deviation of the log preference of a state for a word
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Truth(NamedTuple):
     emissions: NDArray[np.float32]
 
     def save(self, path: Path) -> None:
-        """Write the parameters to a safetensors file, whole or not at all."""
+        """Write the parameters to a safetensors file, atomically."""
         import safetensors.numpy
 
         part = path.with_name(f".{path.name}.part")
@@ -58,9 +58,9 @@ class Truth(NamedTuple):
 
 
 def draw_truth(n_states: int, n_symbols: int, seed: int) -> Truth:
-    """Draw a hidden Markov model whose words are distributed as Zipf says.
+    """Draw a hidden Markov model whose words follow Zipf's law.
 
-    The frequency of word w is about 1 / (w + 2.7), and each state prefers words of its own:
+    The frequency of word w is about 1 / (w + 2.7), and each state prefers different words:
     frequencies are multiplied by log-normal weights.  Rows of transitions are Dirichlet(0.2).
 
     Examples
@@ -82,8 +82,8 @@ def draw_truth(n_states: int, n_symbols: int, seed: int) -> Truth:
 def draw_sentences(truth: Truth, n_sequences: int, seed: int) -> Iterator[Sequences]:
     """Yield sentences of words 0..V−1, piece by piece.
 
-    Lengths are negative binomial with mean 22, from 1 to 120, as those of English newspaper
-    sentences about are.
+    Lengths are negative binomial with mean 22, from 1 to 120, roughly those of sentences in
+    English newspapers.
 
     Examples
     --------
@@ -104,14 +104,14 @@ class _Sampler:
     def __init__(self, truth: Truth) -> None:
         self.start = np.cumsum(truth.start)
         self.transitions = np.cumsum(truth.transitions, axis=1)
-        # Single precision has too few digits to tell rare words apart: one state at a time.
+        # Single precision is too coarse for rare words, so double precision, one state at a time.
         self.words = [np.cumsum(row, dtype=np.float64) for row in truth.emissions]
 
     def draw(self, n_sequences: int, rng: np.random.Generator) -> Sequences:
         shape = 3.0
         lengths = rng.negative_binomial(shape, shape / (shape + _MEAN_LENGTH - 1), n_sequences) + 1
         lengths = -np.sort(-np.minimum(lengths, _LONGEST))  # longest first: the rest are a prefix
-        # Step by step: sentences that still go on stand at the front.
+        # Step by step, with the sentences that have not ended at the front.
         active = np.searchsorted(-lengths, -np.arange(lengths[0]), side="left")
         columns = [self._states(None, active[0], rng)]
         for n in active[1:]:
@@ -145,7 +145,7 @@ class _Sampler:
 
 
 def _by_state(states: NDArray[np.int64], n_states: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Yield each state with the places where it stands."""
+    """Yield each state with the positions where it occurs."""
     order = np.argsort(states.astype(np.int16), kind="stable")
     ends = np.cumsum(np.bincount(states, minlength=n_states))
     for k in range(n_states):
@@ -155,7 +155,7 @@ def _by_state(states: NDArray[np.int64], n_states: int) -> Iterator[tuple[int, N
 
 
 def truth_path(out: Path) -> Path:
-    """Return where the parameters of a corpus are."""
+    """Return the path of the parameters of a corpus."""
     return out.with_suffix(".truth.safetensors")
 
 
@@ -170,20 +170,20 @@ def generate(
     overwrite: bool = False,
     report: Report | None = None,
 ) -> Path:
-    """Draw a corpus into a Parquet file, and write the true parameters beside it.
+    """Generate a corpus as a Parquet file, and write the true parameters next to it.
 
     Parameters
     ----------
     out : path
-        ``corpus.parquet``; ``corpus.truth.safetensors`` and, if asked for,
-        ``corpus.held-out.parquet`` come beside it.
+        ``corpus.parquet``; ``corpus.truth.safetensors`` and, if requested,
+        ``corpus.held-out.parquet`` are written next to it.
     n_sequences : int
-        Sentences, of 22 words on average.
+        Number of sentences, of 22 words on average.
     n_states, n_symbols : int
         Size of the model.
     seed : int
     n_held_out : int
-        Further sentences from the same model, in a file of their own.
+        Number of further sentences from the same model, in a separate file.
     overwrite : bool
     report : callable, optional
         Called with "generating", the share done, and sentences so far.

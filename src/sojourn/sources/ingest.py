@@ -1,4 +1,4 @@
-"""Any data to the form that is read quickest: symbols in Parquet, words in its metadata."""
+"""Conversion to the format that is read fastest: symbols in Parquet, words in its metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMN = "symbols"
 
 
 class Ingested(NamedTuple):
-    """What `ingest` wrote.
+    """Result of `ingest`.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Ingested(NamedTuple):
 
 
 Report = Callable[[str, float, int], None]
-"""Called with what is being done, the share of it that is done, and how many sequences that is."""
+"""Called with the name of a task, the share of it that is done, and the number of sequences."""
 
 
 def ingest(
@@ -55,20 +55,20 @@ def ingest(
 ) -> Ingested:
     r"""Write data as Parquet, with small row groups for shuffling.
 
-    Words are counted in one pass and encoded in a second.  Numbers are copied as they are.
+    Words are counted in one pass and encoded in a second.  Numbers are copied unchanged.
 
     Parameters
     ----------
     data : Source or path
-        What `sojourn.open` takes.
+        Data as for `sojourn.open`.
     out : path
-        Refused if it exists, unless `overwrite`.
+        File to write.  It is an error if it exists, unless `overwrite`.
     min_count, max_size, unknown
-        Which words the vocabulary keeps: see `Vocabulary.from_counts`.
+        Which words the vocabulary keeps; see `Vocabulary.from_counts`.
     vocabulary : Vocabulary, optional
-        Use this one: held-out text takes that of the training text.
+        Vocabulary to use, for example that of the training text for held-out text.
     report : callable, optional
-        For progress: called with "counting" or "encoding", the share done, and sequences so far.
+        Called with "counting" or "encoding", the share done, and the number of sequences so far.
     options
         As for `sojourn.open`.
 
@@ -86,13 +86,13 @@ def ingest(
     check_target(out, overwrite)
     source = open_source(data, **options)
     if any(path.exists() and out.exists() and path.samefile(out) for path in source.paths):
-        raise ValueError(f"{out} is the file that is read")
+        raise ValueError(f"{out} is the input file")
     is_words = _first(source).values.dtype.kind in "UTO"
     if is_words:
         if vocabulary is None:
             vocabulary = _count(source, report, min_count, max_size, unknown).vocabulary
     elif vocabulary is not None:
-        raise DataFileError(f"{source.name} holds numbers: a vocabulary is for words")
+        raise DataFileError(f"{source.name} contains numbers: a vocabulary is for words")
     else:
         vocabulary = source.vocabulary
     metadata = _metadata(vocabulary)
@@ -142,7 +142,7 @@ def _count(
 
 
 def _plain(sequences: Sequences) -> Sequences:
-    """Make whole numbers int32 where they fit, which is what `Categorical` works on."""
+    """Convert integers to int32 if they fit, the type that `Categorical` uses."""
     values = sequences.values
     if values.dtype.kind == "b" or (
         values.dtype.kind in "iu"
@@ -159,5 +159,5 @@ def _metadata(vocabulary: Vocabulary | None) -> dict[bytes, bytes]:
     if vocabulary is None:
         return {METADATA: json.dumps(described).encode()}
     described["unknown"] = vocabulary.unknown
-    words = json.dumps(vocabulary.words)  # in ASCII: a lone surrogate survives too
+    words = json.dumps(vocabulary.words)  # in ASCII, which preserves lone surrogates too
     return {METADATA: json.dumps(described).encode(), WORDS: words.encode()}

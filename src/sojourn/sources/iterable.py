@@ -15,14 +15,14 @@ _PIECE = 1024
 
 
 class IterableSource(Source):
-    """A generator, a socket, a database cursor: whatever gives sequences one by one.
+    """Sequences from an iterable, such as a generator, a socket or a database cursor.
 
     Parameters
     ----------
     sequences : iterable of arrays or lists
         One sequence each.
     total_sequences : int
-        How many they are: each minibatch stands for its share of them.
+        Number of sequences; each minibatch is weighted by its share of them.
     """
 
     def __init__(self, sequences: Iterable[Any], total_sequences: int) -> None:
@@ -35,22 +35,22 @@ class IterableSource(Source):
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
         return "the iterable"
 
     @property
     def n_blocks(self) -> int:
-        """One: there is no other order than its own."""
+        """One, as there is only one order."""
         return 1
 
     @property
     def is_repeatable(self) -> bool:
-        """It is not: what was given is gone."""
+        """False: an iterable can be read only once."""
         return False
 
     @cached_property
     def summary(self) -> Summary:
-        """Sizes; the number of steps is estimated from the first sequences."""
+        """Sizes, with the number of steps estimated from the first sequences."""
         head = next(self._pieces, None)
         if head is None:
             raise DataFileError("the iterable is empty: not one sequence")
@@ -59,17 +59,17 @@ class IterableSource(Source):
         return Summary(self.total_sequences, round(n_steps), None, None)
 
     def sample(self) -> list[Block]:
-        """Return the first sequences, which will be given again."""
+        """Return the first sequences, which the pass will yield again."""
         _ = self.summary
         head = next(self._pieces)
         self._pieces = chain([head], self._pieces)
         return [head]
 
     def opened(self) -> Reader:
-        """Begin the single pass."""
+        """Start the only pass."""
         if self._begun:
             raise DataFileError(
-                "an iterable is read once: set n_passes=1, or write its sequences to a file"
+                "an iterable can be read only once: set n_passes=1, or write it to a file"
             )
         self._begun = True
 
@@ -79,7 +79,7 @@ class IterableSource(Source):
                 n_read += len(piece.sequences)
                 yield piece
             if n_read != self.total_sequences:
-                # The model is learned by now, with weights that are a little wrong.
+                # The model has been fitted by now, with slightly wrong weights.
                 warnings.warn(
                     f"the iterable gave {n_read} sequences, but total_sequences is "
                     f"{self.total_sequences}",
@@ -89,7 +89,7 @@ class IterableSource(Source):
         return read
 
     def fingerprint(self) -> str:
-        """Return the number of sequences: nothing else is known of an iterable."""
+        """Return the number of sequences; nothing else is known about an iterable."""
         return f"iterable of {self.total_sequences}"
 
     def _cut(self, sequences: Iterator[Any]) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Many files as one source."""
+"""Several files as one source."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OPEN_FILES = 16
 
 
 class ManySource(Source):
-    """The sequences of several sources, one after another; their blocks mix when shuffled.
+    """The sequences of several sources, concatenated; shuffling mixes their blocks.
 
     Parameters
     ----------
     sources : sequence of Source
-        All with the same kind of steps, and with one vocabulary where files bring their own.
+        All with the same kind of steps, and with the same vocabulary if the files contain one.
     """
 
     def __init__(self, sources: Sequence[Source]) -> None:
@@ -31,33 +31,33 @@ class ManySource(Source):
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
         return f"{self.sources[0].name} and {len(self.sources) - 1} more files"
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of all sources together."""
+        """Total number of blocks."""
         return int(self._begins[-1])
 
     def files(self) -> list[Source]:
-        """Return the sources that this one is made of, their blocks one after another."""
+        """Return the sources that this one consists of, in the order of their blocks."""
         return [file for source in self.sources for file in source.files()]
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words that the symbols of the files stand for."""
+        """The words of the symbols."""
         vocabulary = self.sources[0].vocabulary
         for source in self.sources:
             if source.vocabulary != vocabulary:
                 raise DataFileError(
-                    f"{source.name} has another vocabulary than {self.sources[0].name}: "
+                    f"{source.name} has a different vocabulary from {self.sources[0].name}: "
                     "ingest the texts together"
                 )
         return vocabulary
 
     @cached_property
     def summary(self) -> Summary:
-        """Sizes and symbols; words are counted over all files together."""
+        """Sizes and symbols; words are counted over all files."""
         if any(_has_words(source) for source in self.sources):
             return scan(self)
         vocabulary = self.vocabulary

@@ -1,4 +1,4 @@
-"""Minibatches of data that is in memory."""
+"""Minibatches of data in memory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sojourn.sources.base import Minibatches
 class MemorySource(Minibatches):
     """Minibatches without replacement, in a new order each pass.
 
-    The order of a pass follows from the seed and the number of the pass alone, so that a run can
-    go on at any place without a random state to carry along.
+    The order of a pass depends only on the seed and the number of the pass, so that a run can
+    resume anywhere without a stored random state.
 
     Parameters
     ----------
     data : Sequences
     batch_size : int or None
-        Sequences a minibatch; None for all of them in one, in their own order.  The last
-        minibatch of a pass has what is left.
+        Sequences per minibatch; None for all in one, in the order of the data.  The last
+        minibatch of a pass may have fewer.
     seed : int
 
     Examples
@@ -42,28 +42,28 @@ class MemorySource(Minibatches):
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in a pass."""
+        """Number of sequences per pass."""
         return len(self.data)
 
     @property
     def n_steps(self) -> int:
-        """Steps in a pass."""
+        """Number of steps per pass."""
         return self.data.n_steps
 
     @property
     def is_whole(self) -> bool:
-        """Whether all data are one minibatch."""
+        """Whether all data are in one minibatch."""
         return self.batch_size is None or self.batch_size >= len(self.data)
 
     def order(self, n_pass: int) -> NDArray[np.int64]:
-        """Return the numbers of the sequences in the order of pass `n_pass`."""
-        with self._lock:  # whoever else asks for the same waits, and does not draw it again
+        """Return the indices of the sequences in the order of pass `n_pass`."""
+        with self._lock:  # other threads wait for the same order, and do not draw it again
             if self._last is None or self._last[0] != n_pass:
                 self._last = (n_pass, self.draw_order(n_pass))
             return self._last[1]
 
     def draw_order(self, n_pass: int) -> NDArray[np.int64]:
-        """Do the same without remembering it."""
+        """Do the same without caching it."""
         if self.is_whole:
             return np.arange(len(self.data))
         return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))

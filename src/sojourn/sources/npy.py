@@ -1,4 +1,4 @@
-"""NumPy files, mapped into memory, with a file of offsets beside them."""
+"""NumPy files, mapped into memory, with offsets in a separate file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class NpySource(Source):
     path : Path
         Array of shape (T,) or (T, D).
     offsets : Path, optional
-        Array of N + 1 whole numbers: sequence n is ``values[offsets[n]:offsets[n + 1]]``.  By
-        default ``x.offsets.npy`` beside ``x.npy``.
+        Array of N + 1 integers: sequence n is ``values[offsets[n]:offsets[n + 1]]``.  By default
+        ``x.offsets.npy`` next to ``x.npy``.
     """
 
     def __init__(self, path: Path, offsets: Path | None = None) -> None:
@@ -38,14 +38,14 @@ class NpySource(Source):
             offsets = path.with_suffix(".offsets.npy")
             if not offsets.exists():
                 raise DataFileError(
-                    f"{path} has no offsets beside it: {offsets.name} with the N + 1 places where "
-                    "sequences begin and end, or another file given as offsets="
+                    f"{path} has no offsets next to it: {offsets.name} with the N + 1 positions "
+                    "where sequences begin and end, or another file given as offsets="
                 )
         super().__init__([path, offsets])
         values = _mapped(path)
         self.offsets = _mapped(offsets)
         if self.offsets.ndim != 1 or self.offsets.dtype.kind not in "iu" or not len(self.offsets):
-            raise DataFileError(f"{offsets}: offsets must be a 1-D array of whole numbers")
+            raise DataFileError(f"{offsets}: offsets must be a 1-D array of integers")
         if values.ndim == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(values):
             raise DataFileError(
                 f"{offsets}: the offsets run from {self.offsets[0]} to {self.offsets[-1]}, but "
@@ -55,12 +55,12 @@ class NpySource(Source):
         self._size = max(1, min(PIECE_SEQUENCES // 4, PIECE_STEPS // per_sequence))
 
     def __reduce__(self) -> Any:
-        """Pickle how to open the files: another process opens them itself."""
+        """Pickle only how to open the files; another process opens them itself."""
         return NpySource, tuple(path.absolute() for path in self.paths)
 
     @property
     def n_blocks(self) -> int:
-        """Runs of sequences."""
+        """Number of runs of sequences."""
         return -(-(len(self.offsets) - 1) // self._size)
 
     def opened(self) -> Reader:
@@ -74,7 +74,7 @@ class NpySource(Source):
             if (np.diff(offsets) < 0).any():
                 raise DataFileError(f"{self.paths[1]}, from sequence {begin}: offsets decrease")
             with reading(place):
-                # A copy: pages of the map must not pile up in memory.
+                # A copy, so that mapped pages do not accumulate in memory.
                 steps = np.array(values[offsets[0] : offsets[-1]])
                 sequences = Sequences(steps, offsets - offsets[0])
             yield Block(sequences, place)

@@ -1,4 +1,4 @@
-"""Open data, whatever form it has."""
+"""Open data files of any supported format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sojourn.sources.many import ManySource
 from sojourn.sources.npy import NpySource
 from sojourn.sources.text import TextSource
 
-# What files of each kind begin with.
+# First bytes of each kind of file.
 _MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
@@ -26,11 +26,11 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": "zstd",
 }
 _REFUSED = {
-    b"FEA1": "an old Feather file (version 1): write it anew as Feather 2 or Parquet",
+    b"FEA1": "an old Feather file (version 1): convert it to Feather 2 or Parquet",
     b"PK\x03\x04": "a zip archive: unpack it",
     b"BZh": "a bzip2 file: unpack it, or use gzip or zstd",
     b"\xfd7zXZ": "an xz file: unpack it, or use gzip or zstd",
-    b"\x89HDF": "an HDF5 file: write it as Parquet",
+    b"\x89HDF": "an HDF5 file: convert it to Parquet",
 }
 
 
@@ -46,35 +46,35 @@ def open(
 ) -> Source:
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
 
-    What a file is shows in its first bytes: Parquet, Arrow or Feather, NumPy's ``.npy``, or text,
-    plain or compressed with gzip or zstd.  Comma- and tab-separated tables show in their names,
-    ``.csv`` and ``.tsv``.
+    The format is recognized by the first bytes: Parquet, Arrow or Feather, NumPy's ``.npy``, or
+    text, plain or compressed with gzip or zstd.  Comma- and tab-separated tables are recognized by
+    their names, ``.csv`` and ``.tsv``.
 
     Parameters
     ----------
     path : str, Path or iterable
-        A file, a folder, a pattern such as ``"data/*.parquet"``; or an iterable of sequences,
-        which is read once.
+        A file, a folder, a pattern such as ``"data/*.parquet"``, or an iterable of sequences,
+        which can be read only once.
     column : str or list of str, optional
-        Columnar files: the column that holds the steps; several make vectors.  By default the
+        Columnar files: the column with the steps; several columns make vectors.  By default the
         only list column.
     sequence : str or False, optional
-        Columnar files in long format, one row a step: the column with the sequence's id; False
-        for a file whose rows are all one sequence.
+        Columnar files in long format, with one row per step: the column with the sequence id.
+        False if all rows of a file are one sequence.
     pattern : str, optional
-        Text: a regular expression whose matches are the words; by default what whitespace
-        separates.
+        Text: a regular expression whose matches are the words; by default words are separated by
+        whitespace.
     lower : bool
-        Turn words into lower case.
+        Convert words to lower case.
     offsets : path, optional
-        ``.npy``: the file with the offsets; by default ``x.offsets.npy`` beside ``x.npy``.
+        ``.npy``: the file with the offsets; by default ``x.offsets.npy`` next to ``x.npy``.
     total_sequences : int, optional
-        How many sequences an iterable will give; needed there.
+        Number of sequences of an iterable; required for iterables.
 
     Returns
     -------
     Source
-        With ``n_sequences`` and ``n_steps``; iterating over it gives `Sequences`, piece by piece.
+        With ``n_sequences`` and ``n_steps``; iteration yields `Sequences`, piece by piece.
 
     Raises
     ------
@@ -100,16 +100,14 @@ def open(
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
         if total_sequences is not None:
-            raise TypeError("total_sequences is for iterables: files are counted")
+            raise TypeError("total_sequences is for iterables only: files are counted")
         return _open_paths(path, given)
     if not isinstance(path, Iterable):
         raise TypeError(f"expected a path or an iterable of sequences, got {path!r}")
     if given:
-        raise TypeError(f"{', '.join(given)}: for files, not for an iterable")
+        raise TypeError(f"{', '.join(given)}: only for files, not for iterables")
     if total_sequences is None:
-        raise TypeError(
-            "an iterable needs total_sequences, the number of sequences that it will give"
-        )
+        raise TypeError("an iterable needs total_sequences, the number of its sequences")
     return IterableSource(path, total_sequences)
 
 
@@ -119,7 +117,7 @@ def _open_paths(path: str | PathLike[str], options: dict[str, Any]) -> Source:
     if here.is_dir():
         files = sorted(file for file in here.iterdir() if _is_data(file))
         if not files:
-            raise DataFileError(f"the folder {here} holds no data files")
+            raise DataFileError(f"the folder {here} has no data files")
     elif here.exists():
         files = [here]
     else:
@@ -132,7 +130,7 @@ def _open_paths(path: str | PathLike[str], options: dict[str, Any]) -> Source:
 
 
 def _is_data(file: Path) -> bool:
-    """Leave out folders, hidden files, marks like _SUCCESS, and the offsets of .npy files."""
+    """Leave out folders, hidden files, markers such as _SUCCESS, and offsets of .npy files."""
     return file.is_file() and file.name[0] not in "._" and not file.name.endswith(".offsets.npy")
 
 
@@ -150,7 +148,7 @@ def _open_file(path: Path, options: dict[str, Any]) -> Source:
 
 
 def kind_of(path: Path) -> str:
-    """Tell what a file is: by its first bytes, and text by its name."""
+    """Recognize the format of a file by its first bytes, and of text by its name."""
     with path.open("rb") as file:
         head = file.read(8)
     if not head:
@@ -166,4 +164,4 @@ def kind_of(path: Path) -> str:
 def _refuse(path: Path, options: dict[str, Any], known: set[str], what: str) -> None:
     odd = sorted(set(options) - known)
     if odd:
-        raise DataFileError(f"{path} is {what}, for which {', '.join(odd)} means nothing")
+        raise DataFileError(f"{path} is {what}, for which {', '.join(odd)} has no meaning")

@@ -1,4 +1,4 @@
-"""Sequences one at a time, each with what was learned from it last."""
+"""Single sequences, each with a value that is kept from pass to pass."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 class RememberingSource(MemorySource, Generic[T]):
-    """Single sequences in a new order each pass, and one remembered value for each.
+    """Single sequences in a new order each pass, with one stored value for each.
 
-    While a sequence is the current one, `recall` gives its value and `remember` replaces it.
+    `recall` returns the value of the current sequence, and `remember` replaces it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class RememberingSource(MemorySource, Generic[T]):
     [50]
     """
 
-    may_read_ahead = False  # what is remembered belongs to the current sequence
+    may_read_ahead = False  # the stored value belongs to the current sequence
 
     def __init__(self, data: Sequences, seed: int) -> None:
         super().__init__(data, 1, seed)
@@ -47,14 +47,14 @@ class RememberingSource(MemorySource, Generic[T]):
             yield self.data[int(n) : int(n) + 1]
 
     def recall(self) -> T | None:
-        """Return what is remembered of the current sequence."""
+        """Return the value of the current sequence."""
         return self._values[self._current]
 
     def remember(self, value: T) -> None:
-        """Keep a value for the current sequence."""
+        """Store a value for the current sequence."""
         self._values[self._current] = value
 
     @property
     def remembered(self) -> list[T]:
-        """Every value there is."""
+        """All stored values."""
         return [value for value in self._values if value is not None]

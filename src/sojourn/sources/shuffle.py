@@ -1,7 +1,7 @@
 """Minibatches in random order from data that does not fit in memory.
 
-Blocks are read in random order into a buffer.  When the buffer is full its sequences are put in
-random order, half of them leave it in minibatches, and further blocks take their place.
+Blocks are read in random order into a buffer.  When the buffer is full, its sequences are shuffled,
+half of them are yielded in minibatches, and further blocks are read in their place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sojourn.sources.base import Block, Minibatches, Source, joined, reading
 
 BUFFER_SEQUENCES = 2**17
 BUFFER_BYTES = 2**26
-"""The buffer holds so many sequences or so many bytes, whichever is reached first."""
+"""Size of the buffer in sequences and in bytes, whichever is reached first."""
 
 Validate = Callable[[Sequences], Sequences]
 
@@ -24,16 +24,16 @@ Validate = Callable[[Sequences], Sequences]
 class ShuffledSource(Minibatches):
     r"""Minibatches of a source, in a new random order each pass.
 
-    The order follows from the seed, the number of the pass and the source alone.
+    The order depends only on the seed, the number of the pass and the source.
 
     Parameters
     ----------
     source : Source
     batch_size : int or None
-        Sequences a minibatch; None for all of them in one, which then comes in pieces.
+        Sequences per minibatch; None for all in one, which then comes in pieces.
     seed : int
     validate : callable, optional
-        Turns sequences as they are read into those that the model takes.
+        Converts sequences to the form that the model expects.
     buffer_sequences : int, optional
         Size of the shuffle buffer; by default `BUFFER_SEQUENCES`.
 
@@ -65,13 +65,13 @@ class ShuffledSource(Minibatches):
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in a pass."""
+        """Number of sequences per pass."""
         return self.source.n_sequences
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
         """Yield the minibatches of pass `n_pass`, without the first `start`.
 
-        Those left out are read and shuffled like the others, so that the rest are the same.
+        Skipped minibatches are read and shuffled like the others, so that the rest are the same.
         """
         if self.batch_size is None or self.batch_size >= self.n_sequences:
             if start == 0:
@@ -87,12 +87,12 @@ class ShuffledSource(Minibatches):
 
 
 def pass_rng(seed: int, n_pass: int) -> np.random.Generator:
-    """Return the random numbers of a pass: first for the order of blocks, then for `shuffled`."""
+    """Return the random generator of a pass: first for the order of blocks, then for `shuffled`."""
     return np.random.default_rng([seed, n_pass])
 
 
 def size_in_buffer(piece: Sequences) -> int:
-    """Return the bytes that a piece takes."""
+    """Return the size of a piece in bytes."""
     return int(piece.values.nbytes + piece.offsets.nbytes)
 
 
@@ -105,13 +105,13 @@ def shuffled(
 ) -> Iterator[Sequences]:
     """Yield minibatches of pieces of data, without the first `start`.
 
-    What is drawn when depends on the sizes alone: sequences may as well be numbers that stand for
-    sequences elsewhere, with the bytes that those would take.
+    The order depends only on sizes, so that sequences can be replaced by references to sequences
+    elsewhere, with the sizes in bytes of the latter.
 
     Parameters
     ----------
     pieces : iterable of (Sequences, int)
-        Pieces in random order, each with the bytes that count for it.
+        Pieces in random order, each with its size in bytes.
     """
     buffer = _Buffer(max(buffer_sequences or BUFFER_SEQUENCES, 2 * batch_size), batch_size)
     n_done = 0
@@ -127,7 +127,7 @@ def shuffled(
 
 
 class _Buffer:
-    """Sequences that wait to be drawn."""
+    """Sequences that have not been drawn yet."""
 
     def __init__(self, max_sequences: int, batch_size: int) -> None:
         self.max_sequences = max_sequences
@@ -150,7 +150,7 @@ class _Buffer:
         self._n_bytes += n_bytes
 
     def drawn(self, rng: np.random.Generator, n_batches: int, skip: int) -> Iterator[Sequences]:
-        """Take minibatches out at random; the first `skip` of them are not yielded."""
+        """Remove minibatches at random; the first `skip` are not yielded."""
         if not self._pieces:
             return
         pool = joined(self._pieces)
@@ -158,7 +158,7 @@ class _Buffer:
         n_out = min(n_batches * self.batch_size, len(pool))
         for begin in range(max(0, skip) * self.batch_size, n_out, self.batch_size):
             yield pool.take(order[begin : min(begin + self.batch_size, n_out)])
-        # Of a random part, the bytes are about its share: no need to know each sequence.
+        # The bytes of a random part are about its share, so those of each sequence are not needed.
         n_bytes = self._n_bytes * (len(pool) - n_out) // len(pool)
         self._pieces, self._n_sequences, self._n_bytes = [], 0, 0
         if n_out < len(pool):
@@ -166,7 +166,7 @@ class _Buffer:
 
 
 def validated(blocks: Iterable[Block], validate: Validate | None) -> Iterator[Sequences]:
-    """Yield what `validate` makes of each block, and name the block where it fails."""
+    """Yield each block after `validate`; errors name the block."""
     for sequences, place, _ in blocks:
         if len(sequences) == 0:
             continue

@@ -1,4 +1,4 @@
-"""A source in two parts: to learn from, and to be held out."""
+"""Random split of a source into training and held-out data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sojourn.vocabulary import Vocabulary
 
 
 class PartSource(Source):
-    """The sequences of another source that a coin picks, or those that it does not.
+    """A random subset of the sequences of another source, or the rest.
 
-    The coin is thrown for each sequence anew, from the seed and the sequence's place alone, so
-    that the two parts never overlap and every pass sees the same.
+    Whether a sequence belongs to it depends only on the seed and the position of the sequence, so
+    that the two parts never overlap and are the same in every pass.
 
     Parameters
     ----------
@@ -24,10 +24,10 @@ class PartSource(Source):
     share : float
         Probability that a sequence is held out.
     held_out : bool
-        Which of the two parts this is.
+        Whether this is the held-out part.
     seed : int
     first : int
-        The place of the first block, where `whole` is itself a piece of a larger source.
+        Number of the first block, if `whole` is itself a part of a larger source.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class PartSource(Source):
         self.first = first
 
     def __reduce__(self) -> Any:
-        """Pickle how to open the files: another process opens them itself."""
+        """Pickle only how to open the files; another process opens them itself."""
         opener = partial(PartSource, held_out=self.held_out, seed=self.seed, first=self.first)
         return opener, (self.whole, self.share)
 
     def files(self) -> list[Source]:
-        """Return the sources that this one is made of, their blocks one after another."""
+        """Return the sources that this one consists of, in the order of their blocks."""
         parts: list[Source] = []
         first = self.first
         for file in self.whole.files():
@@ -57,28 +57,28 @@ class PartSource(Source):
 
     @property
     def n_blocks(self) -> int:
-        """Parts that can be read in any order: those of the whole."""
+        """Number of blocks, the same as of the complete source."""
         return self.whole.n_blocks
 
     @property
     def name(self) -> str:
-        """What to call the source in messages."""
+        """Name of the source in messages."""
         return self.whole.name
 
     @property
     def vocabulary(self) -> Vocabulary | None:
-        """The words that the symbols stand for, where the file tells."""
+        """The words of the symbols, if the file contains them."""
         return self.whole.vocabulary
 
     @cached_property
     def summary(self) -> Summary:
-        """Sizes of this part, from a pass over the data; its words are its own."""
+        """Sizes and words of this part, from a pass over the data."""
         found = scan(self)
         known = self.vocabulary
         return found if known is None else found._replace(n_symbols=len(known), vocabulary=known)
 
     def opened(self) -> Reader:
-        """Open the whole."""
+        """Open the complete source."""
         read = self.whole.opened()
 
         def picked(block: int) -> Iterator[Block]:
@@ -93,7 +93,7 @@ class PartSource(Source):
 
 
 def split(source: Source, share: float, seed: int = 0) -> tuple[PartSource, PartSource]:
-    r"""Split a source by chance into sequences to learn from and sequences to hold out.
+    r"""Split the sequences of a source at random into training and held-out data.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Text files: one sequence a line; plain, gzip or zstd."""
+"""Text files with one sequence per line, plain or compressed with gzip or zstd."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TextSource(Source):
-    """Lines of a UTF-8 text file as sequences of words; lines without a word are left out.
+    """Lines of a UTF-8 text file as sequences of words; lines without words are left out.
 
     Parameters
     ----------
     path : Path
     compression : {"gzip", "zstd"} or None
-        A compressed file can only be read from its beginning: it is one block.
+        A compressed file can be read only from its beginning, so it is one block.
     pattern : str, optional
-        Regular expression whose matches are the words; by default what whitespace separates.
+        Regular expression whose matches are the words; by default separated by whitespace.
     lower : bool
-        Turn words into lower case.
+        Convert words to lower case.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class TextSource(Source):
             raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
 
     def __reduce__(self) -> Any:
-        """Pickle how to open the file: another process opens it itself."""
+        """Pickle only how to open the file; another process opens it itself."""
         opener = partial(TextSource, pattern=self.pattern, lower=self.lower)
         return opener, (self.path.absolute(), self.compression)
 
     @property
     def n_blocks(self) -> int:
-        """Runs of lines of about `BLOCK_BYTES`; one where the file is compressed."""
+        """Number of runs of lines of about `BLOCK_BYTES`; one if the file is compressed."""
         if self.compression is not None:
             return 1
         return max(1, -(-self.path.stat().st_size // BLOCK_BYTES))
@@ -66,7 +66,7 @@ class TextSource(Source):
         return self._read_plain if self.compression is None else self._read_stream
 
     def _read_plain(self, block: int) -> Iterator[Block]:
-        """Read the lines that begin in a block, wherever they end."""
+        """Read the lines that start in a block."""
         with reading(str(self.path)), self.path.open("rb") as file:
             begin, end = block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES
             if begin:
@@ -99,7 +99,7 @@ class TextSource(Source):
     def _split(
         self, raw: bytes, begin: int, line: int | None, done: float = 1.0
     ) -> Iterator[Block]:
-        """Cut whole lines into words; `line` is the number of the first, where that is known."""
+        """Split complete lines into words; `line` is the number of the first, if it is known."""
         text_bytes = raw.removeprefix(_BOM) if begin == 0 else raw
         try:
             text = text_bytes.decode()

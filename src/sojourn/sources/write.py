@@ -1,4 +1,4 @@
-"""Sequences to a Parquet file, piece by piece, whole or not at all."""
+"""Writing sequences to a Parquet file, piece by piece but atomically."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sojourn.sources.base import joined
 
 GROUP_SEQUENCES = 1024
 GROUP_STEPS = 2**16
-"""A row group has at most so many sequences or steps: small, because they are what is shuffled."""
+"""Maximum sequences and steps per row group; small, because row groups are shuffled."""
 
 
 class ParquetSink:
     """Write sequences to one list column of a Parquet file.
 
-    The file gets its name when it is complete: after an error there is nothing under it.
+    The file gets its name when it is complete; after an error there is no file.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class ParquetSink:
     column : str
         Name of the column.
     metadata : dict of bytes, optional
-        Goes into the file's metadata.
+        Written to the metadata of the file.
     overwrite : bool
-        Whether a file of that name may be replaced.
+        Whether an existing file may be replaced.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class ParquetSink:
         return self
 
     def write(self, sequences: Sequences) -> None:
-        """Take some sequences."""
+        """Write some sequences."""
         self._waiting.append(sequences)
         self._n_waiting += len(sequences)
         steps = sum(piece.n_steps for piece in self._waiting)
@@ -106,7 +106,7 @@ class ParquetSink:
     def _open(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
 
-        # No dictionaries: symbols are written and read quicker without.
+        # No dictionaries: symbols are written and read faster without.
         writer = pq.ParquetWriter(self._part, schema, compression="zstd", use_dictionary=False)
         if self.metadata:
             writer.add_key_value_metadata(self.metadata)
@@ -144,7 +144,7 @@ class ParquetSink:
 
 @contextmanager
 def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a folder to write files to, which gets its name when the block ends without an error.
+    """Yield a folder to write files to, which gets its name if the block ends without an error.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def check_target(path: Path, overwrite: bool) -> None:
-    """Refuse to write where a file is already, or where no folder is."""
+    """Raise an error if the file exists, or if its folder does not."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}")
     if path.exists() and not overwrite:
@@ -200,7 +200,7 @@ def _close_quietly(writer: Any) -> None:
     try:
         writer.close()
     except OSError:
-        return  # the error that brought us here says more
+        return  # the original error is more informative
 
 
 def _umask() -> int:

@@ -1,4 +1,4 @@
-"""Options of the hierarchical Dirichlet process, as users say them."""
+"""Options of the hierarchical Dirichlet process, as users give them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ class HDPOptions:
 
     Parameters
     ----------
-    alpha_prior, gamma_prior : (float, float)
-        Shape and rate of the Gamma priors on the concentrations α and γ.
+    alpha_prior : (float, float)
+        Shape and rate of the Gamma prior on the concentration α of the rows.
+    gamma_prior : (float, float)
+        Shape and rate of the Gamma prior on the concentration γ of the weights π.
     second_order_tables : bool
         Keep the second-order term in the expected table counts (5), which the paper drops.
     sort_states : bool

@@ -96,7 +96,7 @@ def on_device(value):
 def test_a_device_makes_the_moves_of_the_cpu(options):
     data = REALS if "emission" in options else DATA
     here, there = (
-        model(device=where, track_bound=True, **options).fit(data) for where in ("cpu", "cuda")
+        model(device=where, **options).fit(data, track_bound=True) for where in ("cpu", "cuda")
     )
     made, found = moves_of(here), moves_of(there)
     assert made

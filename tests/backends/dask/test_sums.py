@@ -76,11 +76,12 @@ def test_every_way_of_inference_with_its_bound(path, inference):
         batch_size=200,
         n_passes=2,
         dtype="float64",
-        track_bound=True,
         n_jobs=1,
         random_state=0,
     )
-    alone, together = clone(given).fit(path), clone(given).fit(path, client="here")
+    alone, together = clone(given), clone(given)
+    alone.fit(path, track_bound=True)
+    together.fit(path, track_bound=True, client="here")
     assert_same(together, alone)
     bounds = [[entry["bound"] for entry in fitted.history_] for fitted in (together, alone)]
     np.testing.assert_allclose(*bounds, rtol=1e-10)
@@ -141,7 +142,7 @@ def test_what_keeps_something_of_every_sequence_is_refused(path, inference):
 
 
 def test_data_in_memory_is_refused():
-    with pytest.raises(ValueError, match="files that the workers open themselves"):
+    with pytest.raises(ValueError, match="needs files, which the workers open themselves"):
         sj.HMM(2, sj.Categorical()).fit([[0, 1], [1]], client="here")
     iterable = sj.open(iter([[0, 1], [1, 0]]), total_sequences=2)
     with pytest.raises(ValueError, match="cannot be opened by the workers"):
@@ -212,10 +213,10 @@ def test_a_worker_refuses_a_client_of_another_version(path):
 def test_a_worker_refuses_another_file_and_one_that_is_not_there(path):
     source = sj.open(path)
     file = work.RemoteFile.of(source)
-    with pytest.raises(ValueError, match="another file for the worker"):
+    with pytest.raises(ValueError, match="not the same file for the worker"):
         work._opened(file._replace(fingerprint="0"))
     path.rename(path.with_name("b.parquet"))
-    with pytest.raises(ValueError, match="is not there for the worker"):
+    with pytest.raises(ValueError, match="does not exist for the worker"):
         work._opened(file)
 
 

@@ -1,1 +1,1 @@
-"""A GPU by PyTorch and Triton, which are loaded only where one is asked for."""
+"""The GPU backend, on PyTorch and Triton, which are imported only if it is used."""

@@ -1,7 +1,7 @@
-"""A GPU: data, minibatches and steps that stay there.
+"""The GPU backend, which keeps data, minibatches and steps on the device.
 
-The host only says what comes next.  It looks at a number of the device twice: at the sizes of a
-window of many minibatches, and at the end of a pass.
+The host only launches work.  It reads numbers from the device in two places: the sizes of a window
+of many minibatches, and the end of a pass.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Tensor = Any
 
 
 def find_device() -> Any:
-    """Return the device to compute on, or say why there is none."""
+    """Return the device to compute on, or raise an error that says why there is none."""
     if cuda.INTERPRETED:
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -51,17 +51,17 @@ def find_device() -> Any:
 class CudaBackend(KernelPieces):
     """The local step and the blend on a GPU.
 
-    In training, data that fit are copied there once, minibatches are planned in windows, and steps
-    are recorded as CUDA graphs: `Feed` and `Recorder`.
+    In training, data that fit are copied to the device once, minibatches are prepared in windows,
+    and steps are recorded as CUDA graphs; see `Feed` and `Recorder`.
 
     Parameters
     ----------
     n_threads : int
-        Threads of this process, for what the host does.
+        Number of threads for computations on the host.
     dtype : str
         Precision of the potentials.
     moves_from : int, optional
-        Number of states that training begins with, of a model in which it may change.
+        Initial number of states, if it may change.
     """
 
     slow_launches = True
@@ -71,7 +71,7 @@ class CudaBackend(KernelPieces):
         self.dtype = dtype
         self.device = find_device()
         self.kernel: Any = cuda if moves_from is None else cuda.PaddedKernel(moves_from)
-        # Sequences without a possible path: counted there, looked at when the host waits anyway.
+        # Sequences without a possible path: counted on the device, read when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
         self._feed: Feed | None = None
         self._recorder: graphs.Recorder | None = None
@@ -79,7 +79,7 @@ class CudaBackend(KernelPieces):
     # ---- training -------------------------------------------------------------------------
 
     def place(self, posterior: Posterior) -> Posterior:
-        """Return the same on the device, or itself where it is there."""
+        """Return the posterior on the device; itself if it is there already."""
         if not isinstance(posterior.emissions, DecayedTable):
             return posterior
         table = cast(Any, TensorTable.of(posterior.emissions, self.device))
@@ -159,30 +159,30 @@ class CudaBackend(KernelPieces):
             )
 
     def resized(self) -> CudaBackend:
-        """Forget recorded steps: they have the sizes of their moment."""
+        """Discard recorded steps, which are for the old number of states."""
         self._recorder = None
         return self
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Say what to change when the memory of the GPU is full."""
+        """Raise errors that say what to change when GPU memory is exhausted."""
         try:
             yield
         except torch.cuda.OutOfMemoryError as error:
             free, total = torch.cuda.mem_get_info()
             raise MemoryError(
                 f"the GPU has too little memory ({free / 2**30:.1f} of {total / 2**30:.1f} GiB "
-                "free): take a smaller batch_size, fewer states, dtype='float32', or device='cpu'"
+                "free): use a smaller batch_size, fewer states, dtype='float32', or device='cpu'"
             ) from error
 
-    # ---- pieces of the local step -----------------------------------------------------------
+    # ---- parts of the local step ------------------------------------------------------------
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
-        """Cut sequences into chunks that fit, and put each on the device."""
+        """Cut sequences into chunks that fit, and place each on the device."""
         return chunks_on_device(family, data, n_states, self.device)
 
     def host_sequences(self, chunk: Chunk) -> Sequences:
-        """Return the sequences of a chunk in memory."""
+        """Fetch the sequences of a chunk."""
         sequences: Sequences = chunk.sequences.host()
         return sequences
 
@@ -194,7 +194,7 @@ class CudaBackend(KernelPieces):
         chunks: Iterable[Chunk],
         **wanted: bool,
     ) -> BatchSums:
-        """Run the local step for a posterior and chunks in memory, and return sums there."""
+        """Run the local step for a posterior and chunks in memory, and return sums in memory."""
         posterior = self.place(posterior)
         n_states = posterior.emissions.n_states
         placed = (
@@ -207,7 +207,7 @@ class CudaBackend(KernelPieces):
     def sized_for(self, n_states: int) -> CudaBackend:
         """Return the backend with smaller models padded to this number of states.
 
-        They then share what is compiled for it.
+        All of them then use the same compiled kernels.
         """
         sized = copy(self)
         sized.kernel = self.kernel.at_least(n_states)
@@ -216,17 +216,17 @@ class CudaBackend(KernelPieces):
 
     @property
     def exact(self) -> CpuBackend:
-        """What computes in logarithms, on the host, the sequences that underflow here."""
+        """Kernel on the host, in logarithms, for sequences that underflow here."""
         return CpuBackend(reference, self.n_threads, self.dtype)
 
     def _order(self, chunk: Chunk) -> Tensor:
         return chunk.sequences.order
 
     def total(self, chunk: Chunk, log_normalizers: Tensor) -> Tensor:
-        """Return Σ log Z without sequences that have no possible path; these are counted."""
+        """Return Σ log Z without sequences that have no possible path, which are counted."""
         return cuda.collect_failures(log_normalizers, self._failures)
 
     def log_base(self, family: Family, chunk: Chunk) -> float:
-        """Return Σ log h(x) of a chunk, which the host finds once."""
+        """Return Σ log h(x) of a chunk, which the host computes once."""
         log_base: float = chunk.sequences.log_base
         return log_base

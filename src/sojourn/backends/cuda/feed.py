@@ -1,4 +1,4 @@
-"""The minibatches of a source on a GPU: gathered from data that are there, or copied ahead."""
+"""Minibatches of a source on a GPU: gathered from data on the device, or copied ahead."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from sojourn.sources import MemorySource, Minibatches
 Tensor = Any
 
 WINDOW_STEPS = 2**24
-"""Steps of minibatches that are sorted together, where the data are on the device."""
+"""Steps of minibatches that are sorted together, if the data are on the device."""
 
 STREAM_STEPS = 2**20
-"""The same where they are copied there."""
+"""The same if minibatches are copied to the device."""
 
 _ORDERS = 3
-"""Passes whose sequences are shuffled at a time: the device may be faster than that is."""
+"""Passes that are shuffled ahead at the same time: the device may be faster than shuffling."""
 
 
 class _Order(NamedTuple):
-    """The order of a pass: numbers of sequences, and where each ends when they stand in a row."""
+    """The order of a pass: indices of sequences, and where each ends when concatenated."""
 
     numbers: NDArray[np.int64]
     ends: NDArray[np.int64]
 
 
 class Feed:
-    """The minibatches of a source, on the device: all data are there if they fit.
+    """The minibatches of a source, on the device; all data are copied there if they fit.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Feed:
             self._values, self._is_complete = place_symbols(family, source.data.values, device)
             self._longest = int(source.data.lengths.max())
             self._lengths = source.data.lengths.astype(np.int32)
-            # Memory that is copied from without the host, for orders that are made side by side.
+            # Pinned memory, for orders that are made in parallel.
             rooms = (torch.empty(len(source.data), dtype=torch.int64) for _ in range(_ORDERS))
             is_cuda = device.type == "cuda"
             self._rooms = [room.pin_memory() if is_cuda else room for room in rooms]
@@ -77,7 +77,7 @@ class Feed:
                 self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def _fits(self, data: Sequences) -> bool:
-        # Other families than these look at more than one step at a time, or at the host's arrays.
+        # Other families use more than one step at a time, or arrays on the host.
         if not isinstance(self._family, Categorical):
             return False
         if self._device.type != "cuda":
@@ -93,10 +93,10 @@ class Feed:
         Parameters
         ----------
         n_states : int
-            States of the model at present.
+            Current number of states of the model.
         n_pass, start : int
         n_more : int
-            Passes that come after this one.
+            Number of passes after this one.
         """
         if self._values is not None:
             assert isinstance(self.source, MemorySource)
@@ -129,7 +129,7 @@ class Feed:
             yield from self._beside(lambda: uploaded(self._family, batches, self._device))
 
     def _beside(self, make: Callable[[], Window]) -> Window:
-        """Make a window while the device is busy with the steps of the one before."""
+        """Make a window while the device computes the steps of the previous one."""
         if self._stream is None or not isinstance(self._family, Categorical):
             return make()
         main = torch.cuda.current_stream(self._device)
@@ -140,7 +140,7 @@ class Feed:
         return window
 
     def _make_order(self, source: MemorySource, n_pass: int) -> _Order:
-        """Shuffle; of the device nothing is touched: a step may be recorded at that moment."""
+        """Shuffle without using the device, where a step may be being recorded."""
         numbers = source.draw_order(n_pass)
         self._rooms[n_pass % _ORDERS].numpy()[:] = numbers
         ends = np.zeros(len(numbers) + 1, dtype=np.int64)
@@ -148,7 +148,7 @@ class Feed:
         return _Order(numbers, ends)
 
     def _order(self, source: MemorySource, n_pass: int, n_more: int) -> tuple[_Order, Tensor]:
-        """Return the order of a pass, on the host and on the device, and begin with the next."""
+        """Return the order of a pass, on host and device, and start on the next one."""
         if self._order_of is None or self._order_of[0] != n_pass:
             coming = self._coming.pop(n_pass, None)
             made = self._make_order(source, n_pass) if coming is None else coming.result()
@@ -178,7 +178,7 @@ class Feed:
         for begin in range(start * size, len(data), at_a_time):
             part = slice(begin, begin + at_a_time)
             yield from self._gathered(source, n_pass, n_more, part, size)
-            # While the device is busy, what comes next; at the end of a pass it is waited for.
+            # Prepare the next while the device is busy; at the end of a pass the host waits for it.
             if part.stop < len(data):
                 coming = slice(part.stop, part.stop + at_a_time)
                 self._make_ahead(source, n_pass, n_more, coming, size)
@@ -194,7 +194,7 @@ class Feed:
     def _gathered(
         self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
     ) -> Window:
-        """Return some minibatches of a pass, made ahead of time or now."""
+        """Return minibatches of a pass, made ahead of time or now."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == (n_pass, part.start):
             return ahead[1]

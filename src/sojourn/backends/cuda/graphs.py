@@ -1,4 +1,4 @@
-"""Steps of training that are recorded once, as CUDA graphs, and then replayed."""
+"""Training steps, recorded once as CUDA graphs and then replayed."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ from sojourn.transitions import Concentrations, PriorCounts, Rows
 Tensor = Any
 
 Advance = Callable[[Posterior, list[Chunk], Callable[[int], Any]], BatchSums]
-"""``advance(posterior, chunks, rates)``: the local step, and the blend of what it gives.
+"""``advance(posterior, chunks, rates)``: the local step, and the blend of its sums.
 
-``rates(n_sequences)`` gives what is kept and the weight of the minibatch.
+``rates(n_sequences)`` returns the weights of the old statistics and of the minibatch.
 """
 
 
 def can_record(device: Any) -> bool:
-    """Whether a device replays what it did; Triton's interpreter does not."""
+    """Whether a device can replay recorded work; Triton's interpreter cannot."""
     return bool(device.type == "cuda")
 
 
 class Recorder:
-    """A step that is recorded once, as a CUDA graph, and then replayed.
+    """A training step, recorded once as a CUDA graph and then replayed.
 
-    What the step of a minibatch launches is always the same.  Where the minibatch is, its rates and
-    the prior differ: they are read from places on the device that stay the same.  A replay costs
-    the host a few microseconds, where launches one by one would cost it more than the device takes
-    to carry them out.
+    The steps of all minibatches launch the same kernels.  The minibatch, its rates and the prior
+    differ, and are read from fixed locations on the device.  A replay takes a few microseconds of
+    the host's time; launching the kernels one by one would take longer than running them.
 
     Parameters
     ----------
     problem : Problem
     is_able : bool
-        Whether steps can be recorded: with many states the host takes part in them.
+        Whether steps can be recorded; with many states, parts of them run on the host.
     """
 
     def __init__(self, problem: Problem, *, is_able: bool = True) -> None:
@@ -59,13 +58,13 @@ class Recorder:
         self._next = -1
 
     def takes(self, batch: Any) -> bool:
-        """Whether a batch is one of a window of equal ones, of symbols, and not too small."""
+        """Whether a batch belongs to a window of equal batches of symbols, and is not too small."""
         if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
             return False
         return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
 
     def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
-        """Do what ``advance`` would do to the posterior, and return the sums.
+        """Replay ``advance`` on the posterior, and return the sums.
 
         The sums are overwritten by the next replay.
         """
@@ -76,14 +75,14 @@ class Recorder:
             self._place.number.fill_(batch.number)
         known = None if self._update is None else self._update.prior
         if self._recording is None or not self._recording.serves(posterior, known):
-            # It is tried out on this minibatch: the one after may not be there.
+            # It is tried out on this minibatch, as there may be no next one.
             chunk = self._place.chunk(batch.window)
             self._recording = _Recording(advance, posterior, chunk, self._place)
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
 
     def update(self, transitions: Any, total_sequences: int) -> Any:
-        """Do what ``transitions.updated(total_sequences)`` would do."""
+        """Replay ``transitions.updated(total_sequences)``."""
         key = (total_sequences, transitions.n_pending)
         if transitions.n_updates == 0:
             return transitions.updated(total_sequences)
@@ -92,7 +91,7 @@ class Recorder:
         return self._update.replay(transitions)
 
     def _load(self, window: Window, n_updates: int) -> None:
-        """Copy a window to the place that the recorded step reads, or make a larger one."""
+        """Copy a window to where the recorded step reads it, or allocate a larger place."""
         own = [
             self._problem.rates(n_updates + 1 + b, window.batch_size)
             for b in range(window.n_batches)
@@ -105,13 +104,13 @@ class Recorder:
 
 
 class _Place:
-    """Where a recorded step finds its minibatch: a window, and one minibatch taken out of it."""
+    """Memory that a recorded step reads: a window, and the current minibatch of it."""
 
     def __init__(self, source: cuda.Minibatch, window: Window) -> None:
         self._n_symbols = window.family.n_statistics
         self._batch_size = n = window.batch_size
         self._is_complete = window.is_complete
-        # A tenth more than needed: the next window may be a little larger.
+        # A tenth more than needed, as the next window may be a little larger.
         roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
         steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
         one = [steps, steps, steps, pieces + 1, symbols, symbols + 1, 2, n + 1, n, 2]
@@ -131,7 +130,7 @@ class _Place:
         self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
 
     def holds(self, source: cuda.Minibatch, window: Window) -> bool:
-        """Whether a window and each of its minibatches fits in."""
+        """Whether a window and each of its minibatches fit."""
         steps, pieces, symbols = window.capacity()
         return (
             window.batch_size == self._batch_size
@@ -147,18 +146,18 @@ class _Place:
         )
 
     def load(self, source: cuda.Minibatch, begins: Tensor) -> None:
-        """Put a window in."""
+        """Copy a window into this memory."""
         for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
             room[: len(tensor)] = tensor
         self._begins[: len(begins)] = begins
 
     def take_out(self) -> None:
-        """Take out the next minibatch."""
+        """Load the next minibatch."""
         cuda.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
         self.number += 1
 
     def chunk(self, window: Window) -> Chunk:
-        """Return the minibatch that is taken out, with room to spare, as a chunk."""
+        """Return the current minibatch, padded, as a chunk."""
         batch = self.batch
         encoded = TensorSymbols(batch.index, batch.places, batch.segments, window.is_complete)
         sequences = DeviceBatch(
@@ -177,7 +176,7 @@ def _not_on_the_host() -> Sequences:
 
 
 class _Still(NamedTuple):
-    """A prior that stays where it is in memory, while the numbers in it change."""
+    """A prior at a fixed location in memory, whose values change."""
 
     prior: PriorCounts
 
@@ -191,15 +190,15 @@ class _Still(NamedTuple):
 
 
 class _Recording:
-    """The recorded step, and the numbers that it reads and changes.
+    """The recorded step, and the arrays that it reads and changes.
 
     Parameters
     ----------
     advance : callable
     posterior : Posterior
-        Left as it is.
+        Not changed.
     chunk : Chunk
-        The minibatch that `place` takes out.
+        The current minibatch of `place`.
     place : _Place
     """
 
@@ -226,9 +225,9 @@ class _Recording:
         return (*self._counts, table.rows, table.scale, table.totals, self._place.number)
 
     def serves(self, posterior: Posterior, known: PriorCounts | None) -> bool:
-        """Whether it is this posterior that the recorded step changes; take in its new prior.
+        """Whether the recorded step changes this posterior; copy its new prior if so.
 
-        `known` is the prior that a recorded update has found.
+        `known` is the prior from a recorded update.
         """
         if posterior.emissions is not self._emissions:
             return False
@@ -253,12 +252,12 @@ class _Recording:
 
 
 class _RecordedUpdate:
-    """The recorded update of what a prior on transitions keeps beside the counts.
+    """The recorded update of the posterior of a transition prior.
 
     Parameters
     ----------
     transitions : Transitions
-        With a large batch that is full; its ``updated(total_sequences, step_size)`` is recorded.
+        With a complete large batch; its ``updated(total_sequences, step_size)`` is recorded.
     total_sequences : int
     """
 
@@ -280,7 +279,7 @@ class _RecordedUpdate:
         self._graph, (self._updated, self.prior) = _recorded(run, lambda: None)
 
     def replay(self, transitions: Any) -> Any:
-        """Run the update on the device.  What it gives is overwritten by the next."""
+        """Run the update on the device.  The next one overwrites its result."""
         tensors: list[Tensor] = []
         transitions.converted(tensors.append)
         _copy(tensors, self._inputs)
@@ -290,7 +289,7 @@ class _RecordedUpdate:
 
 
 def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
-    """Run something once, which compiles what it launches, put things back, and record it."""
+    """Run a function once, to compile its kernels, restore the arrays, and record it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -304,7 +303,7 @@ def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any,
 
 
 def _totals(total: Any) -> Iterable[Any]:
-    """Return what normalises the start and what the rows, or what both."""
+    """Return the normalizers of the start and of the rows, or a common one."""
     return total if isinstance(total, Rows) else (total,)
 
 

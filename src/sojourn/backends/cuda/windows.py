@@ -1,4 +1,4 @@
-"""Minibatches on a GPU: sequences, and windows of several minibatches that are sorted together."""
+"""Minibatches on a GPU: sequences, and windows of several minibatches sorted together."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from sojourn.sources.base import joined
 Tensor = Any
 
 CHUNK_NUMBERS = 2**28
-"""Numbers in an array of one row per step that is on the device at a time; a larger minibatch goes
-in several chunks."""
+"""Maximum size of an array with one row per step; a larger minibatch is split into chunks."""
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceBatch:
-    """Some sequences on the device: what `Sequences` is elsewhere.
+    """Sequences on the device, the counterpart of `Sequences`.
 
     Attributes
     ----------
@@ -54,19 +53,19 @@ class DeviceBatch:
 
     @functools.cached_property
     def log_base(self) -> float:
-        """Σ log h(x), which the host finds once."""
+        """Σ log h(x), which the host computes once."""
         return sum_log_base(self.family, self.host())
 
 
 @dataclass(frozen=True, eq=False)
 class WindowBatch:
-    """A minibatch of a window: a chunk, or what a recorded step goes by.
+    """A minibatch of a window, for use as a chunk or by a recorded step.
 
     Attributes
     ----------
     window : Window
     number : int
-        Its number there.
+        Its number in the window.
     n_sequences, n_steps : int
     """
 
@@ -86,19 +85,19 @@ class Window:
     ----------
     family : Family
     encoded : tensor, or what `Family.encode` gives with tensors
-        Of all steps in a row.
+        Encoded values of all steps, concatenated.
     lengths : (N,) int64 tensor
         Lengths of all sequences.
     longest : int
-        At least the largest of them.
+        Upper bound on the lengths.
     edges : list of int
-        Where minibatches begin, and the number of steps.
+        First step of each minibatch, and the total number of steps.
     batch_size : int
-        Sequences a minibatch; the last may have fewer.
+        Sequences per minibatch; the last may have fewer.
     host : callable
         Returns minibatch b on the host.
     is_complete : bool
-        Whether no symbol is missing for certain.
+        Whether it is known that no symbol is missing.
     """
 
     def __init__(
@@ -139,12 +138,12 @@ class Window:
 
     @property
     def begins(self) -> Tensor:
-        """Where minibatches begin, for `cuda.load_minibatch`."""
+        """First step of each minibatch, for `cuda.load_minibatch`."""
         assert self._sorted is not None
         return self._sorted.begins
 
     def lend(self, stream: Any) -> None:
-        """Keep the memory, when it is given up, until a stream is done with it."""
+        """Keep freed memory from being reused until a stream is done with it."""
         assert self._sorted is not None
         segments, places, begins, _ = self._sorted
         for tensor in (self._encoded, self._offsets, self._order, *segments, places, begins):
@@ -162,7 +161,7 @@ class Window:
         return max(sizes[0]), max(sizes[1]), max(sizes[2])
 
     def all(self, rates: Tensor) -> cuda.Minibatch:
-        """Return everything, one minibatch after another."""
+        """Return all minibatches, concatenated."""
         assert self._sorted is not None
         return cuda.Minibatch(
             self._encoded,
@@ -174,7 +173,7 @@ class Window:
         )
 
     def __iter__(self) -> Iterator[WindowBatch]:
-        """Yield the minibatches, of which nothing is cut out before it is needed."""
+        """Yield the minibatches, each cut out only when it is needed."""
         for b in range(self.n_batches):
             yield WindowBatch(self, b, *self.sizes(b))
 
@@ -207,18 +206,18 @@ class Window:
 def chunks_on_device(
     family: Family, data: Sequences, n_states: int, device: Any
 ) -> Iterator[Chunk]:
-    """Cut sequences into chunks that fit, and put each on the device."""
+    """Cut sequences into chunks that fit, and place each on the device."""
     for part in data.chunks(most_steps(n_states)):
         yield uploaded(family, [part], device).chunk(0)
 
 
 def most_steps(n_states: int) -> int:
-    """Return the steps of a chunk that fits."""
+    """Return the number of steps of a chunk that fits."""
     return max(1, CHUNK_NUMBERS // n_states)
 
 
 def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
-    """Copy minibatches of equal size, but for the last, to the device."""
+    """Copy minibatches to the device, equal in size except for the last."""
     data = joined(batches)
     if isinstance(family, Categorical):
         encoded, is_complete = place_symbols(family, data.values, device)
@@ -238,6 +237,6 @@ def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
 
 
 def place_symbols(family: Categorical, values: NDArray[Any], device: Any) -> tuple[Tensor, bool]:
-    """Copy symbols, the missing one as the number after the last; and say whether none is."""
+    """Copy symbols, missing ones as V; return them, and whether none is missing."""
     moved = to_device(values, device)
     return torch.where(moved < 0, family.n_statistics, moved).int(), bool(values.min() >= 0)

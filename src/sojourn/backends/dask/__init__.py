@@ -1,4 +1,4 @@
-"""The same fit on a Dask cluster: the local step runs on workers that open their own data."""
+"""The Dask backend: the local step runs on workers that open the data themselves."""
 
 from sojourn.backends.dask.backend import DaskBackend
 from sojourn.backends.dask.batches import ClusterSource

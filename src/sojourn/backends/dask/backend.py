@@ -1,4 +1,4 @@
-"""The local step on a cluster: potentials out, sums of statistics back."""
+"""The local step on a cluster: potentials are sent, sums of statistics come back."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sojourn.sources import Minibatches
 
 @dataclass(frozen=True)
 class DaskBackend(HostBackend):
-    """Where the local step runs: on the workers of a cluster.
+    """The backend that runs the local step on the workers of a cluster.
 
-    A minibatch goes in parts that follow from the minibatch alone, and the sums of the parts are
-    added in a tree of fixed shape.  So the result does not depend on how many workers there are,
-    nor on which of them computed what, nor on what had to be computed again.
+    A minibatch is split into parts in a way that depends on the minibatch only, and the sums of the
+    parts are added in a tree of fixed shape.  The result therefore does not depend on the number of
+    workers, on how work is distributed, or on what had to be computed again.
 
     Attributes
     ----------
     cluster : Cluster
     n_threads : int
-        Threads of this process, for the update.
+        Number of threads of this process, for the update.
     """
 
     cluster: Cluster
@@ -44,7 +44,7 @@ class DaskBackend(HostBackend):
         start: int,
         n_more: int,
     ) -> Iterator[Any]:
-        """Yield the minibatches of a pass as they are: the workers are at them already."""
+        """Yield the minibatches of a pass unchanged; the workers prepare them already."""
         return source.batches(n_pass, start)
 
     def statistics(
@@ -87,7 +87,7 @@ class DaskBackend(HostBackend):
         self, parts: list[Any], statistics: Any, setup: Any, wanted: Any, meanwhile: Any = None
     ) -> BatchSums:
         sums = [self.cluster.call(statistics, part, setup, priority=1, **wanted) for part in parts]
-        # Sums go before further parts: few of them are in memory at a time.
+        # Sums have priority over further parts, so that few are in memory at the same time.
         tree = self.cluster.reduce(work.add, sums, priority=2)
         if meanwhile is not None:
             meanwhile()

@@ -1,8 +1,8 @@
-"""Minibatches of references: which rows of which blocks, and no content.
+"""Minibatches of references: rows of blocks, without their content.
 
-The order is that of `ShuffledSource`, because it depends on sizes alone.  A sequence is known by
-its position in the order in which the pass reads: the workers hold what is in the shuffle buffer,
-and give out of it the rows that a minibatch names.
+The order is that of `ShuffledSource`, because it depends on sizes only.  A sequence is identified
+by its position in the order in which the pass reads: the workers hold the content of the shuffle
+buffer, and gather the rows of a minibatch from it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from sojourn.sources import Minibatches
 from sojourn.sources.shuffle import pass_rng, shuffled
 
 PART_STEPS = 2**16
-"""About how many steps of a minibatch one task works on."""
+"""Approximate number of steps of a minibatch per task."""
 
 GROUP_BYTES = 2**19
-"""About how much of the shuffle buffer is loaded by one task."""
+"""Approximate number of bytes of the shuffle buffer that one task loads."""
 
 Rows = list[tuple[int, NDArray[np.int32]]]
-"""Rows of some groups: the group's number, and which of its sequences."""
+"""Rows of some groups: the number of the group, and indices of its sequences."""
 
 
 class Groups(NamedTuple):
-    """The blocks of a pass, in the order in which they are read, in groups that are read together.
+    """The blocks of a pass in reading order, in groups that are read together.
 
     Attributes
     ----------
     order : (B,) array
         Numbers of the blocks.
     block_begins : (G + 1,) array
-        Where each group begins in that order.
+        Where each group starts in that order.
     begins : (G + 1,) array
         Position of the first sequence of each group.
     """
@@ -68,8 +68,8 @@ class Groups(NamedTuple):
     def parts(self, positions: NDArray[np.int64], size: int) -> Iterator[Rows]:
         """Cut a minibatch into parts of about `size` sequences.
 
-        A part is of one group where that is large enough, so that its rows are in one place.  The
-        cut follows from the minibatch alone, not from the workers that there are.
+        If a group is large enough, a part has rows of this group only, which are in one place.  The
+        cut depends on the minibatch only, not on the number of workers.
         """
         positions = np.sort(positions)
         group = np.searchsorted(self.begins, positions, side="right") - 1
@@ -89,7 +89,7 @@ class Groups(NamedTuple):
 
 
 class RemotePass:
-    """What the workers hold of a pass: the groups that are in the shuffle buffer."""
+    """The groups of a pass that the workers hold: those in the shuffle buffer."""
 
     def __init__(self, files: RemoteFiles, groups: Groups) -> None:
         self.files = files
@@ -112,9 +112,9 @@ class RemotePass:
         return futures
 
     def give_out(self, parts: list[Rows], *, again: bool = False) -> None:
-        """Take note of rows that no later minibatch will have; let go of groups without any left.
+        """Record rows that have been used, and release groups with none left.
 
-        Those of a minibatch that is submitted again have been noted already.
+        Rows of a minibatch that is submitted again have been recorded already.
         """
         for group, rows in (run for part in parts for run in part):
             self._left[group] -= 0 if again else len(rows)
@@ -131,7 +131,7 @@ class RemotePass:
 
 @dataclass
 class RemoteBatch:
-    """A minibatch on the workers, under way as soon as it is made.
+    """A minibatch on the workers, submitted when it is created.
 
     Attributes
     ----------
@@ -139,11 +139,11 @@ class RemoteBatch:
     rows : list of Rows
         Its parts.
     look_ahead : callable
-        Starts with the minibatch after this one.
+        Starts on the next minibatch.
     parts : list of futures
         The parts, gathered and encoded.
     needed : list of futures
-        A tree whose root is the numbers of the emission statistics that the minibatch depends on.
+        A tree whose root is the indices of the emission statistics that the minibatch needs.
     """
 
     remote_pass: RemotePass
@@ -157,7 +157,7 @@ class RemoteBatch:
         self.remote_pass.cluster.persistently(lambda: self._submit(again=False))
 
     def renew(self) -> None:
-        """Submit everything again if work was lost since."""
+        """Submit everything again if work has been lost."""
         if self._generation != self.remote_pass.cluster.generation:
             self._submit(again=True)
 
@@ -177,7 +177,7 @@ class ClusterSource(Minibatches):
     ----------
     files : RemoteFiles
     batch_size : int or None
-        Sequences a minibatch; None for all of them in one, which the workers read block by block.
+        Sequences per minibatch; None for all in one, which the workers read block by block.
     seed : int
     """
 
@@ -191,7 +191,7 @@ class ClusterSource(Minibatches):
 
     @property
     def n_sequences(self) -> int:
-        """Sequences in a pass."""
+        """Number of sequences per pass."""
         return self.files.source.n_sequences
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Any]:

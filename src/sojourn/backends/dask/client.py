@@ -1,4 +1,4 @@
-"""A Dask client with patience: lost work is done again, and what cannot be helped has a name."""
+"""A Dask client that repeats lost work, and gives clear errors if that does not help."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from sojourn.backends.dask import work
 T = TypeVar("T")
 
 FAN_IN = 4
-"""How many values are put together by one task: the order of sums follows from it.
+"""Number of values that one task combines, which determines the order of sums.
 
-More would be fewer levels, and more that passes through the root's link.
+A larger number means fewer levels, but more data through the link of the root.
 """
 
 PATIENCE = "300s"
-"""How long a step may go without any progress before it is done again, unless Dask's
-configuration says otherwise under ``sojourn.timeout``."""
+"""How long a step may make no progress before it is repeated, unless Dask's configuration sets
+``sojourn.timeout``."""
 
 _ATTEMPTS = 4
 
 
 class ClusterError(RuntimeError):
-    """A cluster that cannot be worked with: no workers, another version, a lost scheduler."""
+    """A cluster that cannot be used: no workers, a different version, a lost scheduler."""
 
 
 class Cluster:
-    """What sojourn needs of a Dask cluster.
+    """The operations on a Dask cluster that sojourn needs.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class Cluster:
     Attributes
     ----------
     generation : int
-        How often work was lost.  Futures of an earlier generation are not to be trusted: a value
-        that was sent to a worker, and not computed there, is gone with the worker.
+        How often work was lost.  Futures of an earlier generation cannot be trusted: a value that
+        was sent to a worker, and not computed there, is lost with the worker.
     """
 
     def __init__(self, client: Any) -> None:
@@ -53,16 +53,16 @@ class Cluster:
         self._kept: dict[int, tuple[int, Any, Any]] = {}
         patience = dask.config.get("sojourn.timeout", PATIENCE)
         self.patience: float = dask.utils.parse_timedelta(patience)
-        # Without a route to the workers, Client(..., direct_to_workers=False) says so.
+        # Clients without a route to the workers have Client(..., direct_to_workers=False).
         self._direct = client.direct_to_workers is not False
         self._check_workers()
 
     def _check_workers(self) -> None:
-        """Refuse a cluster with workers that have another version of the package, or none."""
+        """Reject a cluster whose workers have a different version of the package, or none."""
         answers = self.persistently(
             lambda: self._in_time(self.client.run, work.version, on_error="return")
         )
-        # Who cannot be reached has no say: the scheduler will find out.
+        # Workers that cannot be reached are ignored; the scheduler will notice.
         found = {worker: said for worker, said in answers.items() if not isinstance(said, OSError)}
         if not found:
             raise ClusterError(f"the cluster at {self._address} has no workers")
@@ -83,11 +83,11 @@ class Cluster:
     # ---- work -----------------------------------------------------------------------------
 
     def share(self, value: Any) -> Any:
-        """Send a value to a worker, from which the others take it; return its future."""
+        """Send a value to a worker, from which the others fetch it; return its future."""
         return self._in_time(self.client.scatter, [value], direct=self._direct, hash=False)[0]
 
     def keep(self, value: Any) -> Any:
-        """Share a value that many steps need: sent once, and again when it was lost."""
+        """Share a value that many steps need; it is sent once, and again if it was lost."""
         generation, future, _ = self._kept.get(id(value), (-1, None, None))
         if generation != self.generation:
             future = self.share(value)
@@ -101,9 +101,9 @@ class Cluster:
     def reduce(
         self, function: Callable[[Sequence[Any]], Any], futures: Sequence[Any], **options: Any
     ) -> list[Any]:
-        """Put values together in a tree, in their order; return its futures, the root last.
+        """Combine values in a tree, in order; return its futures, the root last.
 
-        The tree follows from the number of values alone.
+        The tree depends on the number of values only.
         """
         level, every = list(futures), []
         while len(level) > 1:
@@ -115,12 +115,12 @@ class Cluster:
         return every or level
 
     def result(self, futures: Any, watched: Sequence[Any]) -> Any:
-        """Wait for a value, or a list of them, and fetch it, as long as something gets done.
+        """Wait for a value or a list of values, as long as there is progress, and fetch it.
 
         Parameters
         ----------
         watched : sequence of futures
-            What the value depends on: as long as more of these are done, the wait goes on.
+            Futures that the value depends on; waiting continues as long as more of them are done.
         """
         n_done = 0
         while True:
@@ -132,21 +132,21 @@ class Cluster:
                     raise
 
     def results(self, futures: Sequence[Any]) -> list[Any]:
-        """Wait for small values, and fetch them in their order."""
+        """Wait for small values, and fetch them in order."""
         values: list[Any] = self.result(list(futures), futures)
         return values
 
     def _in_time(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a method of the client, or give up after `patience`: a worker may not answer."""
+        """Call a method of the client; give up after `patience`, as a worker may not answer."""
         return self.client.sync(
             lambda: method(*arguments, **options, asynchronous=True),
             callback_timeout=self.patience,
         )
 
     def persistently(self, attempt: Callable[[], T]) -> T:
-        """Call a function that works with the cluster, again when work was lost under way.
+        """Call a function that uses the cluster, and repeat it if work was lost.
 
-        Errors of the work itself are raised as they are.
+        Errors of the work itself are raised unchanged.
         """
         from distributed import KilledWorker
         from distributed.client import ClosedClientError
@@ -162,12 +162,12 @@ class Cluster:
             if self.client.status != "running":
                 raise ClusterError(
                     "the connection to the scheduler is lost; the last checkpoint, if one was "
-                    "asked for, is as it was, and resume=True goes on from it on any cluster"
+                    "asked for, is intact, and resume=True continues from it on any cluster"
                 ) from lost
             self.generation += 1
         n_workers = len(self.client.nthreads())
         raise ClusterError(
-            f"a step was begun {_ATTEMPTS} times and never came to an end: the cluster at "
-            f"{self._address} has {n_workers} workers now, and nothing was done for "
+            f"a step was started {_ATTEMPTS} times and never finished: the cluster at "
+            f"{self._address} has {n_workers} workers now, and made no progress for "
             f"{self.patience:g} s (sojourn.timeout in Dask's configuration)"
         ) from lost

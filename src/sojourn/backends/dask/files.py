@@ -19,13 +19,13 @@ MANY_TASKS = 1024
 
 
 class RemoteFiles:
-    """The blocks of a source: what the client knows of them, without their content.
+    """The blocks of a source, as the client knows them, without their content.
 
     Parameters
     ----------
     cluster : Cluster
     source : Source
-        Of files that every worker can open under the same path.
+        Files that every worker can open under the same path.
     setup : Setup
     """
 
@@ -43,23 +43,23 @@ class RemoteFiles:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of all files."""
+        """Number of blocks of all files."""
         return int(self._begins[-1])
 
     def blocks(self, numbers: Any) -> Blocks:
-        """Say how to read some blocks."""
+        """Return a description of how to read some blocks."""
         which = np.searchsorted(self._begins, numbers, side="right") - 1
         own = np.asarray(numbers) - self._begins[which]
         return [(self._files[file], int(block)) for file, block in zip(which, own, strict=True)]
 
     def runs(self) -> Iterator[Blocks]:
-        """Yield all blocks in their order, cut into tasks.  The cut follows from the data alone."""
+        """Yield all blocks in order, cut into tasks.  The cut depends on the data only."""
         size = min(BLOCKS_A_TASK, max(1, self.n_blocks // MANY_TASKS))
         for begin in range(0, self.n_blocks, size):
             yield self.blocks(range(begin, min(begin + size, self.n_blocks)))
 
     def measure(self) -> Sizes:
-        """Let the workers read and check all blocks once, and tell their sizes."""
+        """Let the workers read and check all blocks once, and return their sizes."""
 
         def attempt() -> list[Sizes]:
             setup = self.cluster.keep(self.setup)
@@ -84,7 +84,7 @@ class RemoteFiles:
         return float(sum(total for total, _ in parts)), sum(n_steps for _, n_steps in parts)
 
     def write(self, compute: Callable[..., Any], column: str, folder: Path) -> float:
-        """Let the workers write one result a step to files in a folder; return the total score."""
+        """Let the workers write one result per step to files in a folder; return the score."""
 
         def attempt() -> list[float]:
             common = [self.cluster.keep(self.setup), self.cluster.share(compute), column]

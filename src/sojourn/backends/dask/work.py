@@ -1,7 +1,7 @@
-"""What runs on the workers of a cluster: they open their own rows, and give back sums.
+"""Functions that run on the workers of a cluster, which open files themselves and return sums.
 
-Everything here is a plain function of its arguments.  A task may run twice, on any worker, and its
-inputs may be shared with other tasks: nothing is changed in place.
+All of them are pure functions.  A task may run twice, on any worker, and its inputs may be shared
+with other tasks, so nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class RemoteFile(NamedTuple):
     name : str
         For messages.
     recipe : bytes
-        The pickled source: how to open it, nothing of its content.
+        The pickled source: how to open it, without its content.
     fingerprint : str
-        Of the file that the client saw: the worker's must be the same.
+        Fingerprint of the client's file, which the worker's must match.
     times : tuple of int
-        When the client's files were written: after a change they are opened anew.
+        Modification times of the client's files; after a change they are opened again.
     """
 
     name: str
@@ -64,7 +64,7 @@ Blocks = Sequence[tuple[RemoteFile, int]]
 
 
 class Setup(NamedTuple):
-    """What every task of a fit needs, sent to the cluster once.
+    """What all tasks of a fit need, sent to the cluster once.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Setup(NamedTuple):
         The package's version on the client.
     family : Family
     make_backend : callable
-        Makes the worker's own backend, with the model's device, on the worker.
+        Creates the backend of the worker, with the model's device.
     """
 
     version: str
@@ -80,7 +80,7 @@ class Setup(NamedTuple):
     make_backend: Callable[[], LocalBackend]
 
     def check(self) -> None:
-        """Refuse to work for a client that has another version of the package."""
+        """Reject a client that has a different version of the package."""
         if self.version != __version__:
             raise RuntimeError(
                 f"the worker on {gethostname()} has sojourn {__version__}, the client "
@@ -89,14 +89,14 @@ class Setup(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What some blocks hold, without the empty pieces.
+    """Sizes of blocks, without empty pieces.
 
     Attributes
     ----------
     n_pieces : (B,) array
-        Pieces of each block.
+        Number of pieces of each block.
     sequences, n_bytes : (P,) arrays
-        Sequences of each piece, and the bytes that it takes in a shuffle buffer.
+        Number of sequences of each piece, and its bytes in a shuffle buffer.
     """
 
     n_pieces: NDArray[np.int64]
@@ -108,12 +108,12 @@ Part = list[Chunk]
 
 
 def version() -> str:
-    """Return the package's version here."""
+    """Return the version of the package on this worker."""
     return __version__
 
 
 def measure(setup: Setup, blocks: Blocks) -> Sizes:
-    """Read and check blocks, and tell their sizes."""
+    """Read and check blocks, and return their sizes."""
     setup.check()
     counts, sequences, n_bytes = [], [], []
     for block in blocks:
@@ -136,12 +136,12 @@ def take(setup: Setup, loaded: Sequence[Sequences], rows: Sequence[Integers]) ->
 
 
 def rows_needed(setup: Setup, part: Part) -> Integers | None:
-    """Return which emission statistics a part depends on, in increasing order; None for all."""
+    """Return the emission statistics that a part needs, in increasing order; None for all."""
     return union([setup.family.rows_needed(chunk.encoded) for chunk in part])
 
 
 def union(parts: Sequence[Integers | None]) -> Integers | None:
-    """Return the numbers that are in any of the parts; None stands for all numbers.
+    """Return the union of the parts; None means all indices.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def part_statistics(
 def block_statistics(
     blocks: Blocks, setup: Setup, posterior: Posterior, objective: Objective, **wanted: bool
 ) -> BatchSums | None:
-    """Run the local step on whole blocks, piece by piece; None where they are empty."""
+    """Run the local step on complete blocks, piece by piece; None if they are empty."""
     pieces = _validated(setup, blocks)
     first = next(pieces, None)
     if first is None:
@@ -174,7 +174,7 @@ def block_statistics(
 
 
 def add(sums: Sequence[BatchSums | None]) -> BatchSums | None:
-    """Add sums, first to last; None is nothing."""
+    """Add sums, first to last; None counts as zero."""
     there = [part for part in sums if part is not None]
     return BatchSums.total(there) if there else None
 
@@ -197,7 +197,7 @@ def write_results(
     compute: Callable[[Sequences], tuple[Any, float]],
     column: str,
 ) -> float:
-    """Compute one result a step of blocks, write them to a file, and return their score."""
+    """Compute one result per step of blocks, write them to a file, and return the score."""
     total = 0.0
     pieces = _validated(setup, blocks)
     first = next(pieces, None)
@@ -213,7 +213,7 @@ def write_results(
 
 
 def _validated(setup: Setup, blocks: Blocks) -> Iterator[Sequences]:
-    """Read blocks piece by piece, as the model takes them."""
+    """Read blocks piece by piece, in the form that the model expects."""
     setup.check()
     return validated(_read(blocks), setup.family.accept)
 
@@ -230,9 +230,9 @@ def _opened(file: RemoteFile) -> Source:
         fingerprint = source.fingerprint()
     except FileNotFoundError as error:
         raise DataFileError(
-            f"{file.name} is not there for the worker: every worker opens the files itself, under "
-            "the same path as the client"
+            f"{file.name} does not exist for the worker: every worker opens the files itself, "
+            "under the same path as the client"
         ) from error
     if fingerprint != file.fingerprint:
-        raise DataFileError(f"{file.name} is another file for the worker than for the client")
+        raise DataFileError(f"{file.name} is not the same file for the worker as for the client")
     return source

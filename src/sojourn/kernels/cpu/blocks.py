@@ -228,7 +228,7 @@ def _backward(
             if is_far and t > 0:
                 prefetch_row(emissions, index[token - 1])
             total = dot(alpha, row, beta, i, width)
-            # The total is one but for rounding; dividing by it keeps long sequences from drifting.
+            # The total is one up to rounding; dividing by it keeps long sequences from drifting.
             norm = one / total
             scale = norm * inverse_scale[row]
             for j in range(width):

@@ -1,4 +1,4 @@
-"""Compiled work on tables with one row a symbol, touching only the symbols of a batch.
+"""Compiled work on tables with one row per symbol, touching only the symbols of a batch.
 
 The cost of every function here grows with the steps of the batch and the states, never with the
 number of symbols in the table.
@@ -96,8 +96,8 @@ def predictive_rows(
 def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) -> Floats:
     """Sum ``values`` over equal ``index``: ``out[index[t]] += values[t]``.
 
-    Where there are many steps a row, they are summed in several parts that are then added.  The
-    parts follow from the sizes alone, so that the number of threads does not change a bit.
+    Where there are many steps per row, they are summed in several parts that are then added.  The
+    parts depend on the sizes only, so that the result does not depend on the number of threads.
     """
     padded = _full_rows(values)
     steps_a_row = len(index) // n_rows
@@ -142,7 +142,7 @@ def expected_tables(
     With ``n = scale * table[:, :n_states]``, ``c = n**2 / n.sum(axis=1)`` and ``p = 1 - exp(-c)``,
     equals the sum over columns of
     ``prior * (p * (digamma(prior + c / p) - digamma(prior)) + log1p((n - c) / (prior + c)))``,
-    but for cells below 0.001 that have less than 1/10,000 of their row: they add next to nothing.
+    except for cells below 0.001 with less than 1/10,000 of their row, which are negligible.
     """
     rows = np.empty(len(table))
     run_units(

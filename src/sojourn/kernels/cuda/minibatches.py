@@ -40,7 +40,7 @@ class Minibatch(NamedTuple):
     rates: Tensor
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """Return all of them in a row."""
+        """Return all tensors in one tuple."""
         return (*self[:2], *self.segments, *self[3:])
 
     @classmethod
@@ -108,7 +108,7 @@ class SortedSteps(NamedTuple):
 
 
 def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor, n_steps: int) -> Tensor:
-    """Return sequences, which have so many steps together, one after another."""
+    """Return sequences concatenated; `n_steps` is their total number of steps."""
     ends = torch.cumsum(lengths, 0)
     out = torch.empty(n_steps, dtype=values.dtype, device=values.device)
     _gather_sequences_kernel[(triton.cdiv(len(lengths), 8),)](

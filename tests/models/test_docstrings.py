@@ -1,0 +1,39 @@
+"""The docstrings of public classes, which the reference is made from."""
+
+import inspect
+import re
+
+import pytest
+
+import sojourn as sj
+
+CLASSES = [
+    name
+    for name in sj.__all__
+    if inspect.isclass(getattr(sj, name))
+    and not issubclass(getattr(sj, name), BaseException)
+    and len(inspect.signature(getattr(sj, name)).parameters)
+]
+
+
+def documented_parameters(docstring):
+    """Return the names of the entries in the numpydoc section "Parameters", in their order."""
+    _, _, rest = docstring.partition("Parameters\n----------\n")
+    section = re.split(r"\n\n\S[^\n]*\n-{3,}\n", rest)[0]
+    entries = [line for line in section.splitlines() if line and not line[0].isspace()]
+    return [entry.partition(" : ")[0] for entry in entries]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_constructor_parameter_has_an_entry_of_its_own(name):
+    cls = getattr(sj, name)
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    parameters = inspect.signature(cls).parameters.values()
+    expected = [stars.get(parameter.kind, "") + parameter.name for parameter in parameters]
+    assert documented_parameters(inspect.getdoc(cls)) == expected
+
+
+def test_a_grouped_entry_is_found():
+    parameters = "Parameters\n----------\na, b : int\n    Both.\nc : int\n    One."
+    docstring = f"Title.\n\n{parameters}\n\nNotes\n-----\nd : not a parameter"
+    assert documented_parameters(docstring) == ["a, b", "c"]
