@@ -40,7 +40,7 @@ EARTHQUAKES = np.array([
 # What is held out, in steps of one series and in sequences.
 LEAST_HELD_OUT, MOST_HELD_OUT = 1000, 20_000
 HELD_OUT_SEQUENCES = 400
-HELD_OUT_SENTENCES = 2000
+HELD_OUT_SENTENCES = 10_000
 WORDS_PER_SENTENCE = 22
 
 
