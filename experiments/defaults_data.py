@@ -297,7 +297,7 @@ SIZES: dict[str, Cell] = {
     "100,000 steps, Gaussian 40, uneven": series("Gaussian, 5 sigma", 100_000, 40, even=False),
     "100,000 steps, Poisson 8": series("Poisson", 100_000, 8),
     "100,000 steps, Bernoulli 20, uneven": series("Bernoulli", 100_000, 20, even=False),
-    "100,000 steps, categorical 100": series("categorical", 100_000, 100),
+    "100,000 steps, categorical 100": series("categorical", 100_000, 100, most_seeds=3),
     "2,000,000 steps, Gaussian 4": series("Gaussian, 5 sigma", 2_000_000, 4, most_seeds=3),
     "5 sequences, Gaussian 4, uneven": several("Gaussian, 5 sigma", 5, 4, even=False),
     "5 sequences, Poisson 3": several("Poisson", 5, 3),
