@@ -32,6 +32,7 @@ from sojourn.kernels.threads import available_cores
 
 RESULT = Path(__file__).parent / "results" / "defaults.json"
 CPU_GROUPS = ("sizes", "known", "peers", "corpus")
+NAMES = [name for cells in (*GROUPS.values(), PEERS) for name in cells]
 WARM_STEPS = 300
 
 
@@ -197,6 +198,7 @@ def main() -> None:
             "jobs": arguments.jobs,
             **found,
         }
+        cells = {name: cells[name] for name in NAMES if name in cells}
         result = {"command": "python -m experiments.defaults", "cells": cells}
         write_result(arguments.out, result, packages=("hmmlearn",))
 
