@@ -32,7 +32,7 @@ from sojourn.kernels.threads import available_cores
 
 RESULT = Path(__file__).parent / "results" / "defaults.json"
 CPU_GROUPS = ("sizes", "known", "peers", "corpus")
-NAMES = [name for cells in (*GROUPS.values(), PEERS) for name in cells]
+NAMES = [*(name for cells in GROUPS.values() for name in cells), *PEERS]
 WARM_STEPS = 300
 
 
