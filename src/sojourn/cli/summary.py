@@ -36,12 +36,17 @@ def about_training(model: BaseHMM, parts: Parts) -> str:
     from sojourn.models.plan import plan_training
 
     plan = plan_training(model, parts.n_sequences, parts.n_steps)
-    batch = "all sequences" if plan.batch_size is None else f"{plan.batch_size:,} sequences"
-    until = "at most " if plan.tol is not None else ""
+    passes = f"{plan.n_passes} passes"
+    if plan.batch_size is not None:
+        passes += f", {plan.batch_size:,} sequences per update"
+    elif plan.tol is not None:
+        passes = f"full batches, at most {passes}"
+    else:
+        passes += ", full batches"
     most = "at most " if type(model).__name__ == "HDPHMM" else ""
     return (
         f"{type(model).__name__} with {most}{model.n_states} states by {model.inference}: "
-        f"{until}{plan.n_passes} passes, {batch} per update\n"
+        f"{passes}\n"
     )
 
 

@@ -24,10 +24,13 @@ def make_model(
 ) -> BaseHMM:
     """Make the estimator; what is None keeps its default."""
     from sojourn.models import HDPHMM, HMM
+    from sojourn.models.parameters import check_parameters
 
     given = {name: value for name, value in parameters.items() if value is not None}
     model: BaseHMM = (HDPHMM if kind is Kind.hdp else HMM)(n_states, choice.family, **given)
-    return model.set_params(moves=_moves(model.moves, moves, init_states))
+    model.set_params(moves=_moves(model.moves, moves, init_states))
+    check_parameters(model)
+    return model
 
 
 def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:

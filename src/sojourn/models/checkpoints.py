@@ -162,7 +162,7 @@ def make_checkpoints(
 def identity_of(model: BaseHMM, family: Family, data: Data, seed: int) -> dict[str, Any]:
     """Return what a resumed run must have in common; threads and passes may differ."""
     parameters = persist.describe_parameters(record_of(model))
-    free = {"n_passes", "n_jobs", "verbose", "random_state"}
+    free = {"n_passes", "n_init", "n_jobs", "verbose", "random_state"}
     if "steps" in tunings(model):
         free.remove("n_passes")  # the step sizes follow from it
     for name in free:
@@ -189,7 +189,7 @@ def checked_position(
     """Return the position of a checkpoint, or refuse to resume with other data or parameters."""
     stored = training["identity"]
     for name, value in identity["parameters"].items():
-        then = stored["parameters"].get(name)
+        then = stored["parameters"].get(name, value)  # an older version may not have had it
         if then != value:
             raise ValueError(
                 f"cannot resume from the checkpoint: {name} was {then!r}, now it is {value!r}"

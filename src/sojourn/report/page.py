@@ -283,7 +283,9 @@ def _learning(model: FittedModel) -> list[tuple[str, str]]:
     if "inference" not in asked:
         return []
     size = asked["batch_size"]
-    batch = "all sequences" if size is None else f"{size:,} sequences"
+    batch = f"{size:,} sequences" if isinstance(size, int) else "all sequences"
+    if isinstance(size, str) and model.converged is None:
+        batch = "minibatches"
     text = (
         f"{asked['inference']}, {model.n_updates:,} updates of {batch}, forgetting rate "
         f"{asked['forgetting_rate']:g}, delay {asked['delay']:g}, seed {asked['random_state']}"
