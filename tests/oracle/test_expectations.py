@@ -1,5 +1,7 @@
 """Eq (27), the bound as an expectation: against sums of steps, all paths and drawn paths."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import gammaln, polygamma
@@ -8,13 +10,15 @@ import sojourn as sj
 from sojourn.backends.cpu import CpuBackend
 from sojourn.families.table import DecayedTable
 from sojourn.inference import COLLAPSED, Posterior, Statistics
+from sojourn.inference.bound import COLLAPSED_BOUND
+from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import cpu
 from sojourn.kernels.expectations import Spread, expected_log_gamma, trigamma
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
-from sojourn.transitions import HDP, Dirichlet
+from sojourn.transitions import HDP, Dirichlet, Rows
 from tests.support.enumeration import enumerate_paths
 from tests.support.families import EXAMPLES
 
@@ -258,6 +262,35 @@ def divergence_of(transitions):
         *(np.zeros_like(part) for part in transitions.evidence_prior().rows)
     )
     return -transitions.collapsed_bound(nothing)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_what_the_bound_needs_adds_up_over_parts_of_a_batch(name):
+    given, values = TINY[name]
+    data = Sequences.from_list(values * 3)
+    family = given.resolve(data, 2)
+    data = family.validate(data)
+    posterior = drawn_posterior(family, data, 2, 0, Dirichlet.make(2, 0.4, 0.7))
+    bench = Workbench(family, CpuBackend(cpu, 1, "float64"))
+
+    def sums_of(part):
+        return bench.statistics(posterior, bench.chunks(part, 2), entropy=True)
+
+    whole, parts = sums_of(data), [sums_of(data[:2]), sums_of(data[2:3]), sums_of(data[3:])]
+    copies = [BatchSums.total(parts), parts[0].fetched()]
+    for part in parts[1:]:
+        copies[1] += part
+    posterior = replace(
+        posterior,
+        counts=Rows(whole.start, whole.transitions),
+        emissions=DecayedTable(whole.emissions.dense().T, "float64"),
+    )
+    exact = COLLAPSED_BOUND.compute(posterior, family, whole, 1.0)
+    for sums in copies:
+        np.testing.assert_allclose(
+            COLLAPSED_BOUND.compute(posterior, family, sums, 1.0), exact, rtol=1e-12
+        )
+    assert bench.statistics(posterior, bench.chunks(data, 2)).uncertainty is None
 
 
 def test_with_certain_states_the_bound_is_the_evidence():
