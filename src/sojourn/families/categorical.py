@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
-from sojourn.families.base import EmissionRows, Family
+from sojourn.families.base import EmissionRows
+from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu import symbols
-from sojourn.kernels.expectations import Spread, expected_log_gamma
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
@@ -24,8 +23,6 @@ SEGMENT = 4
 
 MISSING = -1
 """The symbol of a step that was not observed."""
-
-_LARGEST = 1.0 - 1e-7  # responsibilities are clipped by this, so that log(1 − r) is finite
 
 
 class SymbolsPresent(NamedTuple):
@@ -46,7 +43,7 @@ class SymbolsPresent(NamedTuple):
     has_missing: bool
 
 
-class Categorical(Family):
+class Categorical(DirichletFamily):
     r"""Symbols 0, ..., V−1, with a Dirichlet prior on each state's distribution.
 
     .. math::
@@ -214,18 +211,6 @@ class Categorical(Family):
         alphabet = xp.arange(self.n_statistics, dtype="int32", like=x)
         return xp.astype(x[:, None] == alphabet, "float64")
 
-    def log_normalizer(self, natural: Floats) -> Floats:
-        """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
-        xp = namespace(natural)
-        return xp.gammaln(natural).sum(axis=1) - xp.gammaln(natural.sum(axis=1))
-
-    def divergence(self, natural: Floats) -> Floats:
-        """Return KL(Dirichlet(λ) || Dirichlet(λ°)) of every state."""
-        prior = np.broadcast_to(self.prior(), natural.shape)
-        expected_log = digamma(natural) - digamma(natural.sum(axis=1))[:, None]
-        slope = ((natural - prior) * expected_log).sum(axis=1)
-        return slope - self.log_normalizer(natural) + self.log_normalizer(prior)
-
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""
         xp = namespace(natural)
@@ -308,35 +293,6 @@ class Categorical(Family):
         n_sums = n_rows + encoded.has_missing
         sums = symbols.sum_by_row(encoded.places, responsibilities, n_sums, n_threads=n_threads)
         return RowSums(encoded.rows, sums[:n_rows], self.n_statistics)
-
-    def uncertainty(
-        self,
-        encoded: Any,
-        responsibilities: Floats,
-        rows: EmissionRows,
-        table: DecayedTable,
-        masses: Floats,
-        *,
-        n_threads: int,
-    ) -> RowSums:
-        """Return Σ log(1 − r) of every symbol in the first K columns, Σ r (1 − r) in the others."""
-        xp = namespace(responsibilities)
-        log_absent = xp.log1p(-xp.clip(responsibilities, None, _LARGEST))
-        variances = responsibilities * (1.0 - responsibilities)
-        weights = xp.concatenate([log_absent, variances], axis=1)
-        return self.sum_statistics(encoded, weights, n_threads=n_threads)
-
-    def expected_log_normalizer(
-        self, statistics: Floats, uncertainty: Floats, masses: Floats
-    ) -> Floats:
-        """Return E[Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)] of uncertain counts, eq (27)."""
-        n_states, xp = len(statistics), namespace(statistics)
-        prior = xp.placed(self.prior(), like=statistics)
-        spread = Spread(uncertainty[:, :n_states].T, uncertainty[:, n_states:].T)
-        cells = expected_log_gamma(prior, statistics, spread).sum(axis=1)
-        totals = prior.sum(axis=-1) + xp.zeros_like(cells)
-        whole = Spread(*(part.sum(axis=1) for part in spread))
-        return cells - expected_log_gamma(totals, statistics.sum(axis=1), whole)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw a symbol for each state, by inversion."""
