@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
@@ -50,7 +50,8 @@ class EmissionRows:
     index: Integers
 
 
-_GAP_NUMBERS = 2**22  # numbers in a temporary array with one row per step
+_GAP_NUMBERS = 2**22  # numbers in a temporary tensor with one row per step
+_CACHED_NUMBERS = 2**16  # the same of an array, which stays in the processor's cache
 
 
 def potential_gaps(
@@ -59,7 +60,7 @@ def potential_gaps(
     """Return Σ_t r (1 − r) (log φ̂ − E[log p(x|φ)]) of every state, shape (K,)."""
     xp, n_states = namespace(responsibilities), responsibilities.shape[1]
     total = xp.zeros(n_states, "float64", like=responsibilities)
-    size = max(1, _GAP_NUMBERS // n_states)
+    size = max(1, (_GAP_NUMBERS if is_tensor(total) else _CACHED_NUMBERS) // n_states)
     for begin in range(0, len(responsibilities), size):
         steps = slice(begin, begin + size)
         r = xp.astype(responsibilities[steps], "float64")
