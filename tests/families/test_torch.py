@@ -156,6 +156,29 @@ def test_the_kernel_gets_rows_and_the_model_sums(name, n_states, n_steps, collap
 
 
 @every_row_a_step
+@pytest.mark.parametrize("numbers", [10, 2**20])
+def test_gaps_of_potentials_are_those_of_numpy(name, numbers, monkeypatch):
+    monkeypatch.setattr("sojourn.families.base._GAP_NUMBERS", numbers)
+    d, rng = drawn(name, 5), np.random.default_rng(0)
+    r, masses = rng.dirichlet(np.ones(N_STATES), 40), np.arange(1.0, 1.0 + N_STATES)
+    gaps = d.family.log_predictive(d.x, d.natural) - d.family.expected_log_likelihood(
+        d.x, d.natural
+    )
+    statistics, encoded = d.natural - d.family.prior(), to_device(d.family.encode(d.data), "cpu")
+    table = Table(torch.tensor(statistics))
+    rows = d.family.emission_rows(
+        encoded, table, collapsed=True, dtype=np.dtype("float64"), n_threads=1
+    )
+    found = d.family.uncertainty(
+        encoded, torch.tensor(r), rows, table, torch.tensor(masses), n_threads=1
+    )
+    check(found.values[0], masses * (r * (1.0 - r) * gaps).sum(axis=0), rtol=1e-8, atol=1e-8)
+    value = d.family.expected_log_normalizer(table.dense(), found.values, torch.tensor(masses))
+    exact = d.family.expected_log_normalizer(statistics, found.values.numpy(), masses)
+    check(value, exact)
+
+
+@every_row_a_step
 @pytest.mark.parametrize("numbers", [1, 100])
 def test_many_blocks_of_steps_give_the_same(name, numbers, monkeypatch):
     monkeypatch.setattr(blocks, "TENSOR_NUMBERS", numbers)

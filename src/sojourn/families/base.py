@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
@@ -48,6 +48,34 @@ class EmissionRows:
     table: Floats
     log_scale: Floats | None
     index: Integers
+
+
+_GAP_NUMBERS = 2**22  # numbers in a temporary tensor with one row per step
+_CACHED_NUMBERS = 2**16  # the same of an array, which stays in the processor's cache
+
+
+def potential_gaps(
+    collapsed: EmissionRows, mean_field: EmissionRows, responsibilities: Floats
+) -> Floats:
+    """Return Σ_t r (1 − r) (log φ̂ − E[log p(x|φ)]) of every state, shape (K,)."""
+    xp, n_states = namespace(responsibilities), responsibilities.shape[1]
+    total = xp.zeros(n_states, "float64", like=responsibilities)
+    size = max(1, (_GAP_NUMBERS if is_tensor(total) else _CACHED_NUMBERS) // n_states)
+    for begin in range(0, len(responsibilities), size):
+        steps = slice(begin, begin + size)
+        r = xp.astype(responsibilities[steps], "float64")
+        one, other = (
+            xp.astype(rows.table[rows.index[steps], :n_states], "float64")
+            for rows in (collapsed, mean_field)
+        )
+        # Potentials of zero underflowed: states that are out of the question.
+        known = (one > 0.0) & (other > 0.0)
+        gaps = xp.log(xp.where(known, one, 1.0)) - xp.log(xp.where(known, other, 1.0))
+        for rows, sign in ((collapsed, 1.0), (mean_field, -1.0)):
+            if rows.log_scale is not None:
+                gaps = gaps + sign * rows.log_scale[rows.index[steps]][:, None]
+        total = total + (r * (1.0 - r) * xp.where(known, gaps, 0.0)).sum(axis=0)
+    return total
 
 
 class ExponentialFamily(ABC):
@@ -250,6 +278,63 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
             compute it faster than by summing the responsibilities.  A family whose statistics sum
             to one at every step of the batch may take it for the totals of the sums.
         """
+
+    def uncertainty(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        rows: EmissionRows,
+        table: DecayedTable,
+        masses: Floats,
+        *,
+        n_threads: int,
+    ) -> RowSums:
+        """Return sums of a batch that say how far its statistics may be from their expectations.
+
+        They add up over batches, and are what `expected_log_normalizer` takes.  By default they
+        are one number per state, Σ_t r (1 − r) (log φ̂ − E[log p(x|φ)]) times its mass: the gap
+        between the potentials (2) and (2') is ½ t(x)ᵀ ∇²a_g(λ) t(x) to second order, and ∇²a_g is
+        inversely proportional to the mass in λ.
+
+        Parameters
+        ----------
+        encoded : object
+            What `encode` returned.
+        responsibilities : (T, K) array
+        rows : EmissionRows
+            The collapsed potentials of the batch.
+        table : DecayedTable
+            The statistics that they come from.
+        masses : (K,) array
+            Expected number of steps of every state in these statistics.
+        n_threads : int
+        """
+        other = self.emission_rows(
+            encoded, table, collapsed=False, dtype=np.float64, n_threads=n_threads
+        )
+        gaps = masses * potential_gaps(rows, other, responsibilities)
+        return RowSums(None, gaps[None], 1)
+
+    def expected_log_normalizer(
+        self, statistics: Floats, uncertainty: Floats, masses: Floats
+    ) -> Floats:
+        """Return E[a_g(λ° + T)] of uncertain statistics T, shape (K,), eq (27).
+
+        Parameters
+        ----------
+        statistics : (K, S) array
+            E[T].
+        uncertainty : (U, K) array
+            Sums of `uncertainty`, dense.
+        masses : (K,) array
+            Expected number of steps of every state.
+        """
+        xp = namespace(statistics)
+        natural = xp.placed(self.prior(), like=statistics) + statistics
+        used = masses > 1e-200
+        return self.log_normalizer(natural) + xp.where(
+            used, uncertainty[0] / xp.where(used, masses, 1.0), 0.0
+        )
 
     @abstractmethod
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
 
-from sojourn.families.base import EmissionRows, Family
+from sojourn.families.base import EmissionRows
+from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -43,7 +43,7 @@ class SymbolsPresent(NamedTuple):
     has_missing: bool
 
 
-class Categorical(Family):
+class Categorical(DirichletFamily):
     r"""Symbols 0, ..., V−1, with a Dirichlet prior on each state's distribution.
 
     .. math::
@@ -210,18 +210,6 @@ class Categorical(Family):
         xp = namespace(x)
         alphabet = xp.arange(self.n_statistics, dtype="int32", like=x)
         return xp.astype(x[:, None] == alphabet, "float64")
-
-    def log_normalizer(self, natural: Floats) -> Floats:
-        """Return Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)."""
-        xp = namespace(natural)
-        return xp.gammaln(natural).sum(axis=1) - xp.gammaln(natural.sum(axis=1))
-
-    def divergence(self, natural: Floats) -> Floats:
-        """Return KL(Dirichlet(λ) || Dirichlet(λ°)) of every state."""
-        prior = np.broadcast_to(self.prior(), natural.shape)
-        expected_log = digamma(natural) - digamma(natural.sum(axis=1))[:, None]
-        slope = ((natural - prior) * expected_log).sum(axis=1)
-        return slope - self.log_normalizer(natural) + self.log_normalizer(prior)
 
     def log_predictive(self, x: NDArray[Any], natural: Floats) -> Floats:
         """Return log(λ_x / Σ_w λ_w)."""

@@ -9,6 +9,7 @@ from sojourn.families import Family
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace
+from sojourn.kernels.updates import state_masses
 
 Compute = Callable[[Posterior, Family, BatchSums, float], float]
 
@@ -54,19 +55,24 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     family = posterior.learned(family)
     statistics = posterior.emissions.dense()
     xp = namespace(statistics)
-    prior = xp.placed(family.prior(), like=statistics)
-    natural = prior + xp.astype(statistics, "float64")
-    emissions = family.log_normalizer(natural).sum()
-    # If all states share a prior, one row is enough.
-    rows = natural if prior.ndim > 1 and len(prior) > 1 else natural[:1]
-    nothing = family.log_normalizer(prior + 0.0 * rows).sum()
-    emissions -= nothing * (len(natural) / len(rows))
+    statistics = xp.astype(statistics, "float64")
     # The batch is scaled to the mass of the posterior, which after blending is not exactly N/M
     # times its own; otherwise terms of unequal mass would not cancel.
     start, transitions = posterior.counts
     share = (start.sum() + transitions.sum()) / sums.n_steps
+    assert sums.uncertainty is not None, "the local step was not asked for a bound"
+    uncertain = share * xp.astype(sums.uncertainty.emissions.dense(), "float64")
+    masses = state_masses(*posterior.counts)
+    emissions = family.expected_log_normalizer(statistics, uncertain, masses).sum()
+    prior = xp.placed(family.prior(), like=statistics)
+    # Of a prior that all states have, one row is enough.
+    rows = statistics if prior.ndim > 1 and len(prior) > 1 else statistics[:1]
+    nothing = family.log_normalizer(prior + 0.0 * rows).sum()
+    emissions -= nothing * (len(statistics) / len(rows))
     local = share * (sums.entropy + sums.log_base)
-    return float(local + emissions) + posterior.transitions.collapsed_bound(posterior.counts)
+    spread = sums.uncertainty.rows.map(lambda part: share * part)
+    bound = posterior.transitions.collapsed_bound(posterior.counts, spread)
+    return float(local + emissions) + bound
 
 
 LOG_LIKELIHOOD = Bound(_log_likelihood)
@@ -82,6 +88,6 @@ is log Z.
 COLLAPSED_BOUND = Bound(_collapsed, needs_entropy=True)
 """E[log p(x, z)] + H(q(z)), the parameters integrated out, eq (13).
 
-log Γ is evaluated at the expected counts, as in the updates.  This approximation makes it an
-estimate of the bound, which may exceed it.
+The expectations of log Γ are those of eq (27), to second order in the counts that occur: an
+estimate of the bound, which may lie above it.
 """

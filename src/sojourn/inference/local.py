@@ -8,18 +8,23 @@ from functools import partial
 import numpy as np
 
 from sojourn.families import Family
+from sojourn.families.base import EmissionRows
 from sojourn.inference.backend import Chunk, LocalPieces
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.statistics import BatchSums
+from sojourn.inference.statistics import BatchSums, Uncertainty
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.kernels.expectations import Spread
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
+from sojourn.kernels.updates import state_masses
 from sojourn.sequences import Sequences
-from sojourn.transitions import Rows
+from sojourn.transitions import Rows, RowSpread
 
 CHUNK_STEPS = 2**16
 """Maximum number of steps per chunk, whose responsibilities are in memory at the same time."""
+
+_BLOCK_NUMBERS = 2**22  # numbers in a temporary array with one row per step
 
 SHARED_STEPS = 2**11
 """Approximate number of steps per chunk used for the shared entropies of pairs of states."""
@@ -64,7 +69,7 @@ def expected_statistics(
         posterior, family, chunks, potentials, backend, collapsed=objective.collapsed
     ):
         sequences, encoded = chunk
-        smoothed = backend.forward_backward(chunk, factors, index, absences=absences)
+        smoothed = backend.forward_backward(chunk, factors, index, absences=absences or entropy)
         log_z = backend.total(chunk, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
@@ -78,11 +83,13 @@ def expected_statistics(
             log_z,
             len(sequences),
             sequences.n_steps,
-            smoothed.absences,
+            smoothed.absences if absences else None,
         )
         if entropy:
             part.entropy = part.log_normalizer - backend.log_potential(smoothed, factors, index)
             part.log_base = backend.log_base(family, chunk)
+            rows = EmissionRows(factors.emissions, factors.log_scale, index)
+            part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
         if shared:
             every = max(1, sequences.n_steps // SHARED_STEPS)
             part.shared = every * shared_entropies(
@@ -94,6 +101,50 @@ def expected_statistics(
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _uncertainty(
+    posterior: Posterior,
+    family: Family,
+    chunk: Chunk,
+    rows: EmissionRows,
+    smoothed: Smoothed,
+    backend: LocalPieces,
+) -> Uncertainty:
+    """Return how far the counts of a chunk may be from their expectations, eq (27)."""
+    never, r = smoothed.absences, smoothed.responsibilities
+    assert never is not None
+    xp = namespace(r)
+    # A transition leaves from every step but the last of its sequence.
+    last = xp.astype(r[chunk.sequences.offsets[1:] - 1], "float64")
+    leaving = _sum_variances(r) - (last * (1.0 - last)).sum(axis=0)
+    return Uncertainty(
+        RowSpread(
+            Spread(never.start, xp.clip(smoothed.start - never.start_squares, 0.0, None)),
+            Spread(never.pairs, xp.clip(smoothed.transitions - never.pair_squares, 0.0, None)),
+            Spread(never.rows, xp.clip(leaving, 0.0, None)),
+        ),
+        family.uncertainty(
+            chunk.encoded,
+            r,
+            rows,
+            posterior.emissions,
+            state_masses(*posterior.counts),
+            n_threads=backend.n_threads,
+        ),
+    )
+
+
+def _sum_variances(responsibilities: Floats) -> Floats:
+    """Return Σ_t r (1 − r) of every state, in double precision."""
+    xp = namespace(responsibilities)
+    n_steps, n_states = responsibilities.shape
+    total = xp.zeros(n_states, "float64", like=responsibilities)
+    size = max(1, _BLOCK_NUMBERS // n_states)
+    for begin in range(0, n_steps, size):
+        r = xp.astype(responsibilities[begin : begin + size], "float64")
+        total = total + (r * (1.0 - r)).sum(axis=0)
+    return total
 
 
 def sum_log_base(family: Family, sequences: Sequences) -> float:

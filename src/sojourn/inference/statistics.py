@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
-from sojourn.kernels.arrays import to_host
+from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.interface import Absences, Floats
+from sojourn.transitions import RowSpread
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,35 @@ class Statistics:
     __rmul__ = __mul__
 
 
+@dataclass(frozen=True)
+class Uncertainty:
+    """How far the counts of a batch may be from their expectations: what eq (27) needs.
+
+    Attributes
+    ----------
+    rows : RowSpread
+        Of start and transitions.
+    emissions : RowSums
+        Of the emission statistics, in the family's own terms: `Family.uncertainty`.
+    """
+
+    rows: RowSpread
+    emissions: RowSums
+
+    def fetched(self) -> Uncertainty:
+        """Return the same with arrays in memory."""
+        emissions = self.emissions
+        if is_tensor(emissions.values):  # there, rows may repeat or lie beyond the last
+            emissions = RowSums(None, to_host(emissions.dense()), emissions.n_rows)
+        return Uncertainty(self.rows.map(to_host), emissions)
+
+    @classmethod
+    def total(cls, parts: Sequence[Uncertainty]) -> Uncertainty:
+        """Add many, first to last; no argument is changed."""
+        rows = reduce(lambda total, part: total.map(add, part), (part.rows for part in parts))
+        return cls(rows, RowSums.total([part.emissions for part in parts]))
+
+
 @dataclass
 class BatchSums:
     """What the local step collects from a batch: statistics, and further sums.
@@ -92,6 +122,8 @@ class BatchSums:
         Sums of log(1 − q) for the HDP, on request.
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.
+    uncertainty : Uncertainty or None
+        How far the counts may be from their expectations, for the collapsed bound.
     shared : (K, K) array or None
         For each pair of states, the entropy of the choice between the two, summed over steps,
         eq (22), on request; estimated from a part of the steps of a large batch.
@@ -106,6 +138,7 @@ class BatchSums:
     absences: Absences | None
     entropy: float = 0.0
     log_base: float = 0.0
+    uncertainty: Uncertainty | None = None
     shared: Floats | None = None
 
     def __iadd__(self, other: BatchSums) -> BatchSums:
@@ -120,13 +153,18 @@ class BatchSums:
         if self.absences is not None and other.absences is not None:
             parts = zip(self.absences, other.absences, strict=True)
             self.absences = Absences(*(a + b for a, b in parts))
+        if self.uncertainty is not None and other.uncertainty is not None:
+            rows = self.uncertainty.rows.map(add, other.uncertainty.rows)
+            emissions = self.uncertainty.emissions
+            emissions += other.uncertainty.emissions
+            self.uncertainty = Uncertainty(rows, emissions)
         if self.shared is not None and other.shared is not None:
             self.shared = self.shared + other.shared
         return self
 
     def fetched(self) -> BatchSums:
         """Return the same with arrays in memory."""
-        absences = self.absences
+        absences, uncertainty = self.absences, self.uncertainty
         return replace(
             self,
             start=to_host(self.start),
@@ -134,6 +172,7 @@ class BatchSums:
             emissions=self.emissions.to_host(),
             log_normalizer=float(self.log_normalizer),
             entropy=float(self.entropy),
+            uncertainty=None if uncertainty is None else uncertainty.fetched(),
             shared=None if self.shared is None else to_host(self.shared),
             absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
         )
@@ -155,9 +194,11 @@ class BatchSums:
         }
         absences = [part.absences for part in parts if part.absences is not None]
         columns = zip(*absences, strict=True)
+        uncertain = [part.uncertainty for part in parts if part.uncertainty is not None]
         return cls(
             emissions=RowSums.total([part.emissions for part in parts]),
             absences=Absences(*(reduce(add, each) for each in columns)) if absences else None,
+            uncertainty=Uncertainty.total(uncertain) if uncertain else None,
             **numbers,
         )
 

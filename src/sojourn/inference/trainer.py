@@ -15,6 +15,7 @@ from sojourn.inference.bound import Bound
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.progress import Position, Progress
+from sojourn.inference.statistics import Uncertainty
 from sojourn.inference.step import Memory, step
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions import Rows
@@ -229,5 +230,8 @@ def _settle(
         n_steps=sum(sums.n_steps for sums in remembered),
         entropy=sum(sums.entropy for sums in remembered),
         log_base=sum(sums.log_base for sums in remembered),
+        uncertainty=Uncertainty.total(
+            [sums.uncertainty for sums in remembered if sums.uncertainty is not None]
+        ),
     )
     return bound.compute(posterior, family, whole, 1.0)

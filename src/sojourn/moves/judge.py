@@ -57,8 +57,8 @@ class Verdict(NamedTuple):
     variance : float
         Variance of the change on held-out sequences by all moves, if this one is accepted.
     is_safe : bool
-        Whether held-out sequences do not become less likely by more than may be chance: a bound
-        from expected counts prefers few states where the model has not learned enough yet.
+        Whether held-out sequences do not become less likely by more than may be chance: the bound
+        prefers few states where the model has not learned enough yet, or its prior is wrong.
     """
 
     gain: float

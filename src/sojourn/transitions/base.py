@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
+from sojourn.kernels.expectations import Spread, expected_log_gamma
 from sojourn.kernels.interface import Absences, Floats
 
 
@@ -27,6 +28,31 @@ class Rows(NamedTuple):
 
     start: Floats
     transitions: Floats
+
+
+class RowSpread(NamedTuple):
+    """How far the counts of start and transitions may be from their expectations, eq (27).
+
+    Attributes
+    ----------
+    start : Spread of (K,) arrays
+        Of the sequences that begin in each state; how many there are is certain.
+    transitions : Spread of (K, K) arrays
+        Of the steps from state k to state l.
+    totals : Spread of (K,) arrays
+        Of all steps from state k.
+    """
+
+    start: Spread
+    transitions: Spread
+    totals: Spread
+
+    def map(self, function: Callable[..., Any], *others: RowSpread) -> RowSpread:
+        """Apply a function to every array, with those of others at the same place."""
+        spreads = zip(self, *others, strict=True)
+        return RowSpread(
+            *(Spread(*(function(*arrays) for arrays in zip(*s, strict=True))) for s in spreads)
+        )
 
 
 class Concentrations(NamedTuple):
@@ -83,14 +109,34 @@ def stacked(rows: Rows) -> Floats:
     return namespace(rows.start).concatenate([rows.start[None], rows.transitions])
 
 
-def log_row_evidence(prior: Rows, prior_totals: Rows, counts: Rows) -> float:
-    """Return Σ_k log Γ(A_k) / Γ(A_k + C_k·) + Σ_kl log Γ(a_kl + C_kl) / Γ(a_kl)."""
+def log_row_evidence(
+    prior: Rows, prior_totals: Rows, counts: Rows, spread: RowSpread | None = None
+) -> float:
+    """Return E[Σ_k log Γ(A_k) / Γ(A_k + C_k·) + Σ_kl log Γ(a_kl + C_kl) / Γ(a_kl)].
+
+    Without a spread the counts are certain.  How many sequences begin is certain in any case.
+    """
     xp = namespace(counts.start)
     total: Any = 0.0
-    for a, sums, c in zip(prior, prior_totals, counts, strict=True):
-        total = total + (xp.gammaln(sums) - xp.gammaln(sums + c.sum(axis=-1))).sum()
-        total = total + (xp.gammaln(a + c) - xp.gammaln(a)).sum()
+    certain = (None, None, None)
+    of_start, of_cells, of_totals = certain if spread is None else spread
+    for a, sums, c, own, of_sums in (
+        (prior.start, prior_totals.start, counts.start, of_start, None),
+        (prior.transitions, prior_totals.transitions, counts.transitions, of_cells, of_totals),
+    ):
+        whole = c.sum(axis=-1)
+        totals = sums + xp.zeros_like(whole)
+        total = total + (xp.gammaln(totals) - _log_gamma(totals, whole, of_sums)).sum()
+        total = total + (_log_gamma(a, c, own) - xp.gammaln(a)).sum()
     return float(total)
+
+
+def _log_gamma(prior: Floats, counts: Floats, spread: Spread | None) -> Floats:
+    """Return E[log Γ(a + C)]; without a spread the counts are certain."""
+    if spread is None:
+        gammas: Floats = namespace(counts).gammaln(prior + counts)
+        return gammas
+    return expected_log_gamma(prior, counts, spread)
 
 
 class Transitions(ABC):
@@ -169,11 +215,18 @@ class Transitions(ABC):
         """Return KL(q || p) of the rows and of all above them, for the mean-field bound."""
 
     @abstractmethod
-    def collapsed_bound(self, counts: Rows) -> float:
+    def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
         """Return the part of the collapsed bound that depends on the transitions.
 
-        This is Σ_k log p(C_k) at the expected counts with the rows integrated out, minus the KL
-        divergence of the parameters above the rows.
+        This is E[Σ_k log p(C_k)] with the rows integrated out, minus the KL divergence of the
+        parameters above the rows.
+
+        Parameters
+        ----------
+        counts : Rows
+            Expected counts.
+        spread : RowSpread, optional
+            How far the counts may be from them; by default they are certain.
         """
 
     @abstractmethod

@@ -16,6 +16,7 @@ from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
     Rows,
+    RowSpread,
     Transitions,
     log_row_evidence,
     normalized,
@@ -128,10 +129,10 @@ class Dirichlet(Transitions):
             total += float((c * (digamma(rows) - digamma(rows.sum(-1, keepdims=True)))).sum())
         return total
 
-    def collapsed_bound(self, counts: Rows) -> float:
-        """Return Σ_k log p(C_k) with the rows integrated out, at the expected counts."""
+    def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
+        """Return E[Σ_k log p(C_k)] with the rows integrated out."""
         totals = Rows(*(a.sum(axis=-1) for a in self.prior))
-        return log_row_evidence(self.prior, totals, counts)
+        return log_row_evidence(self.prior, totals, counts, spread)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
         """Return the prior with its counts converted."""

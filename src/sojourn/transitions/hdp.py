@@ -18,6 +18,7 @@ from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
     Rows,
+    RowSpread,
     Transitions,
     log_row_evidence,
     normalized,
@@ -362,14 +363,14 @@ class HDP(Transitions):
         """Raise an error: the rows are integrated out; `PointHDP` has mean-field rows."""
         raise NotImplementedError("the HDP's rows are integrated out: it has no mean-field bound")
 
-    def collapsed_bound(self, counts: Rows) -> float:
+    def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
         """Return the part of L(q) that depends on the transitions, eq (13).
 
         With optimal q(s | z) and q(η | z), the sums over tables and the integrals over η are
         ratios of Γ functions again, with G[απ] and E[α] in them.
         """
         cells, first, others = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(first, others), counts)
+        evidence = log_row_evidence(cells, Rows(first, others), counts, spread)
         return evidence - prior_divergence(self)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:

@@ -17,7 +17,14 @@ from scipy.special import digamma, expit, gammaln
 
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions, normalized
+from sojourn.transitions.base import (
+    Concentrations,
+    PriorCounts,
+    Rows,
+    RowSpread,
+    Transitions,
+    normalized,
+)
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states
 
@@ -156,7 +163,7 @@ class PointHDP(Transitions):
         kl -= len(stacked) * (gammaln(prior.sum()) - gammaln(prior).sum())
         return float(kl) - log_stick_prior(self.logits, self.gamma)
 
-    def collapsed_bound(self, counts: Rows) -> float:
+    def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
         """Raise an error: a point estimate of π requires mean-field rows."""
         raise NotImplementedError("a point estimate of the weights requires mean-field inference")
 

@@ -14,6 +14,7 @@ from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
     Rows,
+    RowSpread,
     Transitions,
     log_row_evidence,
     normalized,
@@ -156,10 +157,10 @@ class StickyDirichlet(Transitions):
         """Raise an error: κ is learned with the rows integrated out."""
         raise NotImplementedError("learned stickiness requires collapsed inference")
 
-    def collapsed_bound(self, counts: Rows) -> float:
-        """Return Σ_k log p(C_k) at the expected counts, minus KL(q(κ) || p(κ))."""
+    def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
+        """Return E[Σ_k log p(C_k)] minus KL(q(κ) || p(κ))."""
         cells, start_total, totals = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(start_total, totals), counts)
+        evidence = log_row_evidence(cells, Rows(start_total, totals), counts, spread)
         return evidence - self.stickiness.divergence(self.stickiness_prior)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:

@@ -9,9 +9,10 @@ import sojourn as sj
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels import reference
+from sojourn.kernels.expectations import Spread
 from sojourn.kernels.interface import Potentials
 from sojourn.kernels.overlap import shared_entropies
-from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
+from sojourn.transitions import HDP, Dirichlet, Rows, RowSpread, StickyDirichlet
 from sojourn.transitions.base import Transitions
 from sojourn.transitions.merging import merge_gains
 
@@ -304,6 +305,11 @@ def test_a_prior_on_transitions_is_the_same_of_tensors(name):
             yield from (*rows, *(total if isinstance(total, Rows) else (total,)))
         yield from fitted.means(own)
         yield fitted.collapsed_bound(own)
+        likely = own.transitions / (1.0 + own.transitions)
+        cells = Spread(-own.transitions - likely, likely)
+        sums = Spread(*(part.sum(1) for part in cells))
+        start = Spread(-own.start, own.start / (1.0 + own.start))
+        yield fitted.collapsed_bound(own, RowSpread(start, cells, sums))
         yield merge_gains(fitted, own, first, second)
         yield from fitted.evidence_prior()[1:]
 
