@@ -26,6 +26,7 @@ from benchmarks.results import write_result
 from experiments.corpus import read_corpus
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import Potentials
+from sojourn.models.plan import BATCH_SIZE, N_PASSES
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.warmup import WarmUp
 
@@ -218,6 +219,7 @@ def without_moves(
     n_states: int, family: Any, train: sj.Sequences, seed: int, *, warm: bool = True, **options: Any
 ) -> sj.HDPHMM:
     """Fit from the same start, with the same warm-up if there was one, and keep all states."""
+    options = {"batch_size": BATCH_SIZE, "n_passes": N_PASSES} | options
     model = sj.HDPHMM(n_states, family, random_state=seed, moves=None, init="segments", **options)
     plan = WarmUp.plan(
         family.resolve(train, n_states),

@@ -59,7 +59,7 @@ def test_text_is_learned_from_scored_decoded_and_inspected(tmp_path):
     model = sj.load("model.sojourn")
     assert model.emission_.vocabulary["the"] > 0
     assert model.provenance_["reading"] == {"lower": True}
-    assert len(model.history_) == model.n_passes
+    assert len(model.history_) == model.history_[-1]["updates"]
     assert all(entry["score"] is not None for entry in model.history_)
 
     scored = json.loads(run("score", "model.sojourn", "corpus.txt", "--json"))

@@ -78,7 +78,8 @@ def test_nothing_that_came_after_the_paper_is_on():
         "init": "exponential",
         "moves": None,
         "stickiness": 0.0,
-        "n_init": 1,
+        "batch_size": 100,
+        "n_passes": 10,
     }
     assert {name: parameters[name] for name in expected} == expected
     hmm = Cell("SVI", 100, 0.7, 45, 10, 0).model(50, 1)

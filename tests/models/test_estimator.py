@@ -124,7 +124,7 @@ def test_fitting_does_not_touch_the_parameters():
 def test_repr_shows_only_what_was_changed():
     assert repr(sj.HMM(2, sj.Categorical())) == "HMM(emission=Categorical(), n_states=2)"
     assert (
-        repr(sj.HDPHMM(2, sj.Categorical(3), n_passes=10, delay=2.0))
+        repr(sj.HDPHMM(2, sj.Categorical(3), n_passes="auto", delay=2.0))
         == "HDPHMM(delay=2.0, emission=Categorical(n_symbols=3), n_states=2)"
     )
 
