@@ -56,7 +56,7 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
     batch = random_batch(1, n_states, lengths, scaled=scaled, dtype=dtype)
     potentials, index, offsets = batch
     start, transitions = (np.asarray(part, np.float64) for part in potentials[:2])
-    smoothed = kernel.forward_backward(*batch, absences=True)
+    smoothed = kernel.forward_backward(*batch, squares=True)
     best, path = kernel.viterbi(*batch)
     expected = dict.fromkeys(("start", "pairs", "log_start", "log_pairs", "log_rows"), 0.0)
     squares = {"start": 0.0, "pairs": 0.0}
@@ -84,11 +84,11 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
     close(kernel.log_normalizers(*batch), smoothed.log_normalizers)
     if n_states > 1:  # with one state every probability is one, and 1 − q is only the clip
         loose = {"rtol": 100 * tolerance, "atol": 100 * tolerance}
-        close(smoothed.absences.start, expected["log_start"], **loose)
-        close(smoothed.absences.pairs, expected["log_pairs"], **loose)
-        close(smoothed.absences.rows, expected["log_rows"], **loose)
-        close(smoothed.absences.start_squares, squares["start"], **loose)
-        close(smoothed.absences.pair_squares, squares["pairs"], **loose)
+        close(smoothed.squares.start, expected["log_start"], **loose)
+        close(smoothed.squares.pairs, expected["log_pairs"], **loose)
+        close(smoothed.squares.rows, expected["log_rows"], **loose)
+        close(smoothed.squares.start_squares, squares["start"], **loose)
+        close(smoothed.squares.pair_squares, squares["pairs"], **loose)
 
 
 @settings(deadline=None, max_examples=40)
@@ -119,11 +119,11 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
 def test_number_of_threads_does_not_change_a_bit(dtype):
     lengths = np.random.default_rng(0).integers(1, 30, 300)
     batch = random_batch(2, 13, lengths, dtype=dtype)
-    one, two, four = (cpu.forward_backward(*batch, absences=True, n_threads=n) for n in (1, 2, 4))
+    one, two, four = (cpu.forward_backward(*batch, squares=True, n_threads=n) for n in (1, 2, 4))
     for other in (two, four):
         for a, b in zip(one[:4], other[:4], strict=True):
             assert a.tobytes() == b.tobytes()
-        for a, b in zip(one.absences, other.absences, strict=True):
+        for a, b in zip(one.squares, other.squares, strict=True):
             assert a.tobytes() == b.tobytes()
 
 
@@ -225,13 +225,13 @@ def test_sequences_that_underflow_are_redone_in_the_log_domain():
     potentials = Potentials(np.eye(4, dtype=np.float32)[0], transitions, emissions)
     index = np.array([0, 1, 0, 1, 0, 1], np.int32)
     offsets = np.array([0, 4, 6])
-    expected = reference.forward_backward(potentials, index, offsets, absences=True)
-    got = cpu.forward_backward(potentials, index, offsets, absences=True)
+    expected = reference.forward_backward(potentials, index, offsets, squares=True)
+    got = cpu.forward_backward(potentials, index, offsets, squares=True)
     assert np.isfinite(expected.log_normalizers).all()
     np.testing.assert_allclose(got.log_normalizers, expected.log_normalizers, rtol=1e-6)
     np.testing.assert_allclose(got.transitions, expected.transitions, rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(got.responsibilities, expected.responsibilities, atol=1e-6)
-    np.testing.assert_allclose(got.absences.pairs, expected.absences.pairs, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(got.squares.pairs, expected.squares.pairs, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
         cpu.log_normalizers(potentials, index, offsets), expected.log_normalizers, rtol=1e-6
     )

@@ -135,7 +135,7 @@ def transcribed_update(hdp, q_start, q_pairs, total):
 @pytest.mark.parametrize("sort_states", [False, True])
 def test_update_is_the_equations_written_out(form, sort_states):
     potentials, index, offsets = random_batch(4, 3, [4, 1, 6, 3])
-    smoothed = reference.forward_backward(potentials, index, offsets, absences=True)
+    smoothed = reference.forward_backward(potentials, index, offsets, squares=True)
     q_start, q_pairs = [], []
     for begin, end in itertools.pairwise(offsets):
         alone = np.array([0, end - begin])
@@ -149,7 +149,7 @@ def test_update_is_the_equations_written_out(form, sort_states):
     for _ in range(2):
         before = hdp
         hdp = hdp.observe(
-            Rows(smoothed.start, smoothed.transitions), smoothed.absences, 4, total_sequences=40
+            Rows(smoothed.start, smoothed.transitions), smoothed.squares, 4, total_sequences=40
         )
         u, v, alpha, gamma = transcribed_update(before, q_start, q_pairs, 40)
         np.testing.assert_allclose(hdp.sticks.u, u, rtol=1e-6)
@@ -216,12 +216,12 @@ def test_fast_form_is_within_its_bound_of_the_exact_one(probabilities, copies):
 
 def test_fast_and_exact_forms_give_the_same_posteriors_where_the_fast_one_is_used():
     potentials, index, offsets = random_batch(6, 4, [5] * 50)
-    smoothed = reference.forward_backward(potentials, index, offsets, absences=True)
+    smoothed = reference.forward_backward(potentials, index, offsets, squares=True)
     counts = Rows(smoothed.start, smoothed.transitions)
     hdp = HDP.make(4, batch_size=50, second_order=False, exchangeable=False)
-    assert hdp.wants_absences(4999)
-    assert not hdp.wants_absences(5000)
-    exact = hdp.observe(counts, smoothed.absences, 50, 5000)
+    assert hdp.wants_squares(4999)
+    assert not hdp.wants_squares(5000)
+    exact = hdp.observe(counts, smoothed.squares, 50, 5000)
     fast = hdp.observe(counts, None, 50, 5000)
     np.testing.assert_allclose(fast.update_prior, exact.update_prior, rtol=1e-3)
     np.testing.assert_allclose(fast.alpha, exact.alpha, rtol=1e-3)

@@ -48,7 +48,7 @@ def expected_statistics(
     chunks: Iterable[Chunk],
     backend: LocalPieces,
     *,
-    absences: bool = False,
+    squares: bool = False,
     entropy: bool = False,
     shared: bool = False,
 ) -> BatchSums:
@@ -64,7 +64,7 @@ def expected_statistics(
         posterior, family, chunks, potentials, backend, collapsed=objective.collapsed
     ):
         sequences, encoded = chunk
-        smoothed = backend.forward_backward(chunk, factors, index, absences=absences)
+        smoothed = backend.forward_backward(chunk, factors, index, squares=squares)
         log_z = backend.total(chunk, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
@@ -78,7 +78,7 @@ def expected_statistics(
             log_z,
             len(sequences),
             sequences.n_steps,
-            smoothed.absences,
+            smoothed.squares,
         )
         if entropy:
             part.entropy = part.log_normalizer - backend.log_potential(smoothed, factors, index)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Squares, Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class BatchSums:
     log_normalizer : float
         Σ_n log Z of the sequences.
     n_sequences, n_steps : int
-    absences : Absences or None
-        Sums of log(1 − q) for the HDP, where asked for.
+    squares : Squares or None
+        Sums of q² for the HDP, where asked for.
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, where asked for.
     shared : (K, K) array or None
@@ -103,7 +103,7 @@ class BatchSums:
     log_normalizer: float
     n_sequences: int
     n_steps: int
-    absences: Absences | None
+    squares: Squares | None
     entropy: float = 0.0
     log_base: float = 0.0
     shared: Floats | None = None
@@ -117,16 +117,16 @@ class BatchSums:
         self.n_steps += other.n_steps
         self.entropy += other.entropy
         self.log_base += other.log_base
-        if self.absences is not None and other.absences is not None:
-            parts = zip(self.absences, other.absences, strict=True)
-            self.absences = Absences(*(a + b for a, b in parts))
+        if self.squares is not None and other.squares is not None:
+            parts = zip(self.squares, other.squares, strict=True)
+            self.squares = Squares(*(a + b for a, b in parts))
         if self.shared is not None and other.shared is not None:
             self.shared = self.shared + other.shared
         return self
 
     def fetched(self) -> BatchSums:
         """Return the same with arrays in memory."""
-        absences = self.absences
+        squares = self.squares
         return replace(
             self,
             start=to_host(self.start),
@@ -135,7 +135,7 @@ class BatchSums:
             log_normalizer=float(self.log_normalizer),
             entropy=float(self.entropy),
             shared=None if self.shared is None else to_host(self.shared),
-            absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
+            squares=None if squares is None else Squares(*(to_host(a) for a in squares)),
         )
 
     @classmethod
@@ -153,11 +153,11 @@ class BatchSums:
                 "log_base",
             )
         }
-        absences = [part.absences for part in parts if part.absences is not None]
-        columns = zip(*absences, strict=True)
+        squares = [part.squares for part in parts if part.squares is not None]
+        columns = zip(*squares, strict=True)
         return cls(
             emissions=RowSums.total([part.emissions for part in parts]),
-            absences=Absences(*(reduce(add, each) for each in columns)) if absences else None,
+            squares=Squares(*(reduce(add, each) for each in columns)) if squares else None,
             **numbers,
         )
 

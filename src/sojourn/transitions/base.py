@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Squares, Floats
 
 
 class Rows(NamedTuple):
@@ -118,14 +118,14 @@ class Transitions(ABC):
         """Return posterior mean probabilities for prediction; rows sum to one."""
 
     @abstractmethod
-    def wants_absences(self, total_sequences: int) -> bool:
-        """Return whether `observe` needs the sums of log(1 − q) for a data set of that size."""
+    def wants_squares(self, total_sequences: int) -> bool:
+        """Return whether `observe` needs the sums of q² for a data set of that size."""
 
     @abstractmethod
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,
@@ -137,8 +137,8 @@ class Transitions(ABC):
         ----------
         counts : Rows
             Expected counts of the minibatch.
-        absences : Absences or None
-            Sums of log(1 − q) and of q², if `wants_absences` asks for them.
+        squares : Squares or None
+            Sums of q², if `wants_squares` asks for them.
         n_sequences : int
             Number of sequences in the minibatch.
         total_sequences : int
