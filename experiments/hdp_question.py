@@ -20,7 +20,7 @@ import numpy as np
 import sojourn as sj
 from benchmarks.results import write_result
 from experiments.corpus import corpus_argument, read_corpus, read_sentences
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions import HDP, Rows, Transitions
 
 RESULT = Path(__file__).parent / "results" / "hdp_question.json"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from scipy.special import logsumexp
 
-from sojourn.kernels.interface import Squares, Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
 from sojourn.kernels.updates import (
     blend_counts,
     log_potential,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 
 
 class Rows(NamedTuple):

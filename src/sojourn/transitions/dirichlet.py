@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,

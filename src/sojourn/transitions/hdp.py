@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
 from sojourn.kernels.arrays import namespace, to_host
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import Concentrations, PriorCounts, Rows, Transitions, normalized
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states

@@ -9,7 +9,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Squares, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,

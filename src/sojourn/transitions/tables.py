@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
-
 
 _SMALLEST_ABSENCE = 1e-8  # 1 − q is clipped from below by this, so that its logarithm is finite
 
@@ -59,7 +56,7 @@ def _equal_events(sums: Floats, squares: Floats, *, power: int) -> Floats:
     p = xp.clip(squares / xp.where(seen, sums, 1.0), 0.0, 1.0 - _SMALLEST_ABSENCE)
     probable = p > 1e-12
     p = xp.where(probable, p, 1.0)
-    by_logarithm = sums / p * xp.log1p(-xp.clip(p, 0.0, 1.0 - _SMALLEST_ABSENCE) ** power)
+    by_logarithm = sums / p * xp.log1p(-(xp.clip(p, 0.0, 1.0 - _SMALLEST_ABSENCE) ** power))
     return xp.where(probable, by_logarithm, -sums if power == 1 else -squares)
 
 

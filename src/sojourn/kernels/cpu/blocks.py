@@ -67,6 +67,7 @@ def smooth_units(
     transition_counts,
     every,
     weight,
+    start_squares,
     pair_squares,
     row_squares,
 ):
@@ -128,7 +129,8 @@ def smooth_units(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
                     transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
                     start_counts[unit], products, transition_counts[unit], block, every, weight,
-                    squared, square_products, large, pair_squares[unit], row_squares[unit],
+                    squared, square_products, large, start_squares[unit],
+                    pair_squares[unit], row_squares[unit],
                 )  # fmt: skip
         unit = take_unit(counter)
 
@@ -224,6 +226,7 @@ def _backward(
     squared,
     square_products,
     large,
+    start_squares,
     pair_squares,
     row_squares,
 ):
@@ -269,6 +272,8 @@ def _backward(
             if t == 0:
                 for j in range(width):
                     start_counts[j] += responsibilities[token, j]
+                for j in range(start_squares.shape[0]):
+                    start_squares[j] += np.float64(responsibilities[token, j]) ** 2
         if t > 0:
             before = slot - block_rows
             gemm(

@@ -16,11 +16,11 @@ import numpy as np
 from sojourn.kernels import reference
 from sojourn.kernels.cpu.blocks import smooth_units
 from sojourn.kernels.interface import (
-    Squares,
     Floats,
     Integers,
     Potentials,
     Smoothed,
+    Squares,
     padded_states,
 )
 from sojourn.kernels.threads import run_units
@@ -28,6 +28,8 @@ from sojourn.kernels.threads import run_units
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
+_ALL_SQUARES = 32  # states up to which the squares of pairs come from every step
+_SQUARE_EVERY = 8  # with more states one step in this many has the squares of improbable pairs
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
 
 
@@ -43,7 +45,9 @@ def forward_backward(
     """Compute posterior expectations of every sequence.
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
-    its arguments.  `order` (the sequences, longest first) is found where not given; `n_threads`
+    its arguments.  With more than 32 states the squares of pairs and rows are estimates: those of
+    states with q ≤ 1/4 come from one step in eight, always the same steps of a batch.
+    `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
     return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
@@ -66,6 +70,7 @@ def log_normalizers(
         matrices,
         1,
         1.0,
+        vectors,
         matrices,
         vectors,
     )
@@ -91,15 +96,17 @@ def smooth(
     """Compute what `forward_backward` does, in blocks of a size that can be chosen.
 
     `block_rows` (sequences in a block) changes the last bits alone, and `chunk_elements` (numbers
-    of forward vectors that a thread keeps) the memory alone.
+    of forward vectors that a thread keeps) the memory alone.  Of `square_every` steps, one has the
+    squares of improbable pairs; 1 makes all sums of squares exact.
     """
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
     n_states, width, n_units = blocks.n_states, blocks.width, blocks.n_units
     transitions = np.zeros((n_units, width, width))
     start = np.zeros((n_units, width))
     side = width if squares else 0
-    pair_squares, row_squares = np.zeros((n_units, side, side)), np.zeros((n_units, side))
-    every, weight = blocks.sampling(square_every)
+    pair_squares = np.zeros((n_units, side, side))
+    start_squares, row_squares = np.zeros((2, n_units, side))
+    every, weight = blocks.sampling(square_every) if squares else (1, 1.0)
     responsibilities = np.empty((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
@@ -112,16 +119,15 @@ def smooth(
         transitions,
         every,
         weight,
+        start_squares,
         pair_squares,
         row_squares,
     )
     failed = np.flatnonzero(np.isnan(blocks.log_z))
     counts, squared = blocks.counts(transitions), None
     if squares:
-        begins = np.delete(offsets[:-1], failed)
-        first = responsibilities[begins, :n_states].astype(np.float64)
         squared = Squares(
-            (first**2).sum(axis=0),
+            start_squares.sum(axis=0)[:n_states],
             blocks.squares(pair_squares, counts),
             row_squares.sum(axis=0)[:n_states],
         )
@@ -205,8 +211,8 @@ class _Blocks:
         return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
 
     def sampling(self, every: int | None) -> tuple[int, float]:
-        every = every or (1 if self.width <= 64 else 8)
         """Return of how many steps one is sampled for squares, and the weight of a sampled one."""
+        every = every or (1 if self.width <= _ALL_SQUARES else _SQUARE_EVERY)
         if every == 1:
             return 1, 1.0
         order, offsets, *_ = self.arguments

@@ -9,7 +9,7 @@ import torch
 
 from sojourn.kernels.cuda import decoding, recursions, updates
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, with_transpose
-from sojourn.kernels.interface import Squares, Potentials, Smoothed, padded_states
+from sojourn.kernels.interface import Potentials, Smoothed, Squares, padded_states
 
 Tensor = Any
 

@@ -33,8 +33,8 @@ import torch
 import triton
 
 from sojourn.kernels.cuda import recursions_triton, settings, tiles, wide
-from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.cuda.potentials import AffineTable, affine_parts, pad_matrix, with_transpose
+from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
 NARROW = 128

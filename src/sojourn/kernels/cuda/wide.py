@@ -19,8 +19,8 @@ import torch
 import triton
 
 from sojourn.kernels.cuda import settings, wide_triton
-from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.cuda.potentials import affine_parts
+from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed
 
 SPAN = 2**14
