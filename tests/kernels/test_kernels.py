@@ -136,7 +136,8 @@ def test_sampled_squares_are_close_to_all_of_them(n_states):
     batch = random_batch(3, n_states, rng.integers(1, 40, 600), dtype=np.float32)
     every, sampled = (recursions.smooth(*batch, squares=True, square_every=n) for n in (1, None))
     for a, b in zip(every.squares, sampled.squares, strict=True):
-        assert b.sum() == pytest.approx(a.sum(), rel=0.01)
+        # Four standard errors: 1,500 sampled steps whose Σ q² differ by half of their mean.
+        assert b.sum() == pytest.approx(a.sum(), rel=0.05)
     # A sampled square is at most 1/16 and stands for eight: the errors of m of them are within
     # a few √(8 m) / 16, with m at most 16 times their sum of squares or as many as steps.
     error = np.abs(sampled.squares.pairs - every.squares.pairs)
