@@ -37,6 +37,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PEERS_VENV = ROOT / ".venv-peers"
 STATES = (8, 16, 45, 100, 256)
+HDP_SIZES = ((10, 100, 2000, 10), (45, 5000, 20_000, 2), (120, 5000, 50_000, 1))
+HDP_KINDS = (sj.HMM, sj.HDPHMM)
 BACKEND = CpuBackend(cpu, available_cores())
 
 
@@ -230,6 +232,35 @@ def vocabulary_cost(repeats: int) -> dict[str, float]:
     }
 
 
+def hdp_cost(repeats: int) -> list[dict[str, float]]:
+    """Time of a fit of the HDP-HMM over one of the HMM, both with a fixed number of states."""
+    rows = []
+    for n_states, n_symbols, n_sequences, n_passes in HDP_SIZES:
+        data = sentences(n_sequences, n_symbols)
+        common = {"n_passes": n_passes, "moves": None, "random_state": 0}
+        models = [kind(n_states, sj.Categorical(n_symbols), **common) for kind in HDP_KINDS]
+        seconds = [np.inf, np.inf]
+        for model in models:
+            model.fit(data[:500])  # compilation
+        for _ in range(repeats):
+            for k, model in enumerate(models):
+                before = time.process_time()
+                model.fit(data)
+                seconds[k] = min(seconds[k], time.process_time() - before)
+        rows.append(
+            {
+                "states": n_states,
+                "symbols": n_symbols,
+                "sequences": n_sequences,
+                "hmm_seconds": round(seconds[0], 3),
+                "hdp_seconds": round(seconds[1], 3),
+                "ratio": round(seconds[1] / seconds[0], 3),
+            }
+        )
+        print(rows[-1])
+    return rows
+
+
 def start_up(repeats: int) -> dict[str, float]:
     """Seconds in a new process to import the package, to get an estimator, to make a first fit."""
     code = """
@@ -291,6 +322,11 @@ def readme_table(result: dict[str, Any]) -> str:
         f"{start['first_estimator']} s more (scikit-learn, SciPy, numba), a first small fit with "
         f"cached kernels {start['first_fit_with_cached_kernels']} s.",
     ]
+    lines += [
+        f"- A fit of the HDP-HMM with {row['states']} states, V = {row['symbols']:,} and "
+        f"{row['sequences']:,} sequences takes {row['ratio']:.2f} times that of the HMM."
+        for row in result["hdp_cost"]
+    ]
     return "\n".join(lines)
 
 
@@ -305,6 +341,7 @@ def main() -> None:
         "against_sgemm": against_sgemm(arguments.repeats),
         "end_to_end": end_to_end(arguments.repeats),
         "vocabulary_cost": vocabulary_cost(arguments.repeats),
+        "hdp_cost": hdp_cost(max(2, arguments.repeats // 2)),
         "start_up": start_up(3),
     }
     print({name: result[name] for name in ("end_to_end", "vocabulary_cost", "start_up")})

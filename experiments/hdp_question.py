@@ -20,7 +20,7 @@ import numpy as np
 import sojourn as sj
 from benchmarks.results import write_result
 from experiments.corpus import corpus_argument, read_corpus, read_sentences
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions import HDP, Rows, Transitions
 
 RESULT = Path(__file__).parent / "results" / "hdp_question.json"
@@ -43,7 +43,7 @@ class RunningHDP(HDP):
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,
@@ -51,8 +51,8 @@ class RunningHDP(HDP):
     ) -> Self:
         """Blend a minibatch into what is kept, and update when the large batch is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
-        if absences is not None:
-            parts |= {f"absent_{name}": value for name, value in absences._asdict().items()}
+        if squares is not None:
+            parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
         copies = total_sequences / n_sequences
         seen = float(self.pending.get("seen", np.zeros(())))
         n = float(self.pending.get("updates", np.zeros(()))) + 1.0

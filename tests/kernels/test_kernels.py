@@ -56,14 +56,11 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
     batch = random_batch(1, n_states, lengths, scaled=scaled, dtype=dtype)
     potentials, index, offsets = batch
     start, transitions = (np.asarray(part, np.float64) for part in potentials[:2])
-    smoothed = kernel.forward_backward(*batch, absences=True)
+    smoothed = kernel.forward_backward(*batch, squares=True)
     best, path = kernel.viterbi(*batch)
-    expected = dict.fromkeys(("start", "pairs", "log_start", "log_pairs", "log_rows"), 0.0)
-    squares = {"start": 0.0, "pairs": 0.0}
+    expected = dict.fromkeys(("start", "pairs"), 0.0)
+    squares = dict.fromkeys(("start", "pairs", "rows"), 0.0)
     close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
-
-    def log_absent(q):
-        return np.log(np.maximum(1 - q, reference.SMALLEST_ABSENCE))
 
     for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
         rows = true_rows(potentials, index[begin:end])
@@ -74,21 +71,14 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
         assert tuple(path[begin:end]) == best_path
         expected["start"] += marginals[0]
         expected["pairs"] += pairs.sum(axis=0)
-        expected["log_start"] += log_absent(marginals[0])
-        expected["log_pairs"] += log_absent(pairs).sum(axis=0)
-        expected["log_rows"] += log_absent(marginals[:-1]).sum(axis=0)
         squares["start"] += marginals[0] ** 2
         squares["pairs"] += (pairs**2).sum(axis=0)
+        squares["rows"] += (marginals[:-1] ** 2).sum(axis=0)
     close(smoothed.start, expected["start"], atol=tolerance * len(lengths))
     close(smoothed.transitions, expected["pairs"], atol=tolerance * len(lengths))
     close(kernel.log_normalizers(*batch), smoothed.log_normalizers)
-    if n_states > 1:  # with one state every probability is one, and 1 − q is only the clip
-        loose = {"rtol": 100 * tolerance, "atol": 100 * tolerance}
-        close(smoothed.absences.start, expected["log_start"], **loose)
-        close(smoothed.absences.pairs, expected["log_pairs"], **loose)
-        close(smoothed.absences.rows, expected["log_rows"], **loose)
-        close(smoothed.absences.start_squares, squares["start"], **loose)
-        close(smoothed.absences.pair_squares, squares["pairs"], **loose)
+    for name, value in squares.items():
+        close(getattr(smoothed.squares, name), value, atol=tolerance * len(lengths))
 
 
 @settings(deadline=None, max_examples=40)
@@ -105,9 +95,11 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
 ):
     batch = random_batch(seed, n_states, lengths, scaled=seed % 2 == 0, dtype=dtype)
     tolerance = 5e-5 if dtype is np.float32 else 1e-9
-    expected = reference.forward_backward(*batch)
-    shape = {"block_rows": block_rows, "chunk_elements": chunk_elements}
-    got = recursions.smooth(*batch, n_threads=2, **shape)
+    expected = reference.forward_backward(*batch, squares=True)
+    shape = {"block_rows": block_rows, "chunk_elements": chunk_elements, "square_every": 1}
+    got = recursions.smooth(*batch, squares=True, n_threads=2, **shape)
+    for ours, theirs in zip(got.squares, expected.squares, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=10 * tolerance)
     for name in ("log_normalizers", "start", "transitions", "responsibilities"):
         np.testing.assert_allclose(
             getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
@@ -115,15 +107,66 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
     np.testing.assert_array_equal(cpu.viterbi(*batch)[1], reference.viterbi(*batch)[1])
 
 
+@settings(deadline=None, max_examples=20)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.sampled_from([2, 9, 70, 130]),
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=40),
+    chunk_elements=st.sampled_from([1, 500, 2**22]),
+)
+def test_squares_of_probable_pairs_are_exact_where_others_are_sampled(
+    seed, n_states, lengths, chunk_elements
+):
+    # Emissions that leave hardly a doubt: all that counts is probable.
+    potentials, index, offsets = random_batch(seed, n_states, lengths)
+    rows = np.full((11, n_states), 1e-30)
+    rows[np.arange(11), np.arange(11) % n_states] = 1.0
+    batch = potentials._replace(emissions=rows), index, offsets
+    expected = reference.forward_backward(*batch, squares=True).squares
+    got = recursions.smooth(
+        *batch, squares=True, square_every=8, chunk_elements=chunk_elements
+    ).squares
+    for ours, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_states", [40, 70])
+def test_sampled_squares_are_close_to_all_of_them(n_states):
+    rng = np.random.default_rng(0)
+    batch = random_batch(3, n_states, rng.integers(1, 40, 600), dtype=np.float32)
+    every, sampled = (recursions.smooth(*batch, squares=True, square_every=n) for n in (1, None))
+    for a, b in zip(every.squares, sampled.squares, strict=True):
+        # Four standard errors: 1,500 sampled steps whose Σ q² differ by half of their mean.
+        assert b.sum() == pytest.approx(a.sum(), rel=0.05)
+    # A sampled square is at most 1/16 and stands for eight: the errors of m of them are within
+    # a few √(8 m) / 16, with m at most 16 times their sum of squares or as many as steps.
+    error = np.abs(sampled.squares.pairs - every.squares.pairs)
+    assert (error <= 0.1 + 0.5 * np.sqrt(every.squares.pairs)).all()
+    assert (sampled.squares.pairs <= sampled.transitions).all()
+
+
+def test_squares_neither_overflow_nor_underflow_in_single_precision():
+    # A path by transitions of potential 1e-30, forced by what is emitted.
+    transitions = np.full((3, 3), 1e-30, np.float32) + np.eye(3, dtype=np.float32)
+    emissions = np.eye(3, dtype=np.float32) + np.float32(1e-34)
+    potentials = Potentials(np.full(3, 1 / 3, np.float32), transitions, emissions)
+    batch = potentials, np.array([0, 0, 1, 1, 2], np.int32), np.array([0, 5])
+    expected = reference.forward_backward(*batch, squares=True)
+    got = cpu.forward_backward(*batch, squares=True)
+    for ours, theirs in zip(got.squares, expected.squares, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_states", [13, 75])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_number_of_threads_does_not_change_a_bit(dtype):
+def test_number_of_threads_does_not_change_a_bit(dtype, n_states):
     lengths = np.random.default_rng(0).integers(1, 30, 300)
-    batch = random_batch(2, 13, lengths, dtype=dtype)
-    one, two, four = (cpu.forward_backward(*batch, absences=True, n_threads=n) for n in (1, 2, 4))
+    batch = random_batch(2, n_states, lengths, dtype=dtype)
+    one, two, four = (cpu.forward_backward(*batch, squares=True, n_threads=n) for n in (1, 2, 4))
     for other in (two, four):
         for a, b in zip(one[:4], other[:4], strict=True):
             assert a.tobytes() == b.tobytes()
-        for a, b in zip(one.absences, other.absences, strict=True):
+        for a, b in zip(one.squares, other.squares, strict=True):
             assert a.tobytes() == b.tobytes()
 
 
@@ -225,13 +268,13 @@ def test_sequences_that_underflow_are_redone_in_the_log_domain():
     potentials = Potentials(np.eye(4, dtype=np.float32)[0], transitions, emissions)
     index = np.array([0, 1, 0, 1, 0, 1], np.int32)
     offsets = np.array([0, 4, 6])
-    expected = reference.forward_backward(potentials, index, offsets, absences=True)
-    got = cpu.forward_backward(potentials, index, offsets, absences=True)
+    expected = reference.forward_backward(potentials, index, offsets, squares=True)
+    got = cpu.forward_backward(potentials, index, offsets, squares=True)
     assert np.isfinite(expected.log_normalizers).all()
     np.testing.assert_allclose(got.log_normalizers, expected.log_normalizers, rtol=1e-6)
     np.testing.assert_allclose(got.transitions, expected.transitions, rtol=1e-5, atol=1e-12)
     np.testing.assert_allclose(got.responsibilities, expected.responsibilities, atol=1e-6)
-    np.testing.assert_allclose(got.absences.pairs, expected.absences.pairs, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(got.squares.pairs, expected.squares.pairs, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(
         cpu.log_normalizers(potentials, index, offsets), expected.log_normalizers, rtol=1e-6
     )

@@ -21,10 +21,10 @@ def _on_host(potentials, index):
     return factors, to_host(index)
 
 
-def _forward_backward(potentials, index, offsets, *, absences=False, order=None, n_threads=1):
+def _forward_backward(potentials, index, offsets, *, squares=False, order=None, n_threads=1):
     n_steps = int(offsets[-1])  # the index may be longer
     factors, places = _on_host(potentials, index[:n_steps])
-    found = cpu.forward_backward(factors, places, to_host(offsets), absences=absences, n_threads=1)
+    found = cpu.forward_backward(factors, places, to_host(offsets), squares=squares, n_threads=1)
     rows = np.pad(found.responsibilities, ((0, len(index) - n_steps), (0, 0)))
     return to_device(found._replace(responsibilities=rows), index.device)
 

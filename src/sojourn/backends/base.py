@@ -28,7 +28,7 @@ class HostBackend(ABC):
         objective: Objective,
         batch: Any,
         *,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch."""
@@ -44,7 +44,7 @@ class HostBackend(ABC):
         batch: Any,
         *,
         rates: tuple[float, float] | None = None,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Run the local step and blend its sums into the expected counts, eq (3)."""
@@ -53,7 +53,7 @@ class HostBackend(ABC):
             problem.family,
             problem.objective,
             batch,
-            absences=absences,
+            squares=squares,
             entropy=entropy,
         )
         keep, weight = rates or problem.rates(posterior.n_updates + 1, sums.n_sequences)

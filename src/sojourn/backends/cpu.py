@@ -90,10 +90,10 @@ class CpuBackend(KernelPieces, HostBackend):
         return self
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
-        smoothed = super().forward_backward(chunk, potentials, index, absences=absences)
+        smoothed = super().forward_backward(chunk, potentials, index, squares=squares)
         # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()

@@ -47,7 +47,7 @@ class KernelPieces(ABC):
         objective: Objective,
         batch: Iterable[Chunk],
         *,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
         shared: bool = False,
     ) -> BatchSums:
@@ -58,7 +58,7 @@ class KernelPieces(ABC):
             objective,
             batch,
             self,
-            absences=absences,
+            squares=squares,
             entropy=entropy,
             shared=shared,
         )
@@ -73,14 +73,14 @@ class KernelPieces(ABC):
         return Rows(*self.kernel.transition_potentials(prior, total, posterior.counts, dtype))
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
         return self.kernel.forward_backward(
             potentials,
             index,
             chunk.sequences.offsets,
-            absences=absences,
+            squares=squares,
             order=self._order(chunk),
             n_threads=self.n_threads,
         )

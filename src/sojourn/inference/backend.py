@@ -79,7 +79,7 @@ class Backend(Protocol):
         objective: Objective,
         batch: Any,
         *,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
@@ -91,7 +91,7 @@ class Backend(Protocol):
         batch: Any,
         *,
         rates: tuple[float, float] | None = None,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Run the local step and blend its sums into the expected counts, eq (3).
@@ -132,7 +132,7 @@ class LocalPieces(Protocol):
         """Return the potentials of start and transitions, eq (1)."""
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, absences: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
 

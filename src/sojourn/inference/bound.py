@@ -9,7 +9,9 @@ from sojourn.families import Family
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace
+from sojourn.kernels.interface import Squares
 from sojourn.kernels.updates import state_masses
+from sojourn.transitions.tables import row_spread
 
 Compute = Callable[[Posterior, Family, BatchSums, float], float]
 
@@ -70,7 +72,9 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     nothing = family.log_normalizer(prior + 0.0 * rows).sum()
     emissions -= nothing * (len(statistics) / len(rows))
     local = share * (sums.entropy + sums.log_base)
-    spread = sums.uncertainty.rows.map(lambda part: share * part)
+    spread = row_spread(
+        posterior.counts, Squares(*(share * part for part in sums.uncertainty.rows))
+    )
     bound = posterior.transitions.collapsed_bound(posterior.counts, spread)
     return float(local + emissions) + bound
 

@@ -14,17 +14,15 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums, Uncertainty
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.expectations import Spread
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.kernels.updates import state_masses
 from sojourn.sequences import Sequences
-from sojourn.transitions import Rows, RowSpread
+from sojourn.transitions import Rows
 
 CHUNK_STEPS = 2**16
 """Maximum number of steps per chunk, whose responsibilities are in memory at the same time."""
 
-_BLOCK_NUMBERS = 2**22  # numbers in a temporary array with one row per step
 
 SHARED_STEPS = 2**11
 """Approximate number of steps per chunk used for the shared entropies of pairs of states."""
@@ -53,7 +51,7 @@ def expected_statistics(
     chunks: Iterable[Chunk],
     backend: LocalPieces,
     *,
-    absences: bool = False,
+    squares: bool = False,
     entropy: bool = False,
     shared: bool = False,
 ) -> BatchSums:
@@ -69,7 +67,7 @@ def expected_statistics(
         posterior, family, chunks, potentials, backend, collapsed=objective.collapsed
     ):
         sequences, encoded = chunk
-        smoothed = backend.forward_backward(chunk, factors, index, absences=absences or entropy)
+        smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
         log_z = backend.total(chunk, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
@@ -83,7 +81,7 @@ def expected_statistics(
             log_z,
             len(sequences),
             sequences.n_steps,
-            smoothed.absences if absences else None,
+            smoothed.squares if squares else None,
         )
         if entropy:
             part.entropy = part.log_normalizer - backend.log_potential(smoothed, factors, index)
@@ -112,39 +110,18 @@ def _uncertainty(
     backend: LocalPieces,
 ) -> Uncertainty:
     """Return how far the counts of a chunk may be from their expectations, eq (27)."""
-    never, r = smoothed.absences, smoothed.responsibilities
-    assert never is not None
-    xp = namespace(r)
-    # A transition leaves from every step but the last of its sequence.
-    last = xp.astype(r[chunk.sequences.offsets[1:] - 1], "float64")
-    leaving = _sum_variances(r) - (last * (1.0 - last)).sum(axis=0)
+    assert smoothed.squares is not None
     return Uncertainty(
-        RowSpread(
-            Spread(never.start, xp.clip(smoothed.start - never.start_squares, 0.0, None)),
-            Spread(never.pairs, xp.clip(smoothed.transitions - never.pair_squares, 0.0, None)),
-            Spread(never.rows, xp.clip(leaving, 0.0, None)),
-        ),
+        smoothed.squares,
         family.uncertainty(
             chunk.encoded,
-            r,
+            smoothed.responsibilities,
             rows,
             posterior.emissions,
             state_masses(*posterior.counts),
             n_threads=backend.n_threads,
         ),
     )
-
-
-def _sum_variances(responsibilities: Floats) -> Floats:
-    """Return Σ_t r (1 − r) of every state, in double precision."""
-    xp = namespace(responsibilities)
-    n_steps, n_states = responsibilities.shape
-    total = xp.zeros(n_states, "float64", like=responsibilities)
-    size = max(1, _BLOCK_NUMBERS // n_states)
-    for begin in range(0, n_steps, size):
-        r = xp.astype(responsibilities[begin : begin + size], "float64")
-        total = total + (r * (1.0 - r)).sum(axis=0)
-    return total
 
 
 def sum_log_base(family: Family, sequences: Sequences) -> float:

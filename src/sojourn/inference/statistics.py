@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
 from sojourn.kernels.arrays import is_tensor, to_host
-from sojourn.kernels.interface import Absences, Floats
-from sojourn.transitions import RowSpread
+from sojourn.kernels.interface import Floats, Squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +80,13 @@ class Uncertainty:
 
     Attributes
     ----------
-    rows : RowSpread
-        Of start and transitions.
+    rows : Squares
+        Σ q² of start and transitions.
     emissions : RowSums
         Of the emission statistics, in the family's own terms: `Family.uncertainty`.
     """
 
-    rows: RowSpread
+    rows: Squares
     emissions: RowSums
 
     def fetched(self) -> Uncertainty:
@@ -95,12 +94,13 @@ class Uncertainty:
         emissions = self.emissions
         if is_tensor(emissions.values):  # there, rows may repeat or lie beyond the last
             emissions = RowSums(None, to_host(emissions.dense()), emissions.n_rows)
-        return Uncertainty(self.rows.map(to_host), emissions)
+        return Uncertainty(Squares(*map(to_host, self.rows)), emissions)
 
     @classmethod
     def total(cls, parts: Sequence[Uncertainty]) -> Uncertainty:
         """Add many, first to last; no argument is changed."""
-        rows = reduce(lambda total, part: total.map(add, part), (part.rows for part in parts))
+        columns = zip(*(part.rows for part in parts), strict=True)
+        rows = Squares(*(reduce(add, each) for each in columns))
         return cls(rows, RowSums.total([part.emissions for part in parts]))
 
 
@@ -118,8 +118,8 @@ class BatchSums:
     log_normalizer : float
         Σ_n log Z of the sequences.
     n_sequences, n_steps : int
-    absences : Absences or None
-        Sums of log(1 − q) for the HDP, on request.
+    squares : Squares or None
+        Sums of q² for the HDP, on request.
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.
     uncertainty : Uncertainty or None
@@ -135,7 +135,7 @@ class BatchSums:
     log_normalizer: float
     n_sequences: int
     n_steps: int
-    absences: Absences | None
+    squares: Squares | None
     entropy: float = 0.0
     log_base: float = 0.0
     uncertainty: Uncertainty | None = None
@@ -150,11 +150,11 @@ class BatchSums:
         self.n_steps += other.n_steps
         self.entropy += other.entropy
         self.log_base += other.log_base
-        if self.absences is not None and other.absences is not None:
-            parts = zip(self.absences, other.absences, strict=True)
-            self.absences = Absences(*(a + b for a, b in parts))
+        if self.squares is not None and other.squares is not None:
+            parts = zip(self.squares, other.squares, strict=True)
+            self.squares = Squares(*(a + b for a, b in parts))
         if self.uncertainty is not None and other.uncertainty is not None:
-            rows = self.uncertainty.rows.map(add, other.uncertainty.rows)
+            rows = Squares(*map(add, self.uncertainty.rows, other.uncertainty.rows))
             emissions = self.uncertainty.emissions
             emissions += other.uncertainty.emissions
             self.uncertainty = Uncertainty(rows, emissions)
@@ -164,7 +164,7 @@ class BatchSums:
 
     def fetched(self) -> BatchSums:
         """Return the same with arrays in memory."""
-        absences, uncertainty = self.absences, self.uncertainty
+        squares, uncertainty = self.squares, self.uncertainty
         return replace(
             self,
             start=to_host(self.start),
@@ -174,7 +174,7 @@ class BatchSums:
             entropy=float(self.entropy),
             uncertainty=None if uncertainty is None else uncertainty.fetched(),
             shared=None if self.shared is None else to_host(self.shared),
-            absences=None if absences is None else Absences(*(to_host(a) for a in absences)),
+            squares=None if squares is None else Squares(*(to_host(a) for a in squares)),
         )
 
     @classmethod
@@ -192,12 +192,12 @@ class BatchSums:
                 "log_base",
             )
         }
-        absences = [part.absences for part in parts if part.absences is not None]
-        columns = zip(*absences, strict=True)
+        squares = [part.squares for part in parts if part.squares is not None]
+        columns = zip(*squares, strict=True)
         uncertain = [part.uncertainty for part in parts if part.uncertainty is not None]
         return cls(
             emissions=RowSums.total([part.emissions for part in parts]),
-            absences=Absences(*(reduce(add, each) for each in columns)) if absences else None,
+            squares=Squares(*(reduce(add, each) for each in columns)) if squares else None,
             uncertainty=Uncertainty.total(uncertain) if uncertain else None,
             **numbers,
         )

@@ -64,7 +64,7 @@ def step(
         replaced by the new ones.
     """
     family, total = problem.family, problem.total_sequences
-    absences = posterior.transitions.wants_absences(total)
+    squares = posterior.transitions.wants_squares(total)
     n_update = posterior.n_updates + 1
     divergence = 0.0 if bound is None else bound.divergence(posterior.fetched(), family)
     known = None if memory is None else memory.recall()
@@ -76,7 +76,7 @@ def step(
             batch,
             # What was subtracted is replaced completely.
             rates=None if known is None else (1.0, 1.0),
-            absences=absences,
+            squares=squares,
             entropy=bound is not None and bound.needs_entropy,
         )
     except BaseException:
@@ -88,7 +88,7 @@ def step(
         copies = total / sums.n_sequences
         value = bound.compute(posterior.fetched(), family, sums.fetched(), copies) - divergence
     if memory is not None:
-        sums.absences = None
+        sums.squares = None
         memory.remember(sums)
     step_size = problem.schedule(n_update) if known is None else 1.0
     return StepInfo(step_size, sums.n_sequences, sums.n_steps, sums.log_normalizer, value)
@@ -107,7 +107,7 @@ def _observe(problem: Problem, posterior: Posterior, sums: BatchSums, backend: B
         )
     posterior.transitions = posterior.transitions.observe(
         Rows(sums.start, sums.transitions),
-        sums.absences,
+        sums.squares,
         sums.n_sequences,
         problem.total_sequences,
         update=backend.updated,

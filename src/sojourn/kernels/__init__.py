@@ -12,6 +12,6 @@ added; *segments*, on a GPU, steps of a batch sorted into runs of equal symbols,
 """
 
 from sojourn.kernels import cpu, reference
-from sojourn.kernels.interface import Absences, Kernel, Potentials, Smoothed
+from sojourn.kernels.interface import Kernel, Potentials, Smoothed, Squares
 
-__all__ = ["Absences", "Kernel", "Potentials", "Smoothed", "cpu", "reference"]
+__all__ = ["Kernel", "Potentials", "Smoothed", "Squares", "cpu", "reference"]

@@ -51,28 +51,25 @@ class Potentials(NamedTuple):
     log_scale: Floats | None = None
 
 
-class Absences(NamedTuple):
-    """Sums over a batch that say how likely something never happens, eqs (4) and (6).
+class Squares(NamedTuple):
+    """Sums of squared probabilities over a batch, eqs (4), (6) and (19).
+
+    With the sums of the probabilities themselves they say how certain the events are: a sum of q²
+    equals that of q if every event is certain, and is far below it if all are improbable.
 
     Attributes
     ----------
     start : (K,) array
-        ``Σ_n log(1 − q(z_1=k))``.
+        ``Σ_n q(z_1=k)²``.
     pairs : (K, K) array
-        ``Σ_n Σ_t log(1 − q(z_{t−1}=k, z_t=l))``.
-    rows : (K,) array
-        ``Σ_n Σ_t log(1 − q(z_{t−1}=k))``.
-    start_squares : (K,) array
-        ``Σ_n q(z_1=k)²``, for variances.
-    pair_squares : (K, K) array
         ``Σ_n Σ_t q(z_{t−1}=k, z_t=l)²``.
+    rows : (K,) array
+        ``Σ_n Σ_t q(z_{t−1}=k)²``.
     """
 
     start: Floats
     pairs: Floats
     rows: Floats
-    start_squares: Floats
-    pair_squares: Floats
 
 
 class Smoothed(NamedTuple):
@@ -88,7 +85,7 @@ class Smoothed(NamedTuple):
         ``Σ_n Σ_t q(z_{t−1} = k, z_t = l)``.
     responsibilities : (T, K) array
         ``q(z_t = k)`` for every step of the flat batch.
-    absences : Absences or None
+    squares : Squares or None
         Present when asked for.
     """
 
@@ -96,7 +93,7 @@ class Smoothed(NamedTuple):
     start: Floats
     transitions: Floats
     responsibilities: Floats
-    absences: Absences | None
+    squares: Squares | None
 
 
 class Kernel(Protocol):
@@ -113,7 +110,7 @@ class Kernel(Protocol):
         index: Any,
         offsets: Any,
         *,
-        absences: bool = False,
+        squares: bool = False,
         order: Any = None,
         n_threads: int = 1,
     ) -> Smoothed:
@@ -127,8 +124,8 @@ class Kernel(Protocol):
             Row of the emission table for each step of the flat batch.
         offsets : (N + 1,) integer array
             Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
-        absences : bool
-            Whether to collect the sums of log(1 − q) of eqs (4) and (6).
+        squares : bool
+            Whether to collect the sums of q² of eqs (4), (6) and (19).
         order : (N,) integer array, optional
             The sequences, longest first, if the caller knows that order.
         n_threads : int

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 from scipy.special import logsumexp
 
-from sojourn.kernels.interface import Absences, Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
 from sojourn.kernels.updates import (
     blend_counts,
     log_potential,
@@ -20,7 +20,6 @@ from sojourn.kernels.updates import (
 )
 
 __all__ = [
-    "SMALLEST_ABSENCE",
     "blend_counts",
     "forward_backward",
     "log_normalizers",
@@ -31,16 +30,13 @@ __all__ = [
     "viterbi",
 ]
 
-SMALLEST_ABSENCE = 1e-8
-"""1 − q is clipped from below by this, so that its logarithm is finite: all kernels do the same."""
-
 
 def forward_backward(
     potentials: Potentials,
     index: Integers,
     offsets: Integers,
     *,
-    absences: bool = False,
+    squares: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -54,8 +50,8 @@ def forward_backward(
         Row of the emission table for each step of the flat batch.
     offsets : (N + 1,) integer array
         Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
-    absences : bool
-        Whether to collect the sums of log(1 − q) of eqs (4) and (6).
+    squares : bool
+        Whether to collect the sums of q² of eqs (4), (6) and (19).
     order : (N,) integer array, optional
         The sequences, longest first; part of the signature, as the order does not matter here.
     n_threads : int
@@ -71,8 +67,7 @@ def forward_backward(
     start = np.zeros(n_states)
     transitions = np.zeros((n_states, n_states))
     responsibilities = np.empty((len(index), n_states))
-    shape = (n_states, n_states)
-    never = Absences(*(np.zeros(n) for n in (n_states, shape, n_states, n_states, shape)))
+    squared = Squares(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros(n_states))
     for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
         rows = log_emissions[index[begin:end]]
         forward = _forward(log_start, log_transitions, rows)
@@ -81,17 +76,15 @@ def forward_backward(
         marginals = np.exp(forward + backward - log_z[n])
         responsibilities[begin:end] = marginals
         start += marginals[0]
-        never.start[:] += _log_absent(marginals[0])
-        never.start_squares[:] += marginals[0] ** 2
+        squared.start[:] += marginals[0] ** 2
+        squared.rows[:] += (marginals[:-1] ** 2).sum(axis=0)
         for t in range(1, end - begin):
             pair = np.exp(
                 forward[t - 1][:, None] + log_transitions + rows[t] + backward[t] - log_z[n]
             )
             transitions += pair
-            never.pairs[:] += _log_absent(pair)
-            never.rows[:] += _log_absent(marginals[t - 1])
-            never.pair_squares[:] += pair**2
-    return Smoothed(log_z, start, transitions, responsibilities, never if absences else None)
+            squared.pairs[:] += pair**2
+    return Smoothed(log_z, start, transitions, responsibilities, squared if squares else None)
 
 
 def log_normalizers(
@@ -136,10 +129,6 @@ def viterbi(
             path[begin + t] = state
             state = came_from[t, state]
     return best, path
-
-
-def _log_absent(q: Floats) -> Floats:
-    return np.log(np.maximum(1.0 - q, SMALLEST_ABSENCE))
 
 
 def logarithms(potentials: Potentials) -> tuple[Floats, Floats, Floats]:

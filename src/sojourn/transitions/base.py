@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.expectations import Spread, expected_log_gamma
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 
 
 class Rows(NamedTuple):
@@ -46,13 +46,6 @@ class RowSpread(NamedTuple):
     start: Spread
     transitions: Spread
     totals: Spread
-
-    def map(self, function: Callable[..., Any], *others: RowSpread) -> RowSpread:
-        """Apply a function to every array, with those of others at the same place."""
-        spreads = zip(self, *others, strict=True)
-        return RowSpread(
-            *(Spread(*(function(*arrays) for arrays in zip(*s, strict=True))) for s in spreads)
-        )
 
 
 class Concentrations(NamedTuple):
@@ -164,14 +157,14 @@ class Transitions(ABC):
         """Return posterior mean probabilities for prediction; rows sum to one."""
 
     @abstractmethod
-    def wants_absences(self, total_sequences: int) -> bool:
-        """Return whether `observe` needs the sums of log(1 − q) for a data set of that size."""
+    def wants_squares(self, total_sequences: int) -> bool:
+        """Return whether `observe` needs the sums of q² for a data set of that size."""
 
     @abstractmethod
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,
@@ -183,8 +176,8 @@ class Transitions(ABC):
         ----------
         counts : Rows
             Expected counts of the minibatch.
-        absences : Absences or None
-            Sums of log(1 − q) and of q², if `wants_absences` asks for them.
+        squares : Squares or None
+            Sums of q², if `wants_squares` asks for them.
         n_sequences : int
             Number of sequences in the minibatch.
         total_sequences : int

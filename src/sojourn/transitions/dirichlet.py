@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
@@ -82,14 +82,14 @@ class Dirichlet(Transitions):
     def _posterior(self, counts: Rows) -> Rows:
         return Rows(self.prior.start + counts.start, self.prior.transitions + counts.transitions)
 
-    def wants_absences(self, total_sequences: int) -> bool:
+    def wants_squares(self, total_sequences: int) -> bool:
         """Return False: the prior has no parameters to learn."""
         return False
 
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
@@ -32,6 +32,7 @@ from sojourn.transitions.tables import (
     exchangeable_tables,
     expected_log_eta,
     expected_tables,
+    log_absence,
 )
 
 OccupancyForm = Literal["auto", "exact", "fast"]
@@ -73,10 +74,10 @@ class HDP(Transitions):
     normalize_rows : bool
         Whether the rows of the transition potentials are normalised to sum to one.
     occupancy : {"auto", "exact", "fast"}
-        How the probability that a transition occurs at all is found; see `wants_absences`.
+        How the probability that a transition occurs at all is found; see `wants_squares`.
     exchangeable : bool
         Whether uncertain steps open tables like customers of one restaurant, eq (19), and not
-        independently of one another, eq (5).  Takes effect only with the exact sums.
+        independently of one another, eq (5).  Takes effect only where the sums of q² are known.
     stickiness : float
         κ, if it is fixed: rows are θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)).
     learn_stickiness : bool
@@ -210,14 +211,13 @@ class HDP(Transitions):
         prior = _cells(self, self.mean_prior, keep, extra)
         return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
 
-    def wants_absences(self, total_sequences: int) -> bool:
-        """Return whether the sums of log(1 − q) are needed, or −E[C] approximates them.
+    def wants_squares(self, total_sequences: int) -> bool:
+        """Return whether the sums of q² are needed, or are taken to be zero.
 
-        The fast form replaces L = (N/B) Σ log(1 − q) by −(N/B) Σ q.  With r = N/B ≥ 4 copies of
-        the batch this underestimates P = 1 − exp L, the probability that a transition occurs at
-        all, by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r; a single step is the worst case.
-        With "auto" the fast form is used if r ≥ 100, because the exact sums make
-        forward-backward four times slower.
+        The fast form has L = −(N/B) Σ q, the limit of eq (4) without them.  With r = N/B ≥ 4
+        copies of the batch this underestimates P = 1 − exp L, the probability that a transition
+        occurs at all, by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r; a single step is the worst
+        case.  With "auto" the fast form is used if r ≥ 100.
         """
         if self.occupancy == "auto":
             return total_sequences < _FAST_FROM * min(self.batch_size, total_sequences)
@@ -226,7 +226,7 @@ class HDP(Transitions):
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,
@@ -234,8 +234,8 @@ class HDP(Transitions):
     ) -> Self:
         """Add a minibatch to the large batch, and update the posteriors when that is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
-        if absences is not None:
-            parts |= {f"absent_{name}": value for name, value in absences._asdict().items()}
+        if squares is not None:
+            parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
         n_pending = self.n_pending + n_sequences
         collected = replace(self, pending=added(self.pending, parts), n_pending=n_pending)
         # At least one update per pass, also if the data set is smaller than the large batch.
@@ -254,26 +254,18 @@ class HDP(Transitions):
         step_size = self.step_size if step_size is None else step_size
         copies = total_sequences / self.n_pending
         scaled = {name: copies * part for name, part in self.pending.items()}
-        xp = namespace(self.tables)
-
-        def both(start: str, rows: str) -> Floats:
-            return stacked(Rows(scaled[start], scaled[rows]))
-
-        counts, occurrence = both("start", "transitions"), None
-        if "absent_pairs" in scaled:
-            squares = both("absent_start_squares", "absent_pair_squares")
-            occurrence = Occurrence(
-                both("absent_start", "absent_pairs"),
-                scaled["absent_rows"],
-                xp.clip(counts - squares, 0.0, None),
-            )
+        counts = stacked(Rows(scaled["start"], scaled["transitions"]))
+        occurrence = None
+        if "squares_pairs" in scaled:
+            squares = stacked(Rows(scaled["squares_start"], scaled["squares_pairs"]))
+            occurrence = Occurrence(squares, scaled["squares_rows"])
         blended = self.blended(counts, occurrence, step_size)
         return replace(blended, n_updates=self.n_updates + 1, pending={}, n_pending=0)
 
     def blended(self, counts: Floats, occurrence: Occurrence | None, step_size: Any) -> Self:
         """Blend all posteriors with those of given counts, eqs (5) to (7), (19) and (24).
 
-        Without the exact sums of log(1 − q), −E[C] is used: the fast form of eq (4).
+        Without the sums of q², −E[C] is used: the fast form of eq (4).
 
         Parameters
         ----------
@@ -328,7 +320,7 @@ class HDP(Transitions):
         """Return the prior for other states.
 
         A large batch that is not yet full is kept if the states are only reordered.  Otherwise it
-        is discarded, because its sums of log(1 − q) belong to the previous states.
+        is discarded, because its sums of q² belong to the previous states.
         """
         order = weights.argmax(axis=1)
         reordered = weights.shape == (self.n_states, self.n_states) and np.array_equal(
@@ -395,7 +387,22 @@ class HDP(Transitions):
         gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
         values = values | {name: GammaDistribution(*values[name]) for name in gammas}
         values |= {name: BetaDistribution(*values[name]) for name in ("override_prior", "override")}
-        return cls(**values, tables=arrays["tables"], pending=pending_of(arrays))
+        return cls(**values, tables=arrays["tables"], pending=_renamed(pending_of(arrays)))
+
+
+def _renamed(pending: dict[str, Floats]) -> dict[str, Floats]:
+    """Return the large batch of a file, also of one that has sums of log(1 − q) beside those of q².
+
+    Such a file has no squares of rows: those of their pairs, which are at most as large, stand in.
+    """
+    if "absent_pairs" not in pending:
+        return pending
+    kept = {name: part for name, part in pending.items() if not name.startswith("absent_")}
+    return kept | {
+        "squares_start": pending["absent_start_squares"],
+        "squares_pairs": pending["absent_pair_squares"],
+        "squares_rows": pending["absent_pair_squares"].sum(axis=1),
+    }
 
 
 def prior_divergence(hdp: HDP) -> float:
@@ -418,20 +425,18 @@ def _tables_and_log_eta(
     """Return E[s] of every cell, eq (5) or (19), and E[log η] of every row, eq (6)."""
     xp = namespace(counts)
     row_counts = counts.sum(axis=1)
-    log_absent, log_row_absent, variances = occurrence or (-counts, -row_counts[1:], counts)
+    squares, row_squares = occurrence or (xp.zeros_like(counts), xp.zeros_like(row_counts[1:]))
     prior = stacked(hdp.update_cells) if hdp.is_sticky else hdp.update_prior
     if hdp.exchangeable and occurrence is not None:
-        tables = exchangeable_tables(prior, counts, log_absent, variances)
+        tables = exchangeable_tables(prior, counts, squares)
     else:
-        tables = expected_tables(
-            prior,
-            counts,
-            xp.minimum(log_absent, -counts),
-            variances if hdp.second_order else None,
-        )
+        log_absent = xp.minimum(log_absence(counts, squares), -counts)
+        variances = xp.clip(counts - squares, 0.0, None) if hdp.second_order else None
+        tables = expected_tables(prior, counts, log_absent, variances)
     # Row 0 certainly occurs, once per sequence.
     certain = xp.full_like(row_counts[:1], -np.inf)
-    log_row_absent = xp.concatenate([certain, xp.minimum(log_row_absent, -row_counts[1:])])
+    log_row_absent = xp.minimum(log_absence(row_counts[1:], row_squares), -row_counts[1:])
+    log_row_absent = xp.concatenate([certain, log_row_absent])
     first, others = _row_totals(hdp)
     totals = xp.zeros_like(row_counts) + others
     totals[0] = first

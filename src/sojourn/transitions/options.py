@@ -26,8 +26,8 @@ class HDPOptions:
         the exact normaliser, which leaves the mass of states beyond K out.
     occupancy : {"auto", "exact", "fast"}
         How the probability that a transition occurs at all is computed: from the sums of
-        log(1 − q), from −E[C] in their place, or from the former for small and the latter for
-        large data.
+        q and q² ("exact"), from −E[C] alone ("fast"), or from the former for small and the latter
+        for large data.
     exchangeable_tables : bool
         Count the tables of uncertain steps as those of customers who share a restaurant, eq (19),
         in place of the paper's independent steps, eq (5), which overestimate the number of tables

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
 from sojourn.kernels.arrays import namespace, to_host
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
@@ -104,14 +104,14 @@ class PointHDP(Transitions):
         prior = self._prior
         return normalized(Rows(prior + counts.start, prior + counts.transitions))
 
-    def wants_absences(self, total_sequences: int) -> bool:
+    def wants_squares(self, total_sequences: int) -> bool:
         """Return False: the weights are estimated from the counts alone."""
         return False
 
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,

@@ -9,7 +9,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Absences, Floats
+from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
     PriorCounts,
@@ -84,14 +84,14 @@ class StickyDirichlet(Transitions):
         start, matrix = self._cells(self.stickiness.mean)
         return normalized(Rows(start + counts.start, matrix + counts.transitions))
 
-    def wants_absences(self, total_sequences: int) -> bool:
+    def wants_squares(self, total_sequences: int) -> bool:
         """Return False: staying is frequent, so that it certainly occurs."""
         return False
 
     def observe(
         self,
         counts: Rows,
-        absences: Absences | None,
+        squares: Squares | None,
         n_sequences: int,
         total_sequences: int,
         *,

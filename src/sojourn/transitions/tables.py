@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.expectations import Spread
+from sojourn.kernels.interface import Floats, Squares
+from sojourn.transitions.base import Rows, RowSpread
+
+_SMALLEST_ABSENCE = 1e-8  # 1 − q is clipped from below by this, so that its logarithm is finite
 
 
 class Occurrence(NamedTuple):
@@ -20,17 +22,44 @@ class Occurrence(NamedTuple):
 
     Attributes
     ----------
-    log_absent : (K + 1, K) array
-        Σ log(1 − q) of every transition.
-    log_row_absent : (K,) array
+    squares : (K + 1, K) array
+        Σ q² of every transition.
+    row_squares : (K,) array
         The same for the row of every state as a whole.
-    variances : (K + 1, K) array
-        Σ q (1 − q).
     """
 
-    log_absent: Floats
-    log_row_absent: Floats
-    variances: Floats
+    squares: Floats
+    row_squares: Floats
+
+
+def log_absence(sums: Floats, squares: Floats) -> Floats:
+    r"""Return Σ log(1 − q), the log probability that no event occurs, from two moments, eq (4).
+
+    .. math::
+
+        L \approx \frac{E^2}{Q} \log\Bigl(1 - \frac{Q}{E}\Bigr), \quad E = \sum q, \; Q = \sum q^2
+
+    as if E²/Q events had the probability Q/E each.  It is exact where they have, also for a single
+    event, and never below the exact value nor above −E.
+
+    Examples
+    --------
+    >>> q = np.array([0.5, 0.5, 0.1])
+    >>> log_absence(q.sum(), (q**2).sum()).round(3), np.log1p(-q).sum().round(3)
+    (np.float64(-1.47), np.float64(-1.492))
+    """
+    return _equal_events(sums, squares, power=1)
+
+
+def _equal_events(sums: Floats, squares: Floats, *, power: int) -> Floats:
+    """Return Σ log(1 − q^power) of E²/Q events of the probability p = Q/E; −E or −Q if p = 0."""
+    xp = namespace(sums)
+    seen = sums > 1e-200
+    p = xp.clip(squares / xp.where(seen, sums, 1.0), 0.0, 1.0 - _SMALLEST_ABSENCE)
+    probable = p > 1e-12
+    p = xp.where(probable, p, 1.0)
+    by_logarithm = sums / p * xp.log1p(-(xp.clip(p, 0.0, 1.0 - _SMALLEST_ABSENCE) ** power))
+    return xp.where(probable, by_logarithm, -sums if power == 1 else -squares)
 
 
 def expected_tables(
@@ -72,15 +101,14 @@ def expected_tables(
     return xp.where(seen, prior * occurs * xp.clip(excess, 0.0, None), 0.0)
 
 
-def exchangeable_tables(
-    prior: Floats, counts: Floats, log_absent: Floats, variances: Floats
-) -> Floats:
+def exchangeable_tables(prior: Floats, counts: Floats, squares: Floats) -> Floats:
     r"""Return the expected number of tables when uncertain steps are exchangeable, eq (19).
 
     .. math::
 
         E[s] \approx G\,P_c\,\bigl(\psi(G + c/P_c) - \psi(G)\bigr)
-        + G \log\Bigl(1 + \frac{V}{G + c}\Bigr), \quad c = E[C] - V
+        + G \log\Bigl(1 + \frac{V}{G + c}\Bigr), \quad
+        \log(1 - P_c) = \frac{E[C]^2}{c} \log\Bigl(1 - \frac{c^2}{E[C]^2}\Bigr)
 
     Parameters
     ----------
@@ -88,26 +116,22 @@ def exchangeable_tables(
         G[α π].
     counts : (R, K) array
         E[C] = Σ q.
-    log_absent : (R, K) array
-        Σ log(1 − q).
-    variances : (R, K) array
-        V = Σ q (1 − q), so that c = Σ q² is the certain part of the count.
+    squares : (R, K) array
+        c = Σ q², the certain part of the count; V = E[C] − c is the rest.
 
     Examples
     --------
     The same expected count from one certain step, and from a hundred improbable ones:
 
-    >>> counts, variances = np.ones((1, 2)), np.array([[0.0, 0.99]])
-    >>> log_absent = np.array([[-np.inf, 100 * np.log(0.99)]])
-    >>> exchangeable_tables(np.full(2, 0.1), counts, log_absent, variances).round(2)
+    >>> counts, squares = np.ones((1, 2)), np.array([[1.0, 0.01]])
+    >>> exchangeable_tables(np.full(2, 0.1), counts, squares).round(2)
     array([[1.  , 0.24]])
     """
     xp = namespace(counts)
-    certain = xp.clip(counts - variances, 0.0, None)
-    # Σ log(1 − q²), with log(1 + q) ≈ q − (1 − log 2) q², which is exact at 0 and 1.
-    none_certain = log_absent + counts - (1.0 - np.log(2.0)) * certain
+    certain = xp.minimum(squares, counts)
+    none_certain = _equal_events(counts, certain, power=2)
     settled = expected_tables(prior, certain, xp.minimum(none_certain, -certain), None)
-    return settled + prior * xp.log1p(variances / (prior + certain))
+    return settled + prior * xp.log1p((counts - certain) / (prior + certain))
 
 
 def expected_log_eta(alpha: float | Floats, row_counts: Floats, log_absent: Floats) -> Floats:
@@ -118,3 +142,19 @@ def expected_log_eta(alpha: float | Floats, row_counts: Floats, log_absent: Floa
     given = xp.where(seen, row_counts, 1.0) / occurs
     alpha = alpha + xp.zeros_like(row_counts)
     return xp.where(seen, occurs * (xp.digamma(alpha) - xp.digamma(alpha + given)), 0.0)
+
+
+def row_spread(counts: Rows, squares: Squares) -> RowSpread:
+    """Return how far expected counts may be from what happened, from Σ q and Σ q², eq (27)."""
+    leaving = counts.transitions.sum(axis=1)
+    pairs = (
+        (counts.start, squares.start),
+        (counts.transitions, squares.pairs),
+        (leaving, squares.rows),
+    )
+    return RowSpread(*(_spread(sums, own) for sums, own in pairs))
+
+
+def _spread(sums: Floats, squares: Floats) -> Spread:
+    variances = namespace(sums).clip(sums - squares, 0.0, None)
+    return Spread(log_absence(sums, squares), variances)

@@ -241,7 +241,7 @@ def test_states_added_for_the_kernel_change_nothing(n_states, scaled, affine, ex
         np.append(rng.normal(size=4), 0.0) if scaled else None,
     )
     index, offsets = np.array([1, 4, 3, 0, 4], np.int32), np.array([0, 3, 4, 5])
-    exact = reference.forward_backward(potentials, index, offsets, absences=True)
+    exact = reference.forward_backward(potentials, index, offsets, squares=True)
     start, matrix, _, log_scale = to_device(potentials, DEVICE)
     table = to_device(rows, DEVICE)
     if affine:
@@ -249,13 +249,13 @@ def test_states_added_for_the_kernel_change_nothing(n_states, scaled, affine, ex
         table = gpu.AffineTable(table / 2.0, gain, torch.zeros_like(gain), 1.0 / gain)
     factors = Potentials(start, matrix, table, None if log_scale is None else log_scale[:4])
     found = kernel.forward_backward(
-        factors, to_device(index, DEVICE), to_device(offsets, DEVICE), absences=True
+        factors, to_device(index, DEVICE), to_device(offsets, DEVICE), squares=True
     )
     np.testing.assert_allclose(to_host(found[0]), exact[0], rtol=1e-5, atol=1e-5)
     for ours, theirs in zip(found[1:4], exact[1:4], strict=True):
         np.testing.assert_allclose(to_host(ours), theirs, atol=2e-5)
     if n_states > 1:
-        for ours, theirs in zip(found.absences, exact.absences, strict=True):
+        for ours, theirs in zip(found.squares, exact.squares, strict=True):
             assert to_host(ours).shape == theirs.shape
             np.testing.assert_allclose(to_host(ours), theirs, rtol=2e-3, atol=2e-3)
     scores, path = kernel.viterbi(factors, to_device(index, DEVICE), to_device(offsets, DEVICE))

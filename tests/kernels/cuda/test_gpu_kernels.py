@@ -110,9 +110,9 @@ def few_or_many(request, monkeypatch):
 @pytest.mark.parametrize(("n_states", "lengths", "dtype"), SHAPES)
 def test_expectations_are_the_reference_s(n_states, lengths, dtype, few_or_many):
     potentials, index, offsets = problem(n_states, lengths, dtype)
-    exact = reference.forward_backward(potentials, index, offsets, absences=True)
+    exact = reference.forward_backward(potentials, index, offsets, squares=True)
     found = cuda.forward_backward(
-        on_device(potentials), tensor(index), tensor(offsets), absences=True
+        on_device(potentials), tensor(index), tensor(offsets), squares=True
     )
     # log Z is a sum of logarithms of either sign, and may be near zero.
     np.testing.assert_allclose(host(found[0]), exact[0], rtol=1e-5, atol=1e-5)
@@ -120,7 +120,7 @@ def test_expectations_are_the_reference_s(n_states, lengths, dtype, few_or_many)
         assert_close(ours, theirs, TOLERANCE[dtype])
     # log(1 − q) magnifies rounding where q is near one; of a single state it is nothing else.
     if n_states > 1:
-        for ours, theirs in zip(found.absences, exact.absences, strict=True):
+        for ours, theirs in zip(found.squares, exact.squares, strict=True):
             assert_close(ours, theirs, 100 * TOLERANCE[dtype])
     log_z = cuda.log_normalizers(on_device(potentials), tensor(index), tensor(offsets))
     np.testing.assert_allclose(host(log_z), exact[0], rtol=1e-5, atol=1e-5)
@@ -147,7 +147,7 @@ def test_however_the_states_are_shared_out_expectations_are_the_reference_s(
         emissions=np.vstack([potentials.emissions, np.ones((1, n_states), np.float32)]),
         log_scale=np.append(potentials.log_scale, 0.0),
     )
-    exact = reference.forward_backward(with_ones, index, offsets, absences=True)
+    exact = reference.forward_backward(with_ones, index, offsets, squares=True)
     gain = np.linspace(0.5, 2.0, n_states).astype(np.float32)
     shift = np.full(n_states, 0.001, np.float32)
     table = cuda.AffineTable(
@@ -157,12 +157,12 @@ def test_however_the_states_are_shared_out_expectations_are_the_reference_s(
     monkeypatch.setattr(cuda.recursions, "is_narrow", lambda n_states, dtype: False)
     monkeypatch.setattr(wide, "tiling", lambda *shape, exact: how)
     moved = on_device(potentials)._replace(emissions=table)
-    found = cuda.forward_backward(moved, tensor(index), tensor(offsets), absences=True)
+    found = cuda.forward_backward(moved, tensor(index), tensor(offsets), squares=True)
     tolerance = 2e-3 if how.product == "tf32" else 2e-5
     np.testing.assert_allclose(host(found[0]), exact[0], rtol=tolerance, atol=tolerance)
     for ours, theirs in zip(found[1:4], exact[1:4], strict=True):
         assert_close(ours, theirs, tolerance)
-    for ours, theirs in zip(found.absences, exact.absences, strict=True):
+    for ours, theirs in zip(found.squares, exact.squares, strict=True):
         assert_close(ours, theirs, 100 * tolerance)
     log_z = cuda.log_normalizers(moved, tensor(index), tensor(offsets))
     assert torch.equal(log_z, found[0])

@@ -111,7 +111,7 @@ class CudaBackend(KernelPieces):
         batch: Any,
         *,
         rates: tuple[float, float] | None = None,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Run the local step and blend its sums into the expected counts; replay it if recorded."""
@@ -124,7 +124,7 @@ class CudaBackend(KernelPieces):
                 problem.family,
                 problem.objective,
                 chunks,
-                absences=absences,
+                squares=squares,
                 entropy=entropy,
             )
             self._blend(posterior, sums, *rates(sums.n_sequences))

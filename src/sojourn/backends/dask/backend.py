@@ -54,11 +54,11 @@ class DaskBackend(HostBackend):
         objective: Objective,
         batch: RemoteBatch | RemoteFiles,
         *,
-        absences: bool = False,
+        squares: bool = False,
         entropy: bool = False,
     ) -> BatchSums:
         """Compute E[C_0], E[C] and E[t] of a minibatch, eqs (1) and (2), on the workers."""
-        wanted = {"objective": objective, "absences": absences, "entropy": entropy}
+        wanted = {"objective": objective, "squares": squares, "entropy": entropy}
 
         def attempt() -> BatchSums:
             if isinstance(batch, RemoteFiles):

@@ -8,6 +8,14 @@ forward or backward, and one more collects its transition counts:
     backward   β_{t−1} = ε_t Θᵀ,   ε_t = φ_t ∘ β_t / c_t
     counts     Θ ∘ Σ_t α_{t−1}ᵀ ε_t
 
+Where the squares of pairs are asked for, they are collected in units of Θ² ∘, by
+
+    squares    Θ² ∘ Σ_t (α_{t−1}²)ᵀ (ε_t²)
+
+from every step or from one in `every`.  In the latter case the pairs of two probable states, those
+above `LARGE`, are still collected from every step, one by one, as there are few of them; the matrix
+product is that of the others, each of them small, and has the weight of the steps left out.
+
 The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk; where
 there are several, it keeps those at the boundaries of chunks and computes a chunk again on the way
 back.
@@ -18,15 +26,24 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sojourn.kernels import reference
 from sojourn.kernels.cpu.gemm import gemm
-from sojourn.kernels.cpu.rows import dot, multiply_and_sum
+from sojourn.kernels.cpu.rows import (
+    add_squares,
+    dot,
+    lanes_above,
+    lowest_bit,
+    multiply_and_sum,
+    square_row,
+)
+from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import prefetch_row, take_unit
 
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
 _NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
-_ABSENCE_STEPS = 32  # factors multiplied before a look at how small the products have become
-_SMALLEST_ABSENCE = reference.SMALLEST_ABSENCE
+LARGE = 0.25  # a state above this is probable; fewer than 1 / LARGE states are
+_WORD = 64  # states whose bits fit into an integer
+_SHIFT = 2.0**32  # α is as much larger before it is squared, and ε smaller: both keep in range
+_LARGEST = 2.0**95  # the square of this, shifted, is finite in single precision
 
 
 @njit(nogil=True, cache=True)
@@ -48,9 +65,11 @@ def smooth_units(
     responsibilities,
     start_counts,
     transition_counts,
+    every,
+    weight,
+    start_squares,
     pair_squares,
-    log_pairs,
-    log_rows,
+    row_squares,
 ):
     """Smooth blocks u, u + n_units, ... of every unit u taken; NaN log_z marks a failed block."""
     width = start.shape[0]
@@ -67,8 +86,9 @@ def smooth_units(
     first = np.empty(block_rows, np.int64)
     length = np.empty(block_rows, np.int64)
     log_norm = np.empty(block_rows)
-    pair_factors = np.ones(log_pairs.shape[1:])
-    row_factors = np.ones((1, log_rows.shape[1]))
+    squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
+    square_products = np.empty(pair_squares.shape[1:], start.dtype)
+    large = np.zeros((2 * block_rows, -(-width // _WORD)), np.int64)
     n_blocks = -(-n_sequences // block_rows)
     unit = take_unit(counter)
     while unit < n_units:
@@ -108,12 +128,10 @@ def smooth_units(
                 _backward(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
                     transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
-                    start_counts[unit], products, transition_counts[unit], pair_factors,
-                    pair_squares[unit], log_pairs[unit], row_factors, log_rows[unit : unit + 1],
+                    start_counts[unit], products, transition_counts[unit], block, every, weight,
+                    squared, square_products, large, start_squares[unit],
+                    pair_squares[unit], row_squares[unit],
                 )  # fmt: skip
-        if pair_factors.size > 0:
-            _move_logarithms(pair_factors, log_pairs[unit], 1.0)
-            _move_logarithms(row_factors, log_rows[unit : unit + 1], 1.0)
         unit = take_unit(counter)
 
 
@@ -202,17 +220,24 @@ def _backward(
     start_counts,
     products,
     transition_counts,
-    pair_factors,
+    block,
+    every,
+    weight,
+    squared,
+    square_products,
+    large,
+    start_squares,
     pair_squares,
-    log_pairs,
-    row_factors,
-    log_rows,
+    row_squares,
 ):
     """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = start_counts.shape[0]
     one = alpha.dtype.type(1.0)
     is_far = emissions.nbytes > _NEAR_BYTES
-    n_factors = n_products = 0
+    n_products = n_squares = 0
+    shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
+    largest = alpha.dtype.type(_LARGEST)
+    has_squares = row_squares.shape[0] > 0
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -221,6 +246,16 @@ def _backward(
             beta[active] = one
             active += 1
         slot = (t - begin + 1) * block_rows
+        if has_squares and every > 1:
+            for i in range(active):
+                _find_large(alpha, slot + i, beta, i, large)
+            # Epsilon is still that of the step after, for the sequences that have one.
+            factor = 1.0 - weight if (t + 1 + block) % every == 1 else 1.0
+            for i in range(active):
+                if length[i] > t + 1:
+                    _add_large(
+                        alpha, slot + i, beta, epsilon, i, large, factor, pair_squares, row_squares
+                    )
         for i in range(active):
             row = slot + i
             token = first[i] + t
@@ -237,6 +272,8 @@ def _backward(
             if t == 0:
                 for j in range(width):
                     start_counts[j] += responsibilities[token, j]
+                for j in range(start_squares.shape[0]):
+                    start_squares[j] += np.float64(responsibilities[token, j]) ** 2
         if t > 0:
             before = slot - block_rows
             gemm(
@@ -246,53 +283,67 @@ def _backward(
             # Long sums in single precision are biased: short ones go into double precision.
             n_products += active
             if n_products >= _PRODUCT_STEPS:
-                _add_matrix(products, transition_counts)
+                _add_matrix(products, transition_counts, 1.0)
                 n_products = 0
             gemm(
                 epsilon, 0, width, 1, transposed, 0, width,
                 beta, 0, width, active, width, width, False,
             )  # fmt: skip
-            if pair_factors.size > 0:
+            if has_squares and (every == 1 or (t + block) % every == 1):
                 for i in range(active):
-                    _multiply_absences(
-                        alpha[before + i], transitions, epsilon[i], beta[i],
-                        pair_factors, pair_squares, row_factors[0],
-                    )  # fmt: skip
-                    n_factors += 1
-                    if n_factors % _ABSENCE_STEPS == 0:
-                        _move_logarithms(pair_factors, log_pairs, 1e-40)
-                        _move_logarithms(row_factors, log_rows, 1e-40)
+                    add_squares(alpha, before + i, beta, i, weight, row_squares, width)
+                    square_row(alpha, before + i, shift, one, squared, i, width)
+                    square_row(epsilon, i, unshift, largest, squared, block_rows + i, width)
+                gemm(
+                    squared, 0, 1, width, squared, block_rows * width, width,
+                    square_products, 0, width, width, width, active, n_squares > 0,
+                )  # fmt: skip
+                n_squares += active
+                if n_squares >= _PRODUCT_STEPS:
+                    _add_matrix(square_products, pair_squares, weight)
+                    n_squares = 0
+    if n_squares > 0:
+        _add_matrix(square_products, pair_squares, weight)
     if n_products > 0:
-        _add_matrix(products, transition_counts)
-    if pair_factors.size > 0:
-        _move_logarithms(pair_factors, log_pairs, 1e-40)
-        _move_logarithms(row_factors, log_rows, 1e-40)
+        _add_matrix(products, transition_counts, 1.0)
 
 
 @njit(nogil=True)
-def _multiply_absences(alpha, transitions, epsilon, beta, pair_factors, pair_squares, row_factors):
-    """Multiply the factors 1 − q(z_{t−1}, z_t) and 1 − q(z_{t−1}) of one step, eqs (4) and (6)."""
-    for k in range(alpha.shape[0]):
-        weight = np.float64(alpha[k])
-        row_factors[k] *= max(1.0 - weight * np.float64(beta[k]), _SMALLEST_ABSENCE)
-        for j in range(alpha.shape[0]):
-            pair = weight * np.float64(transitions[k, j]) * np.float64(epsilon[j])
-            pair_factors[k, j] *= max(1.0 - pair, _SMALLEST_ABSENCE)
-            pair_squares[k, j] += pair * pair
+def _find_large(alpha, row, beta, i, large):
+    """Mark the probable states of a step in row 2i; row 2i + 1 gets those of the step after it."""
+    least = alpha.dtype.type(LARGE)
+    width = alpha.shape[1]
+    for word in range(large.shape[1]):
+        large[2 * i + 1, word] = large[2 * i, word]
+        bits = 0
+        first = word * _WORD
+        for column in range(first, min(first + _WORD, width), PAD):
+            bits |= lanes_above(alpha, row, beta, i, column, least) << (column - first)
+        large[2 * i, word] = bits
 
 
 @njit(nogil=True)
-def _move_logarithms(factors, logs, below):
-    """Move the logarithm of products under `below` into `logs`: few logarithms, no underflow."""
-    for i in range(factors.shape[0]):
-        for j in range(factors.shape[1]):
-            if factors[i, j] < below:
-                logs[i, j] += np.log(factors[i, j])
-                factors[i, j] = 1.0
+def _add_large(alpha, row, beta, epsilon, i, large, factor, pair_squares, row_squares):
+    """Add `factor` times the squares of probable states and of pairs of them, these as Θ² ∘."""
+    for word in range(large.shape[1]):
+        bits = large[2 * i, word]
+        while bits != 0:
+            state = word * _WORD + lowest_bit(bits)
+            bits &= bits - 1
+            left = np.float64(alpha[row, state])
+            q = left * np.float64(beta[i, state])
+            row_squares[state] += factor * q * q
+            for word_after in range(large.shape[1]):
+                after = large[2 * i + 1, word_after]
+                while after != 0:
+                    other = word_after * _WORD + lowest_bit(after)
+                    after &= after - 1
+                    pair = left * np.float64(epsilon[i, other])
+                    pair_squares[state, other] += factor * pair * pair
 
 
 @njit(nogil=True)
-def _add_matrix(part, total):
+def _add_matrix(part, total, weight):
     for i in range(part.shape[0]):
         for j in range(part.shape[1]):
-            total[i, j] += part[i, j]
+            total[i, j] += weight * part[i, j]

@@ -16,19 +16,20 @@ import numpy as np
 from sojourn.kernels import reference
 from sojourn.kernels.cpu.blocks import smooth_units
 from sojourn.kernels.interface import (
-    Absences,
     Floats,
     Integers,
     Potentials,
     Smoothed,
+    Squares,
     padded_states,
 )
-from sojourn.kernels.reference import SMALLEST_ABSENCE
 from sojourn.kernels.threads import run_units
 
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
+_ALL_SQUARES = 32  # states up to which the squares of pairs come from every step
+_SQUARE_EVERY = 8  # with more states one step in this many has the squares of improbable pairs
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
 
 
@@ -37,17 +38,19 @@ def forward_backward(
     index: Integers,
     offsets: Integers,
     *,
-    absences: bool = False,
+    squares: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
     """Compute posterior expectations of every sequence.
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
-    its arguments.  `order` (the sequences, longest first) is found where not given; `n_threads`
+    its arguments.  With more than 32 states the squares of pairs and rows are estimates: those of
+    states with q ≤ 1/4 come from one step in eight, always the same steps of a batch.
+    `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
-    return smooth(potentials, index, offsets, absences=absences, order=order, n_threads=n_threads)
+    return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
 
 
 def log_normalizers(
@@ -65,7 +68,9 @@ def log_normalizers(
         vectors.astype(blocks.dtype),
         vectors,
         matrices,
-        matrices,
+        1,
+        1.0,
+        vectors,
         matrices,
         vectors,
     )
@@ -81,24 +86,27 @@ def smooth(
     index: Integers,
     offsets: Integers,
     *,
-    absences: bool = False,
+    squares: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
     block_rows: int | None = None,
     chunk_elements: int = _CHUNK_ELEMENTS,
+    square_every: int | None = None,
 ) -> Smoothed:
     """Compute what `forward_backward` does, in blocks of a size that can be chosen.
 
     `block_rows` (sequences in a block) changes the last bits alone, and `chunk_elements` (numbers
-    of forward vectors that a thread keeps) the memory alone.
+    of forward vectors that a thread keeps) the memory alone.  Of `square_every` steps, one has the
+    squares of improbable pairs; 1 makes all sums of squares exact.
     """
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
     n_states, width, n_units = blocks.n_states, blocks.width, blocks.n_units
     transitions = np.zeros((n_units, width, width))
     start = np.zeros((n_units, width))
-    side = width if absences else 0
-    pair_squares, log_pairs = np.zeros((2, n_units, side, side))
-    log_rows = np.zeros((n_units, side))
+    side = width if squares else 0
+    pair_squares = np.zeros((n_units, side, side))
+    start_squares, row_squares = np.zeros((2, n_units, side))
+    every, weight = blocks.sampling(square_every) if squares else (1, 1.0)
     responsibilities = np.empty((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
@@ -109,28 +117,26 @@ def smooth(
         responsibilities,
         start,
         transitions,
+        every,
+        weight,
+        start_squares,
         pair_squares,
-        log_pairs,
-        log_rows,
+        row_squares,
     )
     failed = np.flatnonzero(np.isnan(blocks.log_z))
-    never = None
-    if absences:
-        begins = np.delete(offsets[:-1], failed)
-        first = responsibilities[begins, :n_states].astype(np.float64)
-        never = Absences(
-            np.log(np.maximum(1.0 - first, SMALLEST_ABSENCE)).sum(axis=0),
-            log_pairs.sum(axis=0)[:n_states, :n_states],
-            log_rows.sum(axis=0)[:n_states],
-            (first**2).sum(axis=0),
-            pair_squares.sum(axis=0)[:n_states, :n_states],
+    counts, squared = blocks.counts(transitions), None
+    if squares:
+        squared = Squares(
+            start_squares.sum(axis=0)[:n_states],
+            blocks.squares(pair_squares, counts),
+            row_squares.sum(axis=0)[:n_states],
         )
     smoothed = Smoothed(
         blocks.log_z,
         start.sum(axis=0)[:n_states],
-        blocks.counts(transitions),
+        counts,
         responsibilities[:, :n_states],
-        never,
+        squared,
     )
     if len(failed):
         _recompute_underflowed(smoothed, failed, potentials, index, offsets)
@@ -165,6 +171,7 @@ class _Blocks:
             # A deeper block amortises the traffic of a large transition matrix.
             most = 32 if width <= 128 else 64
             block_rows = max(1, min(most, n_sequences // _MIN_BLOCKS))
+        self.block_rows = block_rows
         n_blocks = -(-n_sequences // block_rows)
         # Every unit has sums to clear and to add up: two blocks per unit where there are many.
         n_units = n_blocks if n_blocks < _MAX_UNITS // 2 else n_blocks // 2
@@ -197,6 +204,24 @@ class _Blocks:
         """Σ of the units' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
         return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
 
+    def squares(self, products: Floats, counts: Floats) -> Floats:
+        """Σ of the units' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
+        found = products.sum(axis=0) * self.transitions.astype(np.float64) ** 2
+        # A sum that overflowed belongs to pairs that are as good as certain.
+        return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
+
+    def sampling(self, every: int | None) -> tuple[int, float]:
+        """Return of how many steps one is sampled for squares, and the weight of a sampled one."""
+        every = every or (1 if self.width <= _ALL_SQUARES else _SQUARE_EVERY)
+        if every == 1:
+            return 1, 1.0
+        order, offsets, *_ = self.arguments
+        n_pairs = (offsets[1:] - offsets[:-1])[order] - 1  # the steps t = 1, 2, ... of a sequence
+        # Of these `blocks` takes the ones with (t + block) % every == 1.
+        first = -(np.arange(len(order)) // self.block_rows) % every
+        n_sampled = ((n_pairs + every - 1 - first) // every).sum()
+        return every, float(n_pairs.sum() / max(1, n_sampled))
+
 
 def _recompute_underflowed(
     smoothed: Smoothed,
@@ -209,11 +234,11 @@ def _recompute_underflowed(
     for n in failed:
         steps = slice(offsets[n], offsets[n + 1])
         alone = np.array([0, offsets[n + 1] - offsets[n]])
-        exact = reference.forward_backward(potentials, index[steps], alone, absences=True)
+        exact = reference.forward_backward(potentials, index[steps], alone, squares=True)
         smoothed.log_normalizers[n] = exact.log_normalizers[0]
         smoothed.start[:] += exact.start
         smoothed.transitions[:] += exact.transitions
         smoothed.responsibilities[steps] = exact.responsibilities
-        if smoothed.absences is not None and exact.absences is not None:
-            for total, part in zip(smoothed.absences, exact.absences, strict=True):
+        if smoothed.squares is not None and exact.squares is not None:
+            for total, part in zip(smoothed.squares, exact.squares, strict=True):
                 total += part

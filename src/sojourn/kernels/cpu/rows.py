@@ -82,3 +82,107 @@ def dot(typing_context, a, a_row, b, b_row, width):
         return _emit_row_sum(context, builder, signature, args, keep_product=False)
 
     return signature, generate
+
+
+@intrinsic
+def lanes_above(typing_context, a, a_row, b, b_row, column, least):
+    """Return the lanes of a pad, as bits, with ``a[a_row, j] * b[b_row, j] > least``."""
+    signature = types.intp(a, types.intp, b, types.intp, types.intp, a.dtype)
+
+    def generate(context, builder, signature, args):
+        element = context.get_data_type(signature.args[0].dtype)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        lanes = ir.VectorType(element, PAD)
+        rows = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        values = [
+            builder.load(
+                builder.bitcast(builder.gep(row, [args[4]]), lanes.as_pointer()), align=itemsize
+            )
+            for row in rows
+        ]
+        above = builder.fcmp_ordered(">", builder.fmul(*values), _splat(builder, args[5], lanes))
+        bits = builder.bitcast(above, ir.IntType(PAD))
+        return builder.zext(bits, context.get_value_type(types.intp))
+
+    return signature, generate
+
+
+@intrinsic
+def lowest_bit(typing_context, bits):
+    """Return the place of the lowest bit that is set, of a number that is not zero."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.intp(types.intp), generate
+
+
+@intrinsic
+def add_squares(typing_context, a, a_row, b, b_row, weight, total, width):
+    """``total += weight * (a[a_row] * b[b_row]) ** 2`` in double precision."""
+    signature = types.void(a, types.intp, b, types.intp, types.float64, total, types.intp)
+
+    def generate(context, builder, signature, args):
+        wide = ir.VectorType(ir.DoubleType(), PAD)
+        element = context.get_data_type(signature.args[0].dtype)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        lanes = ir.VectorType(element, PAD)
+        a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        b = _row_pointer(context, builder, signature.args[2], args[2], args[3])
+        total = context.make_array(signature.args[5])(context, builder, args[5]).data
+        weights = _splat(builder, args[4], wide)
+        n_pads = builder.udiv(args[6], ir.Constant(args[6].type, PAD))
+        with cgutils.for_range(builder, n_pads) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
+            left, right = (
+                builder.load(
+                    builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()), align=itemsize
+                )
+                for row in (a, b)
+            )
+            q = builder.fmul(left, right)
+            if itemsize < 8:
+                q = builder.fpext(q, wide)
+            place = builder.bitcast(builder.gep(total, [at]), wide.as_pointer())
+            part = builder.fmul(weights, builder.fmul(q, q))
+            builder.store(builder.fadd(builder.load(place, align=8), part), place, align=8)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def square_row(typing_context, a, a_row, factor, largest, out, out_row, width):
+    """``out[out_row] = (factor * minimum(a[a_row], largest)) ** 2``."""
+    signature = types.void(a, types.intp, a.dtype, a.dtype, out, types.intp, types.intp)
+
+    def generate(context, builder, signature, args):
+        element = context.get_data_type(signature.args[0].dtype)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        lanes = ir.VectorType(element, PAD)
+        a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
+        out = _row_pointer(context, builder, signature.args[4], args[4], args[5])
+        factors, bounds = (_splat(builder, args[k], lanes) for k in (2, 3))
+        n_pads = builder.udiv(args[6], ir.Constant(args[6].type, PAD))
+        with cgutils.for_range(builder, n_pads) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
+            here, there = (
+                builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()) for row in (a, out)
+            )
+            value = builder.load(here, align=itemsize)
+            value = builder.select(builder.fcmp_ordered("<", value, bounds), value, bounds)
+            value = builder.fmul(value, factors)
+            builder.store(builder.fmul(value, value), there, align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _splat(builder: Any, scalar: Any, lanes: Any) -> Any:
+    """Return a vector with the same number in all lanes."""
+    nothing = ir.Constant(lanes, ir.Undefined)
+    lane = builder.insert_element(nothing, scalar, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), PAD), [0] * PAD)
+    return builder.shuffle_vector(lane, nothing, zeros)

@@ -9,7 +9,7 @@ import torch
 
 from sojourn.kernels.cuda import decoding, recursions, updates
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, with_transpose
-from sojourn.kernels.interface import Absences, Potentials, Smoothed, padded_states
+from sojourn.kernels.interface import Potentials, Smoothed, Squares, padded_states
 
 Tensor = Any
 
@@ -50,26 +50,26 @@ class PaddedKernel:
         index: Tensor,
         offsets: Tensor,
         *,
-        absences: bool = False,
+        squares: bool = False,
         order: Tensor | None = None,
         n_threads: int = 1,
     ) -> Smoothed:
         """Compute posterior expectations of every sequence."""
         found = recursions.forward_backward(
-            self._padded(potentials), index, offsets, absences=absences, order=order
+            self._padded(potentials), index, offsets, squares=squares, order=order
         )
         k = len(potentials.start)
         if len(found.start) == k:
             return found
-        never = found.absences
-        if never is not None:
-            never = Absences(*(_cut(part, k) for part in never))
+        squared = found.squares
+        if squared is not None:
+            squared = Squares(*(_cut(part, k) for part in squared))
         return Smoothed(
             found.log_normalizers,
             _cut(found.start, k),
             _cut(found.transitions, k),
             found.responsibilities[:, :k],
-            never,
+            squared,
         )
 
     def log_normalizers(

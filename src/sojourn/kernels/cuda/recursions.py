@@ -33,8 +33,8 @@ import torch
 import triton
 
 from sojourn.kernels.cuda import recursions_triton, settings, tiles, wide
-from sojourn.kernels.cuda.absences import sum_absences
 from sojourn.kernels.cuda.potentials import AffineTable, affine_parts, pad_matrix, with_transpose
+from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
 NARROW = 128
@@ -57,7 +57,7 @@ def forward_backward(
     index: Tensor,
     offsets: Tensor,
     *,
-    absences: bool = False,
+    squares: bool = False,
     order: Tensor | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -72,8 +72,8 @@ def forward_backward(
         observation, whose potential is one.  Up to `NARROW` states it may be longer than the
         sequences are.
     offsets : (N + 1,) int64 tensor
-    absences : bool
-        Whether to collect the sums of log(1 − q).
+    squares : bool
+        Whether to collect the sums of q².
     order : (N,) tensor, optional
         The sequences, longest first; found here where not given.
     n_threads : int
@@ -87,8 +87,8 @@ def forward_backward(
     if order is None:
         order = _longest_first(offsets)
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
-        return _narrow(potentials, index, offsets, order, absences=absences)
-    return wide.forward_backward(potentials, index, offsets, order, absences=absences)
+        return _narrow(potentials, index, offsets, order, squares=squares)
+    return wide.forward_backward(potentials, index, offsets, order, squares=squares)
 
 
 def log_normalizers(
@@ -223,21 +223,21 @@ def _launch_chains(run: Callable[..., None], n_states: int, order: Tensor) -> No
 
 
 def _narrow(
-    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, absences: bool
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, squares: bool
 ) -> Smoothed:
     """Run the recursions, and combine what they leave."""
     chains = _narrow_chains(potentials, index, offsets, order, both=True)
-    start, transitions = _combine(chains, potentials, offsets, keep=absences)
+    start, transitions = _combine(chains, potentials, offsets, keep=squares)
     responsibilities = chains.predictions[:, : len(potentials.start)]
-    never = None
-    if absences:
+    squared = None
+    if squares:
         forward, backward = chains.messages
         _, gain, _ = affine_parts(potentials)
         matrix = potentials.transitions if gain is None else potentials.transitions * gain
-        never = sum_absences(
+        squared = sum_squares(
             forward, backward[1:], matrix, responsibilities, chains.first, offsets, 1
         )
-    return Smoothed(chains.log_z, start, transitions, responsibilities, never)
+    return Smoothed(chains.log_z, start, transitions, responsibilities, squared)
 
 
 def _combine(

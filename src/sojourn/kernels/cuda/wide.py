@@ -19,8 +19,8 @@ import torch
 import triton
 
 from sojourn.kernels.cuda import settings, wide_triton
-from sojourn.kernels.cuda.absences import sum_absences
 from sojourn.kernels.cuda.potentials import affine_parts
+from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed
 
 SPAN = 2**14
@@ -75,7 +75,7 @@ class WideChains(NamedTuple):
 
 
 def forward_backward(
-    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, absences: bool
+    potentials: Potentials, index: Tensor, offsets: Tensor, order: Tensor, *, squares: bool
 ) -> Smoothed:
     """Compute posterior expectations by matrix products over blocks of sequences.
 
@@ -86,12 +86,12 @@ def forward_backward(
     responsibilities = chains.predictions[:, : len(potentials.start)]
     start = responsibilities[offsets[:-1]].sum(0, dtype=torch.float64)
     transitions = sum_pairs(before, behind) * potentials.transitions.double()
-    never = None
-    if absences:
-        never = sum_absences(
+    squared = None
+    if squares:
+        squared = sum_squares(
             before, behind, potentials.transitions, responsibilities, chains.first, offsets, 1
         )
-    return Smoothed(log_z, start, transitions, responsibilities, never)
+    return Smoothed(log_z, start, transitions, responsibilities, squared)
 
 
 def log_normalizers(

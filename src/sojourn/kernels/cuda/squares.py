@@ -1,4 +1,4 @@
-"""Sums of log(1 − q) on a GPU, eqs (4) and (6): host side and device side."""
+"""Sums of q² on a GPU, eqs (4), (6) and (19): host side and device side."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.interface import Absences
-from sojourn.kernels.reference import SMALLEST_ABSENCE
+from sojourn.kernels.interface import Squares
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
@@ -17,7 +16,7 @@ _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
 Tensor = Any
 
 
-def sum_absences(
+def sum_squares(
     before: Tensor,
     behind: Tensor,
     matrix: Tensor,
@@ -25,8 +24,8 @@ def sum_absences(
     first: Tensor,
     offsets: Tensor,
     n_less: int,
-) -> Absences:
-    """Sum log(1 − q) and q², with q(z_{t−1}, z_t) = before θ behind.
+) -> Squares:
+    """Sum q², with q(z_{t−1}, z_t) = before θ behind.
 
     Parameters
     ----------
@@ -38,13 +37,11 @@ def sum_absences(
     span = min(max(16, triton.cdiv(n_rows, _SPANS)), _MOST_ROWS)
     n_spans, n_tiles = max(1, triton.cdiv(n_rows, span)), triton.cdiv(n_states, tile)
     side = n_tiles * tile
-    logs = torch.empty((n_spans, side, side), dtype=before.dtype, device=device)
-    squares = torch.empty_like(logs)
-    _sum_absences_kernel[(n_spans, n_tiles, n_tiles)](
+    squares = torch.empty((n_spans, side, side), dtype=before.dtype, device=device)
+    _sum_squares_kernel[(n_spans, n_tiles, n_tiles)](
         before,
         behind,
         matrix,
-        logs,
         squares,
         offsets,
         len(offsets) - 1,
@@ -53,34 +50,29 @@ def sum_absences(
         K=n_states,
         W=before.stride(0),
         TILE=tile,
-        SMALLEST=SMALLEST_ABSENCE,
         num_warps=4,
     )
-    q = responsibilities.double()
-    log_absent = torch.log((1.0 - q).clamp(min=SMALLEST_ABSENCE))
+    squared = responsibilities.double() ** 2
     zero = torch.zeros((), dtype=torch.float64, device=device)
-    place = torch.arange(len(q), device=device)[:, None]
+    place = torch.arange(len(squared), device=device)[:, None]
     used = place < offsets[-1]
     is_first = first.bool()[:, None] & used
     # A transition leaves from every step but the last of its sequence.
     is_last = torch.roll(is_first, -1, 0) | (place == offsets[-1] - 1)
-    return Absences(
-        torch.where(is_first, log_absent, zero).sum(0),
-        logs.sum(0, dtype=torch.float64)[:n_states, :n_states],
-        torch.where(used & ~is_last, log_absent, zero).sum(0),
-        torch.where(is_first, q * q, zero).sum(0),
+    return Squares(
+        torch.where(is_first, squared, zero).sum(0),
         squares.sum(0, dtype=torch.float64)[:n_states, :n_states],
+        torch.where(used & ~is_last, squared, zero).sum(0),
     )
 
 
 @triton.jit(
     do_not_specialize=["n_sequences", "n_less", "span"], do_not_specialize_on_alignment=["offsets"]
 )
-def _sum_absences_kernel(
+def _sum_squares_kernel(
     before,
     behind,
     matrix,
-    logs,
     squares,
     offsets,
     n_sequences,
@@ -89,26 +81,20 @@ def _sum_absences_kernel(
     K: tl.constexpr,
     W: tl.constexpr,
     TILE: tl.constexpr,
-    SMALLEST: tl.constexpr,
 ):
-    """Sum log(1 − q) and q² of a tile of pairs of states over a span of steps."""
+    """Sum q² of a tile of pairs of states over a span of steps."""
     program = tl.program_id(0)
     left = tl.program_id(1) * TILE + tl.arange(0, TILE)
     right = tl.program_id(2) * TILE + tl.arange(0, TILE)
     inside = (left < K)[:, None] & (right < K)[None, :]
     theta = tl.load(matrix + left[:, None] * K + right[None, :], mask=inside, other=0.0)
-    log_sum = tl.zeros((TILE, TILE), before.dtype.element_ty)
     square_sum = tl.zeros((TILE, TILE), before.dtype.element_ty)
     used = tl.load(offsets + n_sequences) - n_less
     for row in range(program * span, tl.minimum((program + 1) * span, used)):
         from_q = tl.load(before + row * W + left, mask=left < K, other=0.0)
         to_q = tl.load(behind + row * W + right, mask=right < K, other=0.0)
         q = from_q[:, None] * theta * to_q[None, :]
-        # Near zero 1 − q would lose what q has.
-        near = -q * (1.0 + q * (0.5 + q * (0.333333333333 + 0.25 * q)))
-        log_sum += tl.where(q < 0.001, near, tl.log(tl.maximum(1.0 - q, SMALLEST)))
         square_sum += q * q
     side = tl.num_programs(1) * TILE
     where = program.to(tl.int64) * side * side + left[:, None] * side + right[None, :]
-    tl.store(logs + where, log_sum)
     tl.store(squares + where, square_sum)
