@@ -33,6 +33,7 @@ from sojourn.moves.split import SplitPlan, split_posterior, split_states
 from sojourn.moves.workbench import Workbench
 from sojourn.transitions import HDP, Dirichlet, Rows, StickyDirichlet
 from sojourn.transitions.base import log_row_evidence
+from sojourn.transitions.tables import Occurrence
 from tests.support.cluster.data import write_parquet
 from tests.support.cluster.here import Here
 from tests.support.known_states import recording, segments, simulate
@@ -725,9 +726,9 @@ def test_learned_stickiness_is_the_best_one_for_the_counts_of_a_finite_model():
 def test_learned_stickiness_is_the_best_one_for_the_counts_of_an_hdp():
     counts = lasting_counts(40)
     hdp, cells = HDP.make(40, learn_stickiness=True), np.vstack(counts)
-    certain = np.where(cells > 0, -np.inf, 0.0)  # whole counts, without a doubt
+    certain = Occurrence(cells, cells[1:].sum(axis=1))  # whole counts, without a doubt
     for _ in range(300):
-        hdp = hdp.blended(cells, (certain, np.full(40, -np.inf), 0.0 * cells), 1.0)
+        hdp = hdp.blended(cells, certain, 1.0)
         hdp = replace(hdp, n_updates=1)
     weights = hdp.update_prior / hdp.alpha.geometric_mean
 
