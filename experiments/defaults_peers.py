@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from hmmlearn import hmm
 from numpy.typing import NDArray
 
 import sojourn as sj
@@ -30,7 +29,7 @@ class Peer(NamedTuple):
 
 def dice() -> NDArray[Any]:
     """Throw a fair and a loaded die in turns, 15,000 times, as in hmmlearn's example."""
-    model = hmm.CategoricalHMM(2, random_state=99)
+    model = _hmmlearn().CategoricalHMM(2, random_state=99)
     model.startprob_ = np.array([1.0, 0.0])
     model.transmat_ = np.array([[0.95, 0.05], [0.1, 0.9]])
     model.emissionprob_ = np.array([[1 / 6] * 6, [1 / 10] * 5 + [1 / 2]])
@@ -39,7 +38,7 @@ def dice() -> NDArray[Any]:
 
 def four_gaussians() -> NDArray[Any]:
     """Draw 500 points from four Gaussians, as in hmmlearn's example."""
-    model = hmm.GaussianHMM(4, covariance_type="full", random_state=0)
+    model = _hmmlearn().GaussianHMM(4, covariance_type="full", random_state=0)
     model.startprob_ = np.array([0.6, 0.3, 0.1, 0.0])
     model.transmat_ = np.array(
         [[0.7, 0.2, 0.0, 0.1], [0.3, 0.5, 0.2, 0.0], [0.0, 0.3, 0.5, 0.2], [0.2, 0.0, 0.2, 0.6]]
@@ -51,23 +50,38 @@ def four_gaussians() -> NDArray[Any]:
 
 def counts() -> NDArray[Any]:
     """Draw 1,236 counts from three rates."""
-    model = hmm.PoissonHMM(3, random_state=0)
+    model = _hmmlearn().PoissonHMM(3, random_state=0)
     model.startprob_ = np.full(3, 1 / 3)
     model.transmat_ = np.full((3, 3), 0.05) + 0.85 * np.eye(3)
     model.lambdas_ = np.array([[2.0], [7.0], [15.0]])
     return model.sample(1236)[0]
 
 
+def _hmmlearn() -> Any:
+    """Load hmmlearn, which the machine with the GPU need not have."""
+    from hmmlearn import hmm
+
+    return hmm
+
+
+def _categorical(n_states: int, **options: Any) -> Any:
+    return _hmmlearn().CategoricalHMM(n_states, **options)
+
+
+def _poisson(n_states: int, **options: Any) -> Any:
+    return _hmmlearn().PoissonHMM(n_states, **options)
+
+
 def _full(n_states: int, **options: Any) -> Any:
-    return hmm.GaussianHMM(n_states, covariance_type="full", **options)
+    return _hmmlearn().GaussianHMM(n_states, covariance_type="full", **options)
 
 
 PEERS: dict[str, Peer] = {
-    "loaded dice, 2 states": Peer(2, lambda: sj.Categorical(6), hmm.CategoricalHMM, dice),
+    "loaded dice, 2 states": Peer(2, lambda: sj.Categorical(6), _categorical, dice),
     "four Gaussians, 4 states": Peer(4, sj.Gaussian, _full, four_gaussians),
-    "Poisson counts, 3 states": Peer(3, sj.Poisson, hmm.PoissonHMM, counts, rates=True),
+    "Poisson counts, 3 states": Peer(3, sj.Poisson, _poisson, counts, rates=True),
     "earthquakes, 3 states": Peer(
-        3, sj.Poisson, hmm.PoissonHMM, lambda: EARTHQUAKES[:, None], rates=True
+        3, sj.Poisson, _poisson, lambda: EARTHQUAKES[:, None], rates=True
     ),
 }
 

@@ -100,7 +100,9 @@ def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
         return Size.MANY
     if n_steps <= FULL_STEPS:
         return Size.SMALL
-    return Size.LONG if n_sequences < FEW_SEQUENCES else Size.MANY
+    # A GPU has no logarithms to fall back on where steps of size one leave probabilities of zero.
+    is_long = n_sequences < FEW_SEQUENCES and model.device != "cuda"
+    return Size.LONG if is_long else Size.MANY
 
 
 def _is_open(model: BaseHMM) -> bool:

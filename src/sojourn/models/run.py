@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from sojourn import results
+from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
 from sojourn.data import Data, is_source
 from sojourn.families import Family
@@ -155,7 +156,8 @@ def fit(
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
     minibatches = _minibatches(model, plan, data, family, seed, cluster)
-    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=cluster is not None)
+    on_host = cluster is not None or plan.size is Size.SMALL
+    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
@@ -183,7 +185,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     if training.cluster is not None:
         backend = DaskBackend(training.cluster, resolve_jobs(model.n_jobs))
     else:
-        backend = fitted.compute.backend()
+        backend = _compute_for(training.plan, fitted.compute).backend()
     with backend.running():
         try:
             fitted.posterior = backend.place(fitted.posterior)
@@ -197,6 +199,13 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     if training.moves is not None:
         # After the last checkpoint: a resumed run continues with the states in their old order.
         fitted.posterior.become(by_size(fitted.posterior))
+
+
+def _compute_for(plan: Plan, compute: Compute) -> Compute:
+    """Return where training runs: small data are too small to keep a GPU busy."""
+    if plan.size is Size.SMALL and compute.device == "cuda":
+        return replace(compute, device="cpu")
+    return compute
 
 
 def _run_loop(
