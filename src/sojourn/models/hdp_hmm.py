@@ -99,7 +99,7 @@ class HDPHMM(BaseHMM):
     n_init : int or "auto"
         Number of restarts from different initial statistics; the best is kept: by held-out score,
         or without validation data by the bound where the number of states may change, otherwise by
-        training score.  "auto" restarts on small data, as often as takes about a second.
+        training score.  "auto" restarts on small data, as often as takes about two seconds.
     device : {"cpu", "cuda", "reference"}
         Where to compute: compiled kernels on the CPU; an NVIDIA GPU, for "scvi", "svi" and "vb";
         or plain NumPy in float64, which is slow and meant for checking.

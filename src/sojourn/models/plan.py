@@ -34,10 +34,10 @@ SEARCH_PASSES, SEARCH_TOL = 50, 1e-5
 converge: states to spare converge slowly, and are to be merged.  Source: as `FULL_STEPS`."""
 
 MOST_RESTARTS = 10
-RESTART_SECONDS = 1.0
+RESTART_SECONDS = 2.0
 _CALL_SECONDS, _WORK_SECONDS = 3e-4, 2e-10  # of a pass, and of a unit of its work (K + 32)² T
 _PASSES, _SEARCH_PASSES = 100, 1500  # of one start, without and with a search for merges
-"""Restarts take about a second by these estimates of a pass, measured once on one machine.
+"""Restarts take about two seconds by these estimates of a pass, measured once on one machine.
 They are counted, not timed, so that a seed gives the same model anywhere."""
 
 
@@ -111,7 +111,7 @@ def _is_open(model: BaseHMM) -> bool:
 
 
 def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
-    """Return the number of restarts: as asked for, or as many as take about a second."""
+    """Return the number of restarts: as asked for, or as many as take about two seconds."""
     if not isinstance(model.n_init, str):
         return int(model.n_init)
     if size_of(model, n_sequences, n_steps) is not Size.SMALL:
