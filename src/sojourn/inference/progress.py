@@ -66,6 +66,10 @@ class Position(NamedTuple):
     log_likelihood : float or None
         Log likelihood of the last pass's minibatches, each under the potentials of its moment,
         where convergence is looked at.
+    pass_log_likelihood : float
+        The same of the current pass, so far.
+    pass_steps : int
+        Its steps.
     converged : bool
         Whether training has ended because it rises no more.
     """
@@ -78,6 +82,8 @@ class Position(NamedTuple):
     seconds: float = 0.0
     history: tuple[Progress, ...] = ()
     log_likelihood: float | None = None
+    pass_log_likelihood: float = 0.0
+    pass_steps: int = 0
     converged: bool = False
 
     def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
@@ -106,6 +112,21 @@ class Position(NamedTuple):
             steps=self.steps + info.n_steps,
             updates=self.updates + 1,
             seconds=self.seconds + seconds,
+        )
+
+    def with_likelihood(self, info: StepInfo) -> Position:
+        """Take in the log likelihood of a minibatch."""
+        return self._replace(
+            pass_log_likelihood=self.pass_log_likelihood + float(info.log_normalizer),
+            pass_steps=self.pass_steps + info.n_steps,
+        )
+
+    def after_likelihoods(self, tol: float) -> Position:
+        """Compare the log likelihood of a pass that ends with that of the pass before."""
+        now, before = self.pass_log_likelihood, self.log_likelihood
+        converged = before is not None and now - before < tol * self.pass_steps
+        return self._replace(
+            log_likelihood=now, pass_log_likelihood=0.0, pass_steps=0, converged=converged
         )
 
 

@@ -152,7 +152,7 @@ class _Training:
         """Run the remaining steps of a pass; return the bound, if it is tracked."""
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
-        value, log_likelihood, n_steps = None, 0.0, 0
+        value = None
         batches = self.backend.batches(
             self.problem, self.source, self.posterior.n_states, n_pass, self.at.n_batches, n_more
         )
@@ -163,26 +163,20 @@ class _Training:
                 self.problem, self.posterior, batch, self.backend, bound=bound, memory=memory
             )
             value = info.bound if is_first else value
-            log_likelihood, n_steps = log_likelihood + info.log_normalizer, n_steps + info.n_steps
             if self.moves is not None:
                 self.moves.observe(info.n_steps, info.n_sequences, self.posterior.n_states)
             self.at = self.at.after(info, time.perf_counter() - before)
+            if self.tol is not None:
+                self.at = self.at.with_likelihood(info)
             self._after_step()
             before = time.perf_counter()
         self.backend.finish_pass()
         self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
         if self.tol is not None:
-            self._look_at_convergence(float(log_likelihood), n_steps)
+            self.at = self.at.after_likelihoods(self.tol)
         if memory is not None:
             return _settle(self.posterior, self.problem.family, memory, self.bound, n_pass == 0)
         return value
-
-    def _look_at_convergence(self, log_likelihood: float, n_steps: int) -> None:
-        """Compare the log likelihood of this pass with that of the last."""
-        assert self.tol is not None
-        before = self.at.log_likelihood
-        converged = before is not None and log_likelihood - before < self.tol * n_steps
-        self.at = self.at._replace(log_likelihood=log_likelihood, converged=converged)
 
     def _after_step(self) -> None:
         """Score, report and save the state after the last step."""

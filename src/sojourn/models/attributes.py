@@ -21,6 +21,8 @@ class Learned(Generic[T]):
     ----------
     name : str
         Attribute of `FittedModel`.
+    or_none : bool
+        Whether None is a value like any other.
 
     Examples
     --------
@@ -32,15 +34,15 @@ class Learned(Generic[T]):
     (2, 2)
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *, or_none: bool = False) -> None:
+        self.name, self.or_none = name, or_none
         self.__doc__ = getattr(getattr(FittedModel, name, None), "__doc__", None)
 
     def __get__(self, model: Any, owner: type | None = None) -> T:
         if model is None:
             return cast(T, self)
         value = getattr(model.fitted_, self.name)
-        if value is None:
+        if value is None and not self.or_none:
             raise AttributeError(f"this {type(model).__name__} has no {self.name}")
         return cast(T, value)
 

@@ -64,7 +64,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_ = Learned[int]("n_features")
     emission_ = Learned[Family]("family")
     total_sequences_ = Learned[int]("total_sequences")
-    converged_ = Learned[bool | None]("converged")
+    converged_ = Learned[bool | None]("converged", or_none=True)
     history_ = Learned[list[dict[str, Any]]]("history")
     provenance_ = Learned[dict[str, Any]]("provenance")
     samples_ = Learned[Samples]("samples")

@@ -1,0 +1,162 @@
+"""Defaults that follow from the data, and numbers that mean what they say."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import sojourn as sj
+from sojourn.inference import Schedule
+from sojourn.models.plan import (
+    FEW_SEQUENCES,
+    FULL_STEPS,
+    MOST_RESTARTS,
+    Size,
+    n_restarts,
+    plan_training,
+    size_of,
+)
+from tests.support.earthquakes import EARTHQUAKES
+
+COUNTS = EARTHQUAKES[:, None]
+
+
+def hmm(**options):
+    return sj.HMM(3, sj.Categorical(5), **options)
+
+
+@pytest.mark.parametrize(
+    ("n_sequences", "n_steps", "size"),
+    [
+        (1, 1, Size.SMALL),
+        (FULL_STEPS, FULL_STEPS, Size.SMALL),
+        (FEW_SEQUENCES - 1, FULL_STEPS + 1, Size.LONG),
+        (FEW_SEQUENCES, FULL_STEPS + 1, Size.MANY),
+    ],
+)
+def test_the_size_of_the_data_decides(n_sequences, n_steps, size):
+    assert size_of(hmm(), n_sequences, n_steps) is size
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_passes": 10},
+        {"batch_size": 100},
+        {"batch_size": None},
+        {"tuned": True},
+        {"inference": "vb"},
+        {"inference": "cvb0"},
+    ],
+)
+def test_what_the_user_gives_leaves_everything_else_as_it_was(options):
+    plan = plan_training(hmm(**options), 100, 1000)
+    assert plan.size is Size.MANY
+    whole = options.get("inference") == "vb" or options.get("batch_size", 1) is None
+    assert plan.batch_size == (None if whole else options.get("batch_size", 1000))
+    assert plan.n_passes == (500 if options.get("inference") == "vb" else 10)
+    assert (plan.tol is not None) == (options.get("inference") == "vb")
+
+
+def test_small_data_are_taken_whole_with_full_steps():
+    plan = plan_training(hmm(tol=1e-3), 10, 100)
+    assert (plan.batch_size, plan.tol, plan.schedule) == (None, 1e-3, Schedule(0.0, 1.0))
+
+
+def test_restarts_are_counted_not_timed():
+    assert n_restarts(hmm(n_init=7), 10, 1e9) == 7
+    assert n_restarts(hmm(), 1, 100) == MOST_RESTARTS
+    assert n_restarts(hmm(), 1, FULL_STEPS + 1) == 1
+    assert n_restarts(hmm(n_passes=10), 1, 100) == 1
+    few = n_restarts(sj.HDPHMM(20, sj.Categorical(5)), 1, 10_000)
+    assert 1 <= few < n_restarts(hmm(), 1, 10_000)
+
+
+def test_three_states_of_the_earthquakes_are_the_published_ones():
+    for seed in range(3):
+        model = sj.HMM(3, sj.Poisson(), random_state=seed).fit(COUNTS)
+        assert model.converged_
+        assert model.score(COUNTS) > -328.9  # the maximum of the likelihood is -328.5275
+        rates = np.sort(model.lambdas_.ravel())
+        np.testing.assert_allclose(rates, [13.134, 19.713, 29.710], rtol=0.005)
+
+
+def test_the_number_of_states_of_the_earthquakes():
+    for seed in range(3):
+        assert sj.HDPHMM(20, sj.Poisson(), random_state=seed).fit(COUNTS).n_states_ == 3
+
+
+def test_training_ends_when_the_likelihood_rises_no_more():
+    fine, coarse = (
+        sj.HMM(3, sj.Poisson(), tol=tol, n_init=1, random_state=0).fit(COUNTS)
+        for tol in (1e-8, 1e-2)
+    )
+    assert fine.converged_
+    assert coarse.converged_
+    assert coarse.n_updates_ < fine.n_updates_ < 500
+    assert fine.score(COUNTS) > coarse.score(COUNTS)
+    # One pass more changes next to nothing.
+    start = fine.statistics_
+    again = sj.HMM(3, sj.Poisson(), init=start, batch_size=None, forgetting_rate=0.0, n_passes=1)
+    assert again.fit(COUNTS).score(COUNTS) == pytest.approx(fine.score(COUNTS), abs=1e-4)
+    given = sj.HMM(3, sj.Poisson(), n_passes=2, random_state=0).fit(COUNTS)
+    assert given.converged_ is None
+
+
+def test_what_has_not_converged_warns(monkeypatch):
+    monkeypatch.setattr("sojourn.models.plan.FULL_PASSES", 3)
+    with pytest.warns(sj.FitWarning, match="still rises"):
+        model = sj.HMM(3, sj.Poisson(), n_init=1, random_state=0).fit(COUNTS)
+    assert model.converged_ is False
+
+
+def test_all_states_in_use_warn():
+    rng = np.random.default_rng(0)
+    X = rng.normal(np.repeat([-8.0, -3.0, 3.0, 8.0], 50))[:, None]
+    with pytest.warns(sj.FitWarning, match="all 2 states are in use: try n_states=4"):
+        sj.HDPHMM(2, sj.Gaussian(), random_state=0).fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", sj.FitWarning)
+        sj.HDPHMM(12, sj.Gaussian(), random_state=0).fit(X)
+
+
+@pytest.mark.parametrize(
+    "model", [sj.HMM(3, sj.Poisson()), sj.HDPHMM(8, sj.Poisson())], ids=["HMM", "HDPHMM"]
+)
+@pytest.mark.parametrize("stop", [1, 7, 40])
+def test_a_stopped_fit_of_small_data_goes_on_to_the_same_bits(model, stop, tmp_path):
+    model.set_params(n_init=1, random_state=0)
+    whole = sj.HMM if isinstance(model, sj.HMM) else sj.HDPHMM
+    whole = whole(**model.get_params(deep=False)).fit(COUNTS)
+
+    def interrupt(progress):
+        if progress.updates == min(stop, whole.n_updates_ - 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(COUNTS, checkpoint=tmp_path, callback=interrupt)
+    model.fit(COUNTS, checkpoint=tmp_path, resume=True)
+    assert model.transmat_.tobytes() == whole.transmat_.tobytes()
+    assert model.statistics_.emissions.tobytes() == whole.statistics_.emissions.tobytes()
+    assert model.converged_ == whole.converged_
+    moves = [[entry["moves"] for entry in fitted.history_] for fitted in (model, whole)]
+    assert moves[0] == moves[1]
+
+
+def test_convergence_is_saved(tmp_path):
+    model = sj.HMM(3, sj.Poisson(), random_state=0).fit(COUNTS)
+    model.save(tmp_path / "m.sojourn")
+    assert sj.load(tmp_path / "m.sojourn").converged_ is True
+
+
+def test_a_finite_model_of_many_sequences_has_a_warm_up_too():
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(0, 3, (1200, 6)), 6, axis=1)
+    X = list(rng.poisson(np.array([2.0, 9.0, 25.0])[states])[:, :, None])
+    warm = sj.HMM(3, sj.Poisson(), random_state=0).fit(X)
+    cold = sj.HMM(3, sj.Poisson(), n_passes=10, random_state=0).fit(X)
+    assert (warm.n_updates_, warm.history_[-1]["updates"]) == (20, 20)
+    assert warm.fitted_.move_state.warmed_up
+    assert not cold.fitted_.move_state.warmed_up
+    assert warm.score(X) >= cold.score(X) - 1.0
+    np.testing.assert_allclose(np.sort(warm.lambdas_.ravel()), [2.0, 9.0, 25.0], rtol=0.02)

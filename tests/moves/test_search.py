@@ -1,0 +1,60 @@
+"""The search for the number of states of small data."""
+
+import numpy as np
+import pytest
+
+import sojourn as sj
+from sojourn.moves.search import MergeSearch
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.workbench import Workbench
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(0, 3, 60), rng.geometric(0.1, 60))
+    X = rng.normal(np.array([-6.0, 0.0, 6.0])[states])[:, None]
+    model = sj.HDPHMM(3, sj.Gaussian(), random_state=0).fit(X)
+    assert model.n_states_ == 3
+    return model, model.emission_.validate(sj.Sequences.from_lengths(X))
+
+
+def search_of(fitted, n_states):
+    model, data = fitted
+    bench = Workbench(model.emission_, model.fitted_.compute.backend())
+    return MergeSearch.on(data, bench, n_states, 1e-6, MoveSettings())
+
+
+def test_states_that_differ_are_kept(fitted):
+    search = search_of(fitted, 3)
+    posterior, bound, moves = search.run(fitted[0].fitted_.posterior)
+    assert posterior.n_states == 3
+    assert moves
+    assert not any(move.accepted for move in moves)
+    assert all(move.gain < 0.0 for move in moves)
+    assert bound == pytest.approx(search.converged(posterior).bound, abs=0.01)
+
+
+def test_parts_of_states_become_one_again(fitted):
+    parts = np.repeat(np.eye(3), 3, axis=0) / 3.0
+    search = search_of(fitted, 9)
+    posterior, bound, moves = search.run(fitted[0].fitted_.posterior.regrouped(parts))
+    assert posterior.n_states == 3
+    assert sum(move.accepted for move in moves) == 6
+    assert [move.n_states for move in moves if move.accepted] == [8, 7, 6, 5, 4, 3]
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
+    assert bound == pytest.approx(whole, abs=0.1)
+
+
+def test_one_state_is_left_alone(fitted):
+    one = fitted[0].fitted_.posterior.regrouped(np.ones((1, 3)))
+    posterior, _, moves = search_of(fitted, 1).run(one)
+    assert (posterior.n_states, moves) == (1, [])
+
+
+def test_statistics_are_those_of_the_data(fitted):
+    posterior, _, _ = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
+    n_steps = fitted[1].n_steps
+    start, transitions = posterior.counts
+    assert start.sum() == pytest.approx(1.0)
+    assert transitions.sum() == pytest.approx(n_steps - 1)
