@@ -18,6 +18,7 @@ from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.kernels.updates import state_masses
 from sojourn.sequences import Sequences
+from sojourn.sources.base import pieces_of
 from sojourn.transitions import Rows
 
 CHUNK_STEPS = 2**16
@@ -34,10 +35,9 @@ def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[C
     A single chunk is encoded at once; several chunks, and those of a batch that comes in pieces
     because it does not fit in memory, are encoded one by one as they are used.
     """
-    pieces = [data] if isinstance(data, Sequences) else data
     chunks = (
         Chunk(chunk, family.encode(chunk))
-        for piece in pieces
+        for piece in pieces_of(data)
         for chunk in piece.chunks(CHUNK_STEPS)
     )
     fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS

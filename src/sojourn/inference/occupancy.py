@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sojourn.kernels import updates
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import Rows
@@ -15,7 +16,7 @@ def state_masses(counts: Rows) -> Floats:
 
     The result is an array in memory, wherever the counts are placed.
     """
-    return to_host(counts.start + counts.transitions.sum(axis=0))
+    return to_host(updates.state_masses(*counts))
 
 
 def state_shares(counts: Rows) -> Floats:

@@ -64,7 +64,7 @@ from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences, as_sequences
 from sojourn.sources import Minibatches, RememberingSource
-from sojourn.sources.base import joined
+from sojourn.sources.base import joined, pieces_of
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -268,11 +268,7 @@ def _search_first(
     few = plan._replace(n_passes=SEARCH_PASSES, tol=max(plan.tol, SEARCH_TOL))
     at = _run_loop(model, fitted, replace(training, plan=few), observers, backend)
     before = time.perf_counter()
-    parts = [
-        part
-        for batch in moves.source.batches(0)
-        for part in ([batch] if isinstance(batch, Sequences) else batch)
-    ]
+    parts = [piece for batch in moves.source.batches(0) for piece in pieces_of(batch)]
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     search = MergeSearch.on(joined(parts), bench, n_states, SEARCH_TOL, moves.settings)

@@ -20,7 +20,7 @@ from sojourn.moves.budget import step_work
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench, refitted
 from sojourn.sequences import Sequences
-from sojourn.sources.base import joined
+from sojourn.sources.base import joined, pieces_of
 from sojourn.transitions import Rows
 
 Batches = Iterable[Sequences | Iterable[Sequences]]
@@ -70,7 +70,7 @@ class Sample:
         """
         taken: list[Sequences] = []
         missing = n_steps
-        for part in (p for b in batches for p in ([b] if isinstance(b, Sequences) else b)):
+        for part in (piece for batch in batches for piece in pieces_of(batch)):
             enough = int(np.searchsorted(part.offsets, missing))
             taken.append(part[: max(1, enough)] if enough < len(part) else part)
             missing -= taken[-1].n_steps

@@ -210,6 +210,17 @@ class Source(ABC):
         return f"{type(self).__name__}({self.name!r})"
 
 
+def pieces_of(batch: Sequences | Iterable[Sequences]) -> Iterable[Sequences]:
+    """Return the pieces that a minibatch comes in: one, where it fits in memory.
+
+    Examples
+    --------
+    >>> [len(piece) for piece in pieces_of(Sequences.from_list([[3, 1], [4]]))]
+    [2]
+    """
+    return [batch] if isinstance(batch, Sequences) else batch
+
+
 def joined(pieces: Sequence[Sequences]) -> Sequences:
     """Concatenate sequences into one container.
 

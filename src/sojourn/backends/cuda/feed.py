@@ -24,6 +24,7 @@ from sojourn.kernels.arrays import to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import MemorySource, Minibatches
+from sojourn.sources.base import pieces_of
 
 Tensor = Any
 
@@ -109,10 +110,9 @@ class Feed:
             if not isinstance(batch, Sequences) or batch.n_steps > most:
                 yield from self._windows(window)
                 window = []
-                pieces = [batch] if isinstance(batch, Sequences) else batch
                 yield (
                     chunk
-                    for piece in pieces
+                    for piece in pieces_of(batch)
                     for chunk in chunks_on_device(family, piece, n_states, device)
                 )
                 continue
