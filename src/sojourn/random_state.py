@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 INITIAL_STREAM = 2**32
 """Stream of the initial statistics, which no pass uses."""
@@ -24,3 +25,21 @@ def as_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and random_state >= 0:
         return int(random_state)
     raise ValueError(f"random_state={random_state!r} is not a seed")
+
+
+def draw_dirichlet(
+    concentrations: NDArray[np.floating], rng: np.random.Generator
+) -> NDArray[np.floating]:
+    """Draw every row from its Dirichlet, without underflow for small concentrations.
+
+    A Gamma(a) variable is a Gamma(a + 1) variable times U ** (1 / a), here in logarithms.
+
+    Examples
+    --------
+    >>> draw_dirichlet(np.full((2, 3), 1e-3), np.random.default_rng(0)).sum(axis=1)
+    array([1., 1.])
+    """
+    logs = np.log(rng.standard_gamma(concentrations + 1.0))
+    logs -= rng.standard_exponential(concentrations.shape) / concentrations
+    draws = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return draws / draws.sum(axis=-1, keepdims=True)

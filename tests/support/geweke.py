@@ -10,9 +10,9 @@ import pickle
 
 import numpy as np
 
+from sojourn.random_state import draw_dirichlet
 from sojourn.sampling import ChainState, SymbolData
 from sojourn.sampling.infinite import compact
-from sojourn.sampling.state import draw_dirichlet
 
 LENGTHS = np.array([4, 3, 2])
 OFFSETS = np.concatenate([[0], np.cumsum(LENGTHS)])

@@ -8,7 +8,8 @@ import numpy as np
 
 from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
-from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence
+from sojourn.random_state import draw_dirichlet
+from sojourn.sampling.state import ChainState, Sampler, SymbolData, log_evidence
 
 
 @dataclass(frozen=True, eq=False)

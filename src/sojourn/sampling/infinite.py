@@ -8,8 +8,9 @@ import numpy as np
 
 from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
+from sojourn.random_state import draw_dirichlet
 from sojourn.sampling.finite import draw_paths
-from sojourn.sampling.state import ChainState, Sampler, SymbolData, draw_dirichlet, log_evidence
+from sojourn.sampling.state import ChainState, Sampler, SymbolData, log_evidence
 from sojourn.transitions import GammaDistribution
 
 _SMALLEST = 1e-300  # a share that has underflowed still has a Dirichlet

@@ -124,14 +124,3 @@ def log_evidence(counts: Floats, prior: Floats, prior_totals: Floats) -> float:
     rows = gammaln(prior_totals) - gammaln(prior_totals + counts.sum(axis=1))
     cells = np.where(counts > 0, gammaln(prior + counts) - gammaln(prior), 0.0)
     return float(rows.sum() + cells.sum())
-
-
-def draw_dirichlet(concentrations: Floats, rng: np.random.Generator) -> Floats:
-    """Draw every row from its Dirichlet, without underflow for small concentrations.
-
-    A Gamma(a) variable is a Gamma(a + 1) variable times U ** (1 / a), here in logarithms.
-    """
-    logs = np.log(rng.standard_gamma(concentrations + 1.0))
-    logs -= rng.standard_exponential(concentrations.shape) / concentrations
-    draws = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    return draws / draws.sum(axis=-1, keepdims=True)

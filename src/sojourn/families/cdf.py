@@ -1,0 +1,250 @@
+"""Distribution functions of the predictive distributions (2), for quantiles and residuals."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, stdtr
+from scipy.stats import betabinom, nbinom
+
+from sojourn.families.base import Family
+from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.categorical import Categorical
+from sojourn.families.columns import log_rising
+from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.families.draws import naturals_of
+from sojourn.families.exponential import Exponential
+from sojourn.families.gamma import Gamma
+from sojourn.families.geometric import Geometric
+from sojourn.families.log_normal import LogNormal
+from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.multinomial import Multinomial
+from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.poisson import Poisson
+from sojourn.families.product import Product
+from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.kernels.interface import Floats
+
+Limits = tuple[Floats, Floats]
+"""P(X < x) and P(X ≤ x) of every step, state and column; the same array if X is continuous."""
+
+
+@singledispatch
+def predictive_cdf(family: Family, x: Any, natural: Floats) -> Limits:
+    """Return the distribution function of every column under the predictive distribution (2).
+
+    Parameters
+    ----------
+    family : Family
+    x : array
+        Observations of T steps, as `Family.observations` returns them; missing entries give NaN.
+    natural : (K, S) array
+
+    Returns
+    -------
+    below, upto : (T, K, D) arrays
+        P(X < x) and P(X ≤ x), which are equal for continuous columns.  Symbols count in the order
+        of their numbers.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> family = sj.Exponential(1, prior_shape=1.0, prior_rate=1.0)
+    >>> predictive_cdf(family, np.array([[1.0]]), np.array([[1.0, 1.0]]))[1]
+    array([[[0.5]]])
+    """
+    raise NotImplementedError(f"{type(family).__name__} has no distribution function")
+
+
+def is_discrete(family: Family) -> list[bool]:
+    """Return for every column whether it has whole numbers or symbols."""
+    if isinstance(family, Product):
+        assert family.columns is not None
+        found = []
+        for part, n in zip(family.parts, family.columns, strict=True):
+            own = is_discrete(part)
+            found += own + [own[0]] * (n - len(own))
+        return found
+    counts = (Categorical, Bernoulli, Multinomial, Poisson, NegativeBinomial, Geometric)
+    n = 1 if family.step_ndim == 0 else int(family.n_features)
+    return [isinstance(family, counts)] * n
+
+
+def n_columns(family: Family) -> int:
+    """Return the number of columns that have a predictive distribution: targets, not covariates.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> n_columns(sj.Categorical(4)), n_columns(sj.Gaussian(n_features=3))
+    (1, 3)
+    """
+    if isinstance(family, Product):
+        return sum(map(n_columns, family.parts))
+    if isinstance(family, MatrixNormalFamily):
+        return family.sizes[1]
+    return 1 if family.step_ndim == 0 else int(family.n_features)
+
+
+def _student(z: Floats, dof: Floats) -> Limits:
+    found = stdtr(dof, z)
+    return found, found
+
+
+def _marked(missing: NDArray[np.bool_], limits: Limits) -> Limits:
+    """Put NaN where entries are missing; `missing` is (T, D)."""
+    if not missing.any():
+        return limits
+    below, upto = (np.where(missing[:, None], np.nan, part) for part in limits)
+    return below, upto
+
+
+@predictive_cdf.register
+def _(family: DiagonalGaussian, x: Floats, natural: Floats) -> Limits:
+    kappa, nu, sums, squares = family.parts(natural)
+    mean = sums / kappa
+    scale = np.maximum(squares - sums * mean, 1e-15 * squares + 1e-300) * (1.0 + 1.0 / kappa) / nu
+    return _student(((x - np.asarray(family.location))[:, None] - mean) / np.sqrt(scale), nu)
+
+
+@predictive_cdf.register
+def _(family: SphericalGaussian, x: Floats, natural: Floats) -> Limits:
+    n = family.features
+    kappa, nu = natural[:, :n], natural[:, n, None]
+    sums, squares = natural[:, n + 1 : 2 * n + 1], natural[:, 2 * n + 1]
+    mean = sums / kappa
+    total = np.maximum(squares - (sums * mean).sum(axis=1), 1e-15 * squares + 1e-300)[:, None]
+    scale = total * (1.0 + 1.0 / kappa) / nu
+    return _student(((x - np.asarray(family.location))[:, None] - mean) / np.sqrt(scale), nu)
+
+
+@predictive_cdf.register
+def _(family: LogNormal, x: Floats, natural: Floats) -> Limits:
+    with np.errstate(divide="ignore"):
+        logs = np.log(x)
+    found: Limits = predictive_cdf(family.logarithms, logs, natural)
+    return found
+
+
+@predictive_cdf.register
+def _(family: MatrixNormalFamily, x: Floats, natural: Floats) -> Limits:
+    n_regressors, n_targets = family.sizes
+    factors = factorize(natural, n_regressors)
+    z, present = family.design(x)
+    regressors, targets = z[:, :n_regressors], z[:, n_regressors:]
+    corner = factors.lower[:, :n_regressors, :n_regressors]
+    inverse = np.linalg.inv(corner) if n_regressors else corner
+    coefficients = factors.lower[:, n_regressors:, :n_regressors] @ inverse
+    root = factors.lower[:, n_regressors:, n_regressors:]
+    leverage = (np.einsum("tr,kur->tku", regressors, inverse) ** 2).sum(axis=2)
+    dof = factors.dof - n_targets + 1.0
+    variances = (root**2).sum(axis=2) / dof[:, None]
+    scale = np.sqrt(variances * (1.0 + leverage[:, :, None]))
+    away = targets[:, None] - np.einsum("tr,kdr->tkd", regressors, coefficients)
+    missing = np.repeat(~present[:, None], n_targets, axis=1)
+    return _marked(missing, _student(away / scale, dof[:, None]))
+
+
+@predictive_cdf.register
+def _(family: Exponential, x: Floats, natural: Floats) -> Limits:
+    a, b = family.parts(natural)
+    found = -np.expm1(-a * np.log1p(np.maximum(x, 0.0)[:, None] / b))
+    return found, found
+
+
+@predictive_cdf.register
+def _(family: Gamma, x: Floats, natural: Floats) -> Limits:
+    a, b = family.parts(natural)
+    x = np.maximum(x, 0.0)[:, None]
+    found = betainc(np.broadcast_to(family.shape, x.shape[-1:]), a, x / (x + b))
+    return found, found
+
+
+def _counts(x: Floats, least: int, upto: Any) -> Limits:
+    """Return both limits of counts from P(X ≤ x) as a function of x (T, 1, D)."""
+    missing = np.isnan(x)
+    filled = np.where(missing, float(least), np.floor(x))[:, None]
+
+    def at(values: Floats) -> Floats:
+        inside = upto(np.maximum(values, float(least)))
+        return np.where(values < least, 0.0, np.clip(inside, 0.0, 1.0))
+
+    return _marked(missing, (at(filled - 1.0), at(filled)))
+
+
+@predictive_cdf.register
+def _(family: Poisson, x: Floats, natural: Floats) -> Limits:
+    b, a = family.parts(natural)
+    return _counts(x, 0, lambda values: nbinom.cdf(values, a, b / (1.0 + b)))
+
+
+@predictive_cdf.register
+def _(family: Geometric, x: Floats, natural: Floats) -> Limits:
+    alpha, beta = family.parts(natural)
+
+    def upto(values: Floats) -> Floats:
+        # P(X > x) = B(α, β + x) / B(α, β).
+        return -np.expm1(log_rising(beta, values) - log_rising(alpha + beta, values))
+
+    return _counts(x, 1, upto)
+
+
+@predictive_cdf.register
+def _(family: NegativeBinomial, x: Floats, natural: Floats) -> Limits:
+    parts = family.parts(natural)
+
+    def upto(values: Floats) -> Floats:
+        out = np.empty((len(values), len(natural), family.features))
+        for d in range(family.features):
+            at = values[:, 0, d].astype(np.intp)
+            support = np.arange(at.max() + 1.0)[:, None]
+            own = tuple(part[:, d] for part in parts)
+            table = np.cumsum(np.exp(family.entry_log_predictive(support, d, *own)), axis=0)
+            out[:, :, d] = table[at]
+        return out
+
+    return _counts(x, 0, upto)
+
+
+@predictive_cdf.register
+def _(family: Bernoulli, x: Floats, natural: Floats) -> Limits:
+    ones = family.parameters(natural)["emissionprob_"]
+    zeros = 1.0 - ones
+    return _counts(x, 0, lambda values: np.where(values < 1.0, zeros, 1.0))
+
+
+@predictive_cdf.register
+def _(family: Multinomial, x: Floats, natural: Floats) -> Limits:
+    # A column is beta-binomial, given the number of trials of its step.
+    trials = np.nan_to_num(x).sum(axis=1)[:, None, None]
+    rest = natural.sum(axis=1, keepdims=True) - natural
+
+    def upto(values: Floats) -> Floats:
+        return betabinom.cdf(np.minimum(values, trials), trials, natural, rest)
+
+    return _counts(x, 0, upto)
+
+
+@predictive_cdf.register
+def _(family: Categorical, x: NDArray[Any], natural: Floats) -> Limits:
+    missing = x < 0
+    symbols, places = np.unique(np.where(missing, 0, x), return_inverse=True)
+    total = natural.sum(axis=1)
+    sums = np.cumsum(natural, axis=1)[:, symbols] / total[:, None]
+    masses = natural[:, symbols] / total[:, None]
+    upto = np.minimum(sums, 1.0).T[places][:, :, None]
+    below = np.maximum(sums - masses, 0.0).T[places][:, :, None]
+    return _marked(missing[:, None], (below, upto))
+
+
+@predictive_cdf.register
+def _(family: Product, x: Any, natural: Floats) -> Limits:
+    parts = zip(family.parts, x, naturals_of(family, natural), strict=True)
+    pairs = [predictive_cdf(part, own, n) for part, own, n in parts]
+    return (
+        np.concatenate([below for below, _ in pairs], axis=2),
+        np.concatenate([upto for _, upto in pairs], axis=2),
+    )

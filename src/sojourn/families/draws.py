@@ -1,0 +1,363 @@
+"""Draws of emission parameters, and of data that go on from a past.
+
+A draw of φ is returned as a natural parameter λ with the weight of `MASS` steps whose statistics
+are exactly those of φ.  Everything that takes a λ then also takes a draw: `log_predictive` is the
+density given φ, `parameters` is φ, and `sample` draws given φ, all up to 1/`MASS`.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
+from sojourn.families.base import Family
+from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.diagonal_gaussian import DiagonalGaussian
+from sojourn.families.dirichlet import DirichletFamily
+from sojourn.families.gamma import Gamma
+from sojourn.families.log_normal import LogNormal
+from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.multinomial import Multinomial
+from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.product import Product
+from sojourn.families.rates import ProbabilityFamily, RateFamily
+from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.kernels.interface import Floats
+from sojourn.random_state import draw_dirichlet
+from sojourn.sequences import Sequences
+
+MASS = 1e9
+"""Number of steps that a draw counts for."""
+
+_TINY = 1e-290  # probabilities are kept above this, so that their logarithms are finite
+
+
+def naturals_of(family: Product, natural: Floats) -> list[Floats]:
+    """Return λ of every part."""
+    ends = np.cumsum([0, *(part.n_statistics for part in family.parts)])
+    return [natural[:, begin:end] for begin, end in pairwise(ends.tolist())]
+
+
+def column_slices(family: Product) -> list[slice]:
+    """Return the columns of every part."""
+    assert family.columns is not None
+    ends = np.cumsum([0, *family.columns])
+    return [slice(begin, end) for begin, end in pairwise(ends.tolist())]
+
+
+# ---- parameters ---------------------------------------------------------------------------------
+
+
+@singledispatch
+def draw_parameters(family: Family, natural: Floats, rng: np.random.Generator) -> Floats:
+    """Draw φ of every state from its posterior; return it as a λ of `MASS` steps, shape (K, S).
+
+    Parameters
+    ----------
+    family : Family
+    natural : (K, S) array
+        λ of every state.
+    rng : Generator
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> family = sj.Poisson(1, prior_shape=1.0, prior_rate=1.0)
+    >>> drawn = draw_parameters(family, np.array([[1e6, 3e6]]), np.random.default_rng(0))
+    >>> family.parameters(drawn)["lambdas_"].round(1)
+    array([[3.]])
+    """
+    raise NotImplementedError(f"parameters of {type(family).__name__} cannot be drawn")
+
+
+@draw_parameters.register(DirichletFamily)
+@draw_parameters.register(Multinomial)
+def _(family: Family, natural: Floats, rng: np.random.Generator) -> Floats:
+    return MASS * np.maximum(draw_dirichlet(np.asarray(natural, np.float64), rng), _TINY)
+
+
+def _beta(first: Floats, second: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Draw from Beta distributions: the probability, and one minus it."""
+    pairs = draw_dirichlet(np.stack([first, second], axis=-1), rng)
+    pairs = MASS * np.maximum(pairs, _TINY)
+    return pairs[..., 0], pairs[..., 1]
+
+
+@draw_parameters.register
+def _(family: Bernoulli, natural: Floats, rng: np.random.Generator) -> Floats:
+    n = family.features
+    return np.concatenate(_beta(natural[:, :n], natural[:, n:], rng), axis=1)
+
+
+@draw_parameters.register
+def _(family: ProbabilityFamily, natural: Floats, rng: np.random.Generator) -> Floats:
+    alpha, beta = family.parts(natural)
+    return np.concatenate(_beta(alpha, beta, rng), axis=1)
+
+
+@draw_parameters.register
+def _(family: RateFamily, natural: Floats, rng: np.random.Generator) -> Floats:
+    a, b = family.shape_and_rate(*family.parts(natural))
+    # A Gamma(a + 1) variable times U ** (1 / a): small shapes must not give zero.
+    logs = np.log(rng.standard_gamma(a + 1.0)) - rng.standard_exponential(a.shape) / a
+    rate = np.maximum(np.exp(logs), _TINY) / b
+    shape = np.full_like(rate, MASS)
+    drawn = (shape, MASS / rate)
+    if family.prior_names[0] == "prior_rate":  # λ = (b, a)
+        drawn = (np.full_like(rate, MASS), MASS * rate)
+    return np.concatenate(drawn, axis=1)
+
+
+@draw_parameters.register
+def _(family: DiagonalGaussian, natural: Floats, rng: np.random.Generator) -> Floats:
+    kappa, nu, sums, squares = family.parts(natural)
+    mean = sums / kappa
+    scale = np.maximum(squares - sums * mean, 1e-15 * squares + 1e-300)
+    variance = scale / (2.0 * rng.standard_gamma(0.5 * nu))
+    mean = mean + np.sqrt(variance / kappa) * rng.standard_normal(mean.shape)
+    parts = (
+        np.full_like(mean, MASS),
+        np.full_like(mean, MASS + 2.0),
+        MASS * mean,
+        MASS * (variance + mean**2),
+    )
+    return np.concatenate(parts, axis=1)
+
+
+@draw_parameters.register
+def _(family: SphericalGaussian, natural: Floats, rng: np.random.Generator) -> Floats:
+    n = family.features
+    kappa, nu = natural[:, :n], natural[:, n]
+    sums, squares = natural[:, n + 1 : 2 * n + 1], natural[:, 2 * n + 1]
+    mean = sums / kappa
+    scale = np.maximum(squares - (sums * mean).sum(axis=1), 1e-15 * squares + 1e-300)
+    variance = scale / (2.0 * rng.standard_gamma(0.5 * nu))
+    mean = mean + np.sqrt(variance[:, None] / kappa) * rng.standard_normal(mean.shape)
+    mass = MASS * n  # the entries of that many steps
+    total = (variance * mass + MASS * (mean**2).sum(axis=1))[:, None]
+    return np.concatenate(
+        [np.full_like(mean, MASS), np.full((len(mean), 1), mass + 2.0), MASS * mean, total], axis=1
+    )
+
+
+@draw_parameters.register
+def _(family: LogNormal, natural: Floats, rng: np.random.Generator) -> Floats:
+    drawn: Floats = draw_parameters(family.logarithms, natural, rng)
+    return drawn
+
+
+@draw_parameters.register
+def _(family: MatrixNormalFamily, natural: Floats, rng: np.random.Generator) -> Floats:
+    n_regressors, n_targets = family.sizes
+    factors = factorize(natural, n_regressors)
+    corner = factors.lower[:, :n_regressors, :n_regressors]
+    side = factors.lower[:, n_regressors:, :n_regressors]
+    root = factors.lower[:, n_regressors:, n_regressors:]
+    # Σ = R Rᵀ with R = L_Ψ A⁻ᵀ, where A Aᵀ is a Wishart variable (Bartlett).
+    bartlett = np.zeros_like(root)
+    below = np.tril_indices(n_targets, -1)
+    bartlett[:, *below] = rng.standard_normal((len(root), len(below[0])))
+    dof = factors.dof[:, None] - np.arange(n_targets)
+    at = np.arange(n_targets)
+    bartlett[:, at, at] = np.sqrt(2.0 * rng.standard_gamma(0.5 * dof))
+    spread = root @ np.swapaxes(np.linalg.inv(bartlett), 1, 2)
+    covariance = spread @ np.swapaxes(spread, 1, 2)
+    # W = M + R Z L_P⁻¹, with M = (M L_P) L_P⁻¹.
+    noise = rng.standard_normal(side.shape)
+    inverse = np.linalg.inv(corner) if n_regressors else corner
+    coefficients = (side + spread @ noise) @ inverse
+    precision = corner @ np.swapaxes(corner, 1, 2) * (MASS / factors.dof)[:, None, None]
+    cross = coefficients @ precision
+    last = MASS * covariance + cross @ np.swapaxes(coefficients, 1, 2)
+    joint = np.concatenate(
+        [
+            np.concatenate([precision, np.swapaxes(cross, 1, 2)], axis=2),
+            np.concatenate([cross, last], axis=2),
+        ],
+        axis=1,
+    )
+    upper = np.triu_indices(n_regressors + n_targets)
+    weight = np.full((len(joint), 1), MASS + n_targets + 1.0)
+    return np.concatenate([weight, joint[:, *upper]], axis=1)
+
+
+@draw_parameters.register
+def _(family: Product, natural: Floats, rng: np.random.Generator) -> Floats:
+    pairs = zip(family.parts, naturals_of(family, natural), strict=True)
+    return np.concatenate([draw_parameters(part, own, rng) for part, own in pairs], axis=1)
+
+
+# ---- means --------------------------------------------------------------------------------------
+
+
+@singledispatch
+def expected_values(family: Family, natural: Floats) -> Floats:
+    """Return the mean of the predictive distribution (2) of every state, shape (K, D).
+
+    Where that mean does not exist — always for `LogNormal`, elsewhere for a state with hardly any
+    data — it is the mean at the posterior mean parameters.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> expected_values(sj.Poisson(1), np.array([[2.0, 3.0]]))
+    array([[1.5]])
+    """
+    raise NotImplementedError(f"{type(family).__name__} has no mean that depends on the state only")
+
+
+@expected_values.register
+def _(family: RateFamily, natural: Floats) -> Floats:
+    a, b = family.shape_and_rate(*family.parts(natural))
+    if family.parameter_names[0] == "lambdas_":
+        return a / b
+    shape = np.asarray(family.shape) if isinstance(family, Gamma) else 1.0
+    return shape * b / np.where(a > 1.0, a - 1.0, a)
+
+
+@expected_values.register
+def _(family: ProbabilityFamily, natural: Floats) -> Floats:
+    alpha, beta = family.parts(natural)
+    failures = beta / np.where(alpha > 1.0, alpha - 1.0, alpha)
+    if isinstance(family, NegativeBinomial):
+        return np.asarray(family.dispersion) * failures
+    return 1.0 + failures
+
+
+@expected_values.register(Bernoulli)
+@expected_values.register(Multinomial)
+def _(family: Family, natural: Floats) -> Floats:
+    return family.parameters(natural)["emissionprob_"]
+
+
+@expected_values.register(DiagonalGaussian)
+@expected_values.register(SphericalGaussian)
+def _(family: Family, natural: Floats) -> Floats:
+    return family.parameters(natural)["means_"]
+
+
+@expected_values.register
+def _(family: LogNormal, natural: Floats) -> Floats:
+    found = family.parameters(natural)
+    return np.exp(found["means_"] + 0.5 * found["covars_"])
+
+
+@expected_values.register
+def _(family: MatrixNormalFamily, natural: Floats) -> Floats:
+    found = family.parameters(natural)
+    if "intercepts_" in found:
+        raise NotImplementedError(f"the mean of {type(family).__name__} depends on regressors")
+    covariances = found["covars_"]
+    return found.get("means_", np.zeros(covariances.shape[:2]))
+
+
+@expected_values.register
+def _(family: Product, natural: Floats) -> Floats:
+    out = []
+    for part, own in zip(family.parts, naturals_of(family, natural), strict=True):
+        symbols = part.step_ndim == 0  # the mean of symbols says nothing
+        out.append(np.full((len(own), 1), np.nan) if symbols else expected_values(part, own))
+    return np.concatenate(out, axis=1)
+
+
+# ---- data that go on from a past ----------------------------------------------------------------
+
+
+@singledispatch
+def memory(family: Family) -> int:
+    """Return how many past steps an observation depends on, given its state.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> memory(sj.Gaussian()), memory(sj.AutoregressiveGaussian(order=2))
+    (0, 2)
+    """
+    return 0
+
+
+@memory.register
+def _(family: AutoregressiveGaussian) -> int:
+    return family.order
+
+
+@memory.register
+def _(family: Product) -> int:
+    return max(map(memory, family.parts))
+
+
+@singledispatch
+def sample_after(
+    family: Family,
+    natural: Floats,
+    states: Sequences,
+    past: NDArray[Any] | None,
+    rng: np.random.Generator,
+) -> NDArray[Any]:
+    """Draw data for sequences of states that go on from a past.
+
+    Parameters
+    ----------
+    family : Family
+    natural : (K, S) array
+    states : Sequences
+    past : (N, L, D) array or None
+        The last L steps before each sequence, L being `memory`, without missing values.
+    rng : Generator
+    """
+    return family.sample(natural, states, rng)
+
+
+@sample_after.register
+def _(
+    family: AutoregressiveGaussian,
+    natural: Floats,
+    states: Sequences,
+    past: NDArray[Any] | None,
+    rng: np.random.Generator,
+) -> NDArray[Any]:
+    if past is None:
+        return family.sample(natural, states, rng)
+    order, n = family.order, family.features
+    location = np.asarray(family.location)
+    longest = int(states.lengths.max())
+    drawn = np.empty((len(states), order + longest, n))
+    drawn[:, :order] = past - location
+    out = np.empty((states.n_steps, n))
+    for t in range(longest):
+        own = np.flatnonzero(states.lengths > t)
+        regressors = np.ones((len(own), family.sizes[0]))
+        for lag in range(1, order + 1):
+            columns = slice(1 + (lag - 1) * n, 1 + lag * n)
+            regressors[:, columns] = drawn[own, order + t - lag]
+        steps = states.offsets[:-1][own] + t
+        drawn[own, order + t] = family.draw(natural, states.values[steps], regressors, rng)
+        out[steps] = drawn[own, order + t]
+    return out + location
+
+
+@sample_after.register
+def _(
+    family: Product,
+    natural: Floats,
+    states: Sequences,
+    past: NDArray[Any] | None,
+    rng: np.random.Generator,
+) -> NDArray[Any]:
+    parts = zip(family.parts, naturals_of(family, natural), column_slices(family), strict=True)
+    drawn = [
+        sample_after(part, own, states, _own_past(part, past, columns), rng)
+        for part, own, columns in parts
+    ]
+    return np.concatenate([d.reshape(states.n_steps, -1) for d in drawn], axis=1)
+
+
+def _own_past(part: Family, past: NDArray[Any] | None, columns: slice) -> NDArray[Any] | None:
+    """Return the past of a part's columns, as many steps as it depends on."""
+    n = memory(part)
+    return None if past is None or n == 0 else past[:, -n:, columns]
