@@ -33,6 +33,7 @@ LAYERS = (
     ("moves",),
     ("compute", "data", "progress"),
     ("results",),
+    ("analysis",),
     ("prediction",),
     ("interop", "matching", "persist"),
     ("report",),

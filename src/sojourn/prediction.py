@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn import results
+from sojourn.analysis.forecast import continuations
+from sojourn.analysis.methods import AnalysisMixin
 from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
@@ -19,7 +21,7 @@ from sojourn.inference import Posterior, Statistics, predict
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import MoveState
-from sojourn.random_state import PREDICTION_STREAM, as_seed
+from sojourn.random_state import PREDICTION_STREAM
 from sojourn.sampling import Samples, averages
 from sojourn.sequences import Sequences
 from sojourn.transitions import HDP, HDPSummary, PointHDP
@@ -44,7 +46,7 @@ class EstimatorRecord:
 
 
 @dataclass
-class FittedModel:
+class FittedModel(AnalysisMixin):
     """A fitted model, which scores, decodes and predicts; independent of any estimator.
 
     A plain value: it is what is saved and loaded, and reports, plots and exports are functions of
@@ -167,6 +169,8 @@ class FittedModel:
         n_sequences: int = 1,
         length: int | ArrayLike = 1,
         *,
+        given: Any = None,
+        given_lengths: ArrayLike | None = None,
         random_state: Any = None,
     ) -> tuple[Sequences, Sequences]:
         """Draw observations and states from the posterior means; see `HMM.sample`.
@@ -176,13 +180,18 @@ class FittedModel:
         lengths = np.asarray(length)
         if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise ValueError("sample needs at least one sequence, and lengths of at least one")
-        if lengths.shape not in ((), (n_sequences,)):
-            raise ValueError(f"{lengths.shape} lengths for {n_sequences} sequences")
-        lengths = np.broadcast_to(lengths, n_sequences).astype(np.int64)
-        if random_state is None:
-            random_state = self.estimator.parameters.get("random_state")
-        rng = np.random.default_rng([as_seed(random_state), PREDICTION_STREAM])
-        return predict.draw(self.posterior, self.family, lengths, rng)
+        belief, evidence, n = None, self.evidence(), n_sequences
+        if given is not None:
+            belief = self.belief(self.prepare(given, given_lengths), evidence)
+            n = n_sequences * len(belief.filtered)
+        if lengths.shape not in ((), (n,)):
+            raise ValueError(f"{lengths.shape} lengths for {n} sequences")
+        lengths = np.broadcast_to(lengths, n).astype(np.int64)
+        rng = np.random.default_rng([self.seed_of(random_state), PREDICTION_STREAM])
+        if belief is None:
+            return predict.draw(self.posterior, self.family, lengths, rng)
+        each = np.repeat(np.arange(len(belief.filtered)), n_sequences)
+        return continuations(evidence, belief.take(each), lengths, rng)
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
         """Check a user's data, and return it in the form that the family expects."""

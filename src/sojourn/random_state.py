@@ -13,6 +13,9 @@ INITIAL_STREAM = 2**32
 PREDICTION_STREAM = INITIAL_STREAM + 1
 """Stream of sequences sampled from a model."""
 
+FORECAST_STREAM = INITIAL_STREAM + 2
+"""Stream of parameters and futures drawn for forecasts, intervals and residuals."""
+
 
 def as_seed(random_state: Any) -> int:
     """Convert what scikit-learn and NumPy accept as a seed to an integer."""

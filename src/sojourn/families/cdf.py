@@ -124,7 +124,7 @@ def _(family: SphericalGaussian, x: Floats, natural: Floats) -> Limits:
 @predictive_cdf.register
 def _(family: LogNormal, x: Floats, natural: Floats) -> Limits:
     with np.errstate(divide="ignore"):
-        logs = np.log(x)
+        logs = np.log(np.maximum(x, 0.0))
     found: Limits = predictive_cdf(family.logarithms, logs, natural)
     return found
 

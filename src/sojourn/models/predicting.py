@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from sojourn.analysis.forecast import Forecast
+from sojourn.analysis.stream import Stream
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
 from sojourn.sequences import Sequences
@@ -123,21 +126,152 @@ class PredictionMixin:
         return self.fitted_.predict_proba(X, lengths, out=out, overwrite=overwrite, client=client)
 
     def sample(
-        self, n_sequences: int = 1, length: int | ArrayLike = 1, *, random_state: Any = None
+        self,
+        n_sequences: int = 1,
+        length: int | ArrayLike = 1,
+        *,
+        given: Any = None,
+        given_lengths: ArrayLike | None = None,
+        random_state: Any = None,
     ) -> tuple[Sequences, Sequences]:
-        """Draw sequences from the posterior mean parameters.
+        """Draw sequences from the posterior mean parameters, or what comes after given ones.
 
         Parameters
         ----------
         n_sequences : int
+            Number of sequences; with `given`, the number of continuations of each.
         length : int or (n_sequences,) array
             One length for all sequences, or the length of each.
+        given, given_lengths : optional
+            Data as for `fit`: the draws go on from the end of each sequence.  Those of the first
+            come first.
         random_state : int, Generator, RandomState or None
             None uses the model's ``random_state``.
 
         Returns
         -------
         observations, states : Sequences
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> observations, states = model.sample(3, 5, given=[[0, 0, 1]])
+        >>> observations.lengths
+        array([5, 5, 5])
         """
         own = self.random_state if random_state is None else random_state
-        return self.fitted_.sample(n_sequences, length, random_state=own)
+        return self.fitted_.sample(
+            n_sequences, length, given=given, given_lengths=given_lengths, random_state=own
+        )
+
+    # ---- now and next ---------------------------------------------------------------------
+
+    def filter(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        lag: int = 0,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """Probability of each state given the steps so far, in the same form as the data.
+
+        Unlike `predict_proba` and `predict`, it does not look into the future:
+        p(z_t | x_1, ..., x_{t+lag}).
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        lag : int
+            Number of later steps that are known too (fixed-lag smoothing).
+        out : path, optional
+            File to write to; required if X is a file or source.  A name that ends in ``.npy`` gets
+            an array (T, K) of all steps, in memory that does not grow with a sequence; any other
+            is a Parquet file with one list per sequence, as for `predict_proba`.
+        overwrite : bool
+            Whether an existing `out` may be overwritten.
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> model.filter([0, 0, 1]).shape
+        (3, 2)
+        """
+        return self.fitted_.filter(X, lengths, lag=lag, out=out, overwrite=overwrite)
+
+    def forecast(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        steps: int = 1,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        n_draws: int = 100,
+        random_state: Any = None,
+    ) -> Forecast:
+        """Forecast states and observations up to H steps after each sequence.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        steps : int
+            Number of steps H.
+        quantiles : sequence of float
+            Levels of the quantiles, between 0 and 1.
+        n_draws : int
+            Draws of the parameters, over which the state probabilities are averaged, and of
+            futures.  With 0, the posterior means are used alone.
+        random_state : int, Generator, RandomState or None
+            None uses the model's ``random_state``.
+
+        Returns
+        -------
+        Forecast
+            With ``state_probabilities``, ``means``, ``quantiles``, ``draws``, and ``log_score`` for
+            what came.
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).poisson([2.0] * 50 + [9.0] * 50)
+        >>> model = sj.HMM(2, sj.Poisson(), random_state=0).fit(X)
+        >>> ahead = model.forecast(X, steps=3)
+        >>> ahead.means.shape, ahead.quantiles.shape, ahead.draws.shape
+        ((1, 3, 1), (3, 1, 3, 1), (100, 1, 3, 1))
+        """
+        own = self.random_state if random_state is None else random_state
+        return self.fitted_.forecast(
+            X, lengths, steps=steps, quantiles=quantiles, n_draws=n_draws, random_state=own
+        )
+
+    def stream(self, n_streams: int | None = None, *, random_state: Any = None) -> Stream:
+        """Follow a sequence step by step, or many side by side, in O(K²) a step.
+
+        Parameters
+        ----------
+        n_streams : int, optional
+            Number of sequences side by side; by default one.
+        random_state : int, Generator, RandomState or None
+            For the draws of forecasts; None uses the model's ``random_state``.
+
+        Returns
+        -------
+        Stream
+            With ``update(x)``, ``probabilities``, ``surprise`` and ``forecast(steps)``.
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> stream = model.stream()
+        >>> stream.update(0).shape
+        (2,)
+        """
+        own = self.random_state if random_state is None else random_state
+        return self.fitted_.stream(n_streams, random_state=own)

@@ -348,7 +348,7 @@ class ArrowSource(Source):
             if batch.num_rows == 0:
                 continue
             with reading(where):
-                ids, values = self._steps(batch)
+                ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 _check_together(ids[np.append(0, cuts)])
             if waiting and ids[0] != last:
@@ -365,7 +365,15 @@ class ArrowSource(Source):
             values = np.concatenate(waiting)
             yield Block(self._lowered(Sequences(values, [0, len(values)])), place)
 
-    def _steps(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def batches(self) -> Batches:
+        """Yield the record batches of the file that are not empty, with their place."""
+        names = self.columns if not self.sequence else [self.sequence, *self.columns]
+        read = self._table.opened(names)
+        for block in range(self._table.n_blocks):
+            yield from ((batch, place) for batch, place in read(block) if batch.num_rows)
+
+    def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the sequence id and the steps of the rows of a record batch, in long format."""
         for name in batch.schema.names:
             # A missing number is NaN, which most families integrate out; a word has no such value.
             number = name != self.sequence and _is_numeric(batch.schema.field(name).type)

@@ -136,7 +136,7 @@ class ParquetSink:
             self._writer.close()
             with self._part.open("rb") as file:
                 os.fsync(file.fileno())
-            os.chmod(self._part, 0o666 & ~_umask())
+            os.chmod(self._part, file_mode())
             os.replace(self._part, self.path)
         except OSError as error:
             raise _named(error, self.path) from error
@@ -201,6 +201,11 @@ def _close_quietly(writer: Any) -> None:
         writer.close()
     except OSError:
         return  # the original error is more informative
+
+
+def file_mode() -> int:
+    """Return the mode of a file that a program writes without a special wish."""
+    return 0o666 & ~_umask()
 
 
 def _umask() -> int:

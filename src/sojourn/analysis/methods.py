@@ -1,0 +1,133 @@
+"""Methods of fitted models that look at the present, ahead, and at how sure they are."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sojourn import results
+from sojourn.analysis.evidence import Evidence
+from sojourn.analysis.filtering import filter_file, filter_sequences
+from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
+from sojourn.analysis.stream import Stream
+from sojourn.backends.compute import Compute
+from sojourn.data import Data, check_out
+from sojourn.families import Family
+from sojourn.inference import Posterior
+from sojourn.kernels.interface import Floats
+from sojourn.kernels.threads import resolve_jobs
+from sojourn.random_state import FORECAST_STREAM, as_seed
+from sojourn.sampling import Samples
+from sojourn.sequences import Sequences
+
+
+class AnalysisMixin:
+    """What `FittedModel` computes beyond scores and paths; it only prepares data and delegates.
+
+    It is a class of its own because `FittedModel` has as many methods as a class may have.
+    """
+
+    family: Family
+    posterior: Posterior
+    samples: Samples | None
+    compute: Compute
+    estimator: Any
+
+    @abstractmethod
+    def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
+        """Check a user's data."""
+
+    @abstractmethod
+    def posteriors(self) -> Iterator[Posterior]:
+        """Yield the posterior of each draw of a sampler."""
+
+    def evidence(self, posterior: Posterior | None = None) -> Evidence:
+        """Return the model as the forward recursion sees it, on the CPU in double precision."""
+        own = self.posterior if posterior is None else posterior
+        return Evidence(own.fetched(), self.family, resolve_jobs(self.compute.n_jobs))
+
+    def seed_of(self, random_state: Any) -> int:
+        """Return a seed; without a `random_state`, that of the estimator is used."""
+        if random_state is None:
+            random_state = self.estimator.parameters.get("random_state")
+        return as_seed(random_state)
+
+    # ---- now and next ---------------------------------------------------------------------
+
+    def filter(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        lag: int = 0,
+        out: str | PathLike[str] | None = None,
+        overwrite: bool = False,
+    ) -> Any:
+        """State probabilities given the steps so far; see `HMM.filter`."""
+        data = self.prepare(X, lengths)
+        target = check_out(out, data)
+        if target is None:
+            return results.in_memory(data, lambda piece: (self.filtered(piece, lag), 0.0))[1]
+        if target.suffix == ".npy":
+            filter_file(self.evidence(), data, lag, target, overwrite=overwrite)
+            return target
+        results.to_file(
+            data,
+            self.family,
+            lambda piece: (self.filtered(piece, lag), 0.0),
+            "probabilities",
+            target,
+            overwrite=overwrite,
+        )
+        return target
+
+    def filtered(self, data: Sequences, lag: int = 0) -> Floats:
+        """Filter checked sequences in memory; for a sampler, the mean over its draws."""
+        if self.samples is None:
+            return filter_sequences(self.evidence(), data, lag).probabilities
+        best = self.samples.best
+        total = np.zeros((data.n_steps, best.n_states))
+        for draw, posterior in zip(self.samples, self.posteriors(), strict=True):
+            part = filter_sequences(self.evidence(posterior), data, lag).probabilities
+            for k, label in enumerate(self.samples.relabeling(draw, best)):
+                total[:, label] += part[:, k]
+        return total / len(self.samples)
+
+    def forecast(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        steps: int = 1,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        n_draws: int = 100,
+        random_state: Any = None,
+    ) -> Forecast:
+        """Forecast states and observations after each sequence; see `HMM.forecast`."""
+        evidence = self.evidence()
+        belief = self.belief(self.prepare(X, lengths), evidence)
+        seed = [self.seed_of(random_state), FORECAST_STREAM]
+        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed)
+
+    def belief(self, data: Data, evidence: Evidence) -> Belief:
+        """Return what is known at the end of each sequence."""
+        parts = []
+        for piece in data.pieces(self.family):
+            last = filter_sequences(evidence, piece).last
+            parts.append(belief_of(self.family, piece, last))
+        pasts = [part.past for part in parts if part.past is not None]
+        return Belief(
+            np.concatenate([part.filtered for part in parts]),
+            np.concatenate([part.fresh for part in parts]),
+            np.concatenate(pasts) if pasts else None,
+        )
+
+    def stream(self, n_streams: int | None = None, *, random_state: Any = None) -> Stream:
+        """Return a `Stream` that follows sequences step by step; see `HMM.stream`."""
+        evidence = Evidence(self.posterior.fetched(), self.family)
+        return Stream(evidence, n_streams, self.seed_of(random_state))
