@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn import results
+from sojourn.analysis.decoding import check_algorithm
 from sojourn.analysis.forecast import continuations
 from sojourn.analysis.methods import AnalysisMixin
 from sojourn.backends.compute import Compute
@@ -143,13 +144,21 @@ class FittedModel(AnalysisMixin):
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        algorithm: str = "viterbi",
+        k: int = 1,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
-    ) -> tuple[float, Any]:
+    ) -> tuple[Any, Any]:
         """Most probable state path and its log joint probability; see `HMM.decode`."""
+        check_algorithm(algorithm, k)
+        if k > 1:
+            if out is not None or client is not None:
+                raise ValueError("k best paths are returned in memory: out and client need k=1")
+            return self.best_paths(X, lengths, k=k)
         data = self.prepare(X, lengths)
-        return self._results(data, "paths", "states", out, overwrite, client)
+        method = "paths" if algorithm == "viterbi" else "marginal_paths"
+        return self._results(data, method, "states", out, overwrite, client)
 
     def predict_proba(
         self,

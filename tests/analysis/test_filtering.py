@@ -98,7 +98,8 @@ def test_bad_values_in_a_file_name_their_place(walks, tmp_path, monkeypatch):
     values[6, 1] = np.inf
     np.save(tmp_path / "x.npy", values)
     np.save(tmp_path / "x.offsets.npy", np.array([0, 9]))
-    with pytest.raises(sj.DataFileError, match=r"sequence 0, from position 4.*position 2, column 1"):
+    match = r"sequence 0, from position 4.*position 2, column 1"
+    with pytest.raises(sj.DataFileError, match=match):
         model.filter(tmp_path / "x.npy", out=tmp_path / "out.npy")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npy", "x.offsets.npy"]
 

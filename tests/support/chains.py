@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 
 import sojourn as sj
+from sojourn.backends.compute import Compute
 from sojourn.families.draws import MASS
 from sojourn.inference import Posterior, Statistics
 from sojourn.prediction import FittedModel
@@ -19,7 +20,8 @@ def fitted_at(family, emissions, start=START, matrix=MATRIX, mass=MASS):
     """A model with given parameters: counts of many steps, under hardly any prior."""
     prior = Dirichlet.make(len(start), 1e-9, 1e-9)
     statistics = Statistics(mass * start, mass * matrix, np.asarray(emissions))
-    return FittedModel(family, Posterior.from_statistics(statistics, prior, "float64"), 1)
+    posterior = Posterior.from_statistics(statistics, prior, "float64")
+    return FittedModel(family, posterior, 1, compute=Compute(dtype="float64"))
 
 
 def symbol_model():

@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn import results
+from sojourn.analysis import markov
+from sojourn.analysis.decoding import check_algorithm, k_best
 from sojourn.analysis.evidence import Evidence
 from sojourn.analysis.filtering import filter_file, filter_sequences
 from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
+from sojourn.analysis.segments import Segments, segments_of
 from sojourn.analysis.stream import Stream
 from sojourn.backends.compute import Compute
 from sojourn.data import Data, check_out
 from sojourn.families import Family
 from sojourn.inference import Posterior
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.random_state import FORECAST_STREAM, as_seed
 from sojourn.sampling import Samples
@@ -41,6 +44,23 @@ class AnalysisMixin:
     @abstractmethod
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
         """Check a user's data."""
+
+    @abstractmethod
+    def paths(self, data: Sequences) -> tuple[Any, float]:
+        """Most probable path, and its log joint probability summed over sequences."""
+
+    @abstractmethod
+    def probabilities(self, data: Sequences) -> tuple[Any, float]:
+        """State probabilities of each step, and no score."""
+
+    @abstractmethod
+    def log_likelihoods(self, data: Sequences) -> Floats:
+        """Log predictive likelihood of each sequence."""
+
+    @property
+    @abstractmethod
+    def transmat(self) -> Floats:
+        """Posterior mean of the transition matrix."""
 
     @abstractmethod
     def posteriors(self) -> Iterator[Posterior]:
@@ -131,3 +151,65 @@ class AnalysisMixin:
         """Return a `Stream` that follows sequences step by step; see `HMM.stream`."""
         evidence = Evidence(self.posterior.fetched(), self.family)
         return Stream(evidence, n_streams, self.seed_of(random_state))
+
+    # ---- paths and segments ---------------------------------------------------------------
+
+    def marginal_paths(self, data: Sequences) -> tuple[Any, float]:
+        """Most probable state of each step by itself, and the sum of its probabilities."""
+        probabilities = self.probabilities(data)[0]
+        path = probabilities.argmax(axis=1).astype(np.int32)
+        return path, float(probabilities.max(axis=1).sum(dtype=np.float64))
+
+    def best_paths(
+        self, X: Any, lengths: ArrayLike | None = None, *, k: int
+    ) -> tuple[Floats, list[Integers]]:
+        """Return the k best paths of each sequence: log probabilities (N, k), and states."""
+        check_algorithm("viterbi", k)
+        found = [
+            k_best(self.evidence(), piece, k)
+            for piece in self.prepare(X, lengths).pieces(self.family)
+        ]
+        scores = np.concatenate([part for part, _ in found])
+        return scores, [path for _, paths in found for path in paths]
+
+    def segments(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        algorithm: str = "viterbi",
+        names: Sequence[str] | None = None,
+    ) -> Segments:
+        """Cut sequences into runs of one state; see `HMM.segments`."""
+        check_algorithm(algorithm, 1)
+        decode = self.paths if algorithm == "viterbi" else self.marginal_paths
+        pieces = iter(self.prepare(X, lengths).pieces(self.family))
+        return segments_of(self.evidence(), pieces, lambda piece: decode(piece)[0], names)
+
+    def score_samples(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:
+        """Return the log likelihood, and the state probabilities; see `HMM.score_samples`."""
+        data = self.prepare(X, lengths)
+        check_out(None, data)
+        assert data.sequences is not None
+        total = float(self.log_likelihoods(data.sequences).sum())
+        return total, results.in_memory(data, self.probabilities)[1]
+
+    # ---- the chain ------------------------------------------------------------------------
+
+    @property
+    def stationary(self) -> Floats:
+        """Stationary distribution of the posterior mean transition matrix, shape (K,)."""
+        return markov.stationary_distribution(self.transmat)
+
+    @property
+    def timescales(self) -> Floats:
+        """Implied time scales −1 / log|λ| in steps, the slowest first, shape (K − 1,)."""
+        return markov.timescales(self.transmat)
+
+    def mean_first_passage(self, a: Any, b: Any) -> float:
+        """Expected number of steps from states `a` to states `b`; see `HMM.mean_first_passage`."""
+        return float(markov.mean_first_passage(self.transmat, a, b))
+
+    def dwell_distribution(self, n_steps: int = 100) -> Floats:
+        """Probability that a visit to each state lasts 1, ..., n steps, shape (K, n)."""
+        return markov.dwell_distribution(self.transmat, n_steps)

@@ -60,6 +60,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states_ = Learned[int]("n_states")
     state_shares_ = Learned[Floats]("state_shares")
     dwell_times_ = Learned[Floats]("dwell_times")
+    stationary_ = Learned[Floats]("stationary")
+    timescales_ = Learned[Floats]("timescales")
     n_updates_ = Learned[int]("n_updates")
     n_features_in_ = Learned[int]("n_features")
     emission_ = Learned[Family]("family")

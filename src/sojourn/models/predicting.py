@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.forecast import Forecast
+from sojourn.analysis.segments import Segments
 from sojourn.analysis.stream import Stream
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
@@ -88,24 +89,43 @@ class PredictionMixin:
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        algorithm: str = "viterbi",
+        k: int = 1,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
-    ) -> tuple[float, Any]:
+    ) -> tuple[Any, Any]:
         """Most probable state path and its log joint probability, summed over sequences.
 
         Parameters
         ----------
         X, lengths, out, overwrite, client
             As for `predict`.
+        algorithm : {"viterbi", "map"}
+            "viterbi" finds the most probable path.  "map" finds the most probable state of each
+            step by itself; the score is then the sum of their probabilities, as in hmmlearn.
+        k : int
+            Number of paths, the best first; for data in memory, and "viterbi" only.
 
         Returns
         -------
-        log_probability : float
+        log_probability : float, or (N, k) array for k > 1
         path : array, list of arrays, Sequences, or Path
             States, in the same form as the data; with `out`, the path that they were written to.
+            For k > 1 a list of arrays (k, T_n), one per sequence; where a sequence has fewer paths,
+            the others have the probability zero and states −1.
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> scores, paths = model.decode([0, 0, 1], k=3)
+        >>> scores.shape, paths[0].shape
+        ((1, 3), (3, 3))
         """
-        return self.fitted_.decode(X, lengths, out=out, overwrite=overwrite, client=client)
+        return self.fitted_.decode(
+            X, lengths, algorithm=algorithm, k=k, out=out, overwrite=overwrite, client=client
+        )
 
     def predict_proba(
         self,
@@ -275,3 +295,76 @@ class PredictionMixin:
         """
         own = self.random_state if random_state is None else random_state
         return self.fitted_.stream(n_streams, random_state=own)
+
+    # ---- segments and the chain -----------------------------------------------------------
+
+    def segments(
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        algorithm: str = "viterbi",
+        names: Sequence[str] | None = None,
+    ) -> Segments:
+        """Cut sequences into runs of one state, as a table.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        algorithm : {"viterbi", "map"}
+            How the path is found; see `decode`.
+        names : sequence of str, optional
+            Names of the states.
+
+        Returns
+        -------
+        Segments
+            With the columns sequence, state, name, start, end, length, probability (that the whole
+            segment is in the state) and mean (of the observations); ``to_pandas``, ``to_arrow`` and
+            ``to_parquet`` convert it.
+        """
+        return self.fitted_.segments(X, lengths, algorithm=algorithm, names=names)
+
+    def score_samples(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:
+        """Return the log likelihood and the state probabilities, as in hmmlearn.
+
+        Parameters
+        ----------
+        X, lengths
+            Data in memory, as for `fit`.
+
+        Returns
+        -------
+        log_likelihood : float
+            Of all sequences together.
+        probabilities : array, list of arrays or Sequences
+            As from `predict_proba`.
+        """
+        return self.fitted_.score_samples(X, lengths)
+
+    def get_stationary_distribution(self) -> Floats:
+        """Return the stationary distribution of the chain, shape (K,), as in hmmlearn."""
+        return self.fitted_.stationary
+
+    def mean_first_passage(self, a: Any, b: Any) -> float:
+        """Return the expected number of steps from states `a` to states `b`.
+
+        Parameters
+        ----------
+        a, b : int or sequence of int
+            From several states it is the mean over them by their stationary shares; to several, it
+            is the time until the first of them.
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> model.mean_first_passage(0, 1) > 1.0
+        True
+        """
+        return self.fitted_.mean_first_passage(a, b)
+
+    def dwell_distribution(self, n_steps: int = 100) -> Floats:
+        """Return the probability that a visit to each state lasts 1, ..., n steps, shape (K, n)."""
+        return self.fitted_.dwell_distribution(n_steps)

@@ -142,6 +142,24 @@ class ParquetSink:
             raise _named(error, self.path) from error
 
 
+def write_table(table: Any, path: Path, *, overwrite: bool = False) -> None:
+    """Write a PyArrow table to a Parquet file, atomically."""
+    import pyarrow.parquet as pq
+
+    check_target(path, overwrite)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    os.close(handle)
+    part = Path(name)
+    try:
+        pq.write_table(table, part, compression="zstd")
+        os.chmod(part, file_mode())
+        os.replace(part, path)
+    except OSError as error:
+        raise _named(error, path) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
 @contextmanager
 def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a folder to write files to, which gets its name if the block ends without an error.
