@@ -78,7 +78,7 @@ def test_files_are_filtered_in_parts(walks, tmp_path, monkeypatch):
     ]
     (tmp_path / "x.csv").write_text("\n".join(rows) + "\n")
     expected = np.concatenate(model.filter(data, lag=3))
-    monkeypatch.setattr("sojourn.sources.parts.PART_STEPS", 4)
+    monkeypatch.setattr("sojourn.sources.stretches.STRETCH_STEPS", 4)
     monkeypatch.setattr(filtering, "CHUNK_STEPS", 5)
     table = sj.open(tmp_path / "x.csv", column=["a", "b"], sequence="id")
     for number, source in enumerate([tmp_path / "x.npy", table]):
@@ -93,7 +93,7 @@ def test_files_are_filtered_in_parts(walks, tmp_path, monkeypatch):
 
 def test_bad_values_in_a_file_name_their_place(walks, tmp_path, monkeypatch):
     model, _ = walks
-    monkeypatch.setattr("sojourn.sources.parts.PART_STEPS", 4)
+    monkeypatch.setattr("sojourn.sources.stretches.STRETCH_STEPS", 4)
     values = np.zeros((9, 2))
     values[6, 1] = np.inf
     np.save(tmp_path / "x.npy", values)

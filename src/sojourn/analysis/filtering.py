@@ -17,7 +17,7 @@ from sojourn.kernels.cpu.filtering import filter_steps
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.base import reading
-from sojourn.sources.parts import Part, parts_of
+from sojourn.sources.stretches import Stretch, stretches_of
 from sojourn.sources.write_npy import NpySink
 
 
@@ -136,10 +136,10 @@ def _sequences(data: Data, evidence: Evidence) -> Iterator[Iterator[NDArray[np.g
         yield from (_cut(values) for values in data.sequences)
         return
     assert data.source is not None
-    waiting: list[Part] = []
-    parts = parts_of(data.source)
+    waiting: list[Stretch] = []
+    parts = stretches_of(data.source)
 
-    def one(first: Part) -> Iterator[NDArray[np.generic]]:
+    def one(first: Stretch) -> Iterator[NDArray[np.generic]]:
         yield _accepted(first, evidence)
         for part in parts:
             if part.begins:
@@ -152,7 +152,7 @@ def _sequences(data: Data, evidence: Evidence) -> Iterator[Iterator[NDArray[np.g
         yield one(waiting.pop())
 
 
-def _accepted(part: Part, evidence: Evidence) -> NDArray[np.generic]:
+def _accepted(part: Stretch, evidence: Evidence) -> NDArray[np.generic]:
     """Check some steps as read from a file."""
     with reading(part.place):
         return evidence.family.accept(Sequences.from_lengths(part.values)).values

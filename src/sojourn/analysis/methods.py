@@ -16,7 +16,7 @@ from sojourn.analysis.decoding import check_algorithm, k_best
 from sojourn.analysis.evidence import Evidence
 from sojourn.analysis.filtering import filter_file, filter_sequences
 from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
-from sojourn.analysis.segments import Segments, segments_of
+from sojourn.analysis.segments import SegmentTable, segments_of
 from sojourn.analysis.stream import Stream
 from sojourn.backends.compute import Compute
 from sojourn.data import Data, check_out
@@ -179,7 +179,7 @@ class AnalysisMixin:
         *,
         algorithm: str = "viterbi",
         names: Sequence[str] | None = None,
-    ) -> Segments:
+    ) -> SegmentTable:
         """Cut sequences into runs of one state; see `HMM.segments`."""
         check_algorithm(algorithm, 1)
         decode = self.paths if algorithm == "viterbi" else self.marginal_paths

@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Segments:
+class SegmentTable:
     """A table of segments: one array per column, and rows by iteration.
 
     Attributes
@@ -128,7 +128,7 @@ def segments_of(
     pieces: Iterator[Sequences],
     decode: Callable[[Sequences], Integers],
     names: Sequence[str] | None = None,
-) -> Segments:
+) -> SegmentTable:
     """Cut decoded sequences into segments.
 
     Parameters
@@ -173,7 +173,7 @@ def segments_of(
     )
     means = None if parts[0][5] is None else np.concatenate([part[5] for part in parts])
     named = np.array(names, dtype=object)[state]
-    return Segments(sequence, state, named, start, end, end - start, probability, means)
+    return SegmentTable(sequence, state, named, start, end, end - start, probability, means)
 
 
 def _begins(path: Integers, offsets: Integers) -> Integers:

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.forecast import Forecast
-from sojourn.analysis.segments import Segments
+from sojourn.analysis.segments import SegmentTable
 from sojourn.analysis.stream import Stream
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
@@ -305,7 +305,7 @@ class PredictionMixin:
         *,
         algorithm: str = "viterbi",
         names: Sequence[str] | None = None,
-    ) -> Segments:
+    ) -> SegmentTable:
         """Cut sequences into runs of one state, as a table.
 
         Parameters
@@ -319,7 +319,7 @@ class PredictionMixin:
 
         Returns
         -------
-        Segments
+        SegmentTable
             With the columns sequence, state, name, start, end, length, probability (that the whole
             segment is in the state) and mean (of the observations); ``to_pandas``, ``to_arrow`` and
             ``to_parquet`` convert it.

@@ -1,4 +1,4 @@
-"""Sequences that are read in parts, for what goes through them once in bounded memory."""
+"""Sequences that are read in stretches, for what goes through them once in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sojourn.sources.arrow import ArrowSource
 from sojourn.sources.base import DataFileError, Source, reading
 from sojourn.sources.npy import NpySource
 
-PART_STEPS = 2**16
+STRETCH_STEPS = 2**16
 """Maximum number of steps that are read at a time where a file allows it."""
 
 
-class Part(NamedTuple):
+class Stretch(NamedTuple):
     """Some steps of a sequence.
 
     Attributes
@@ -34,17 +34,17 @@ class Part(NamedTuple):
     place: str
 
 
-def parts_of(source: Source) -> Iterator[Part]:
-    """Yield the steps of all sequences in order, in parts of at most `PART_STEPS` steps.
+def stretches_of(source: Source) -> Iterator[Stretch]:
+    """Yield the steps of all sequences in order, in stretches of at most `STRETCH_STEPS` steps.
 
-    ``.npy`` files, and tables with one row per step, are read part by part, so that memory does
+    ``.npy`` files, and tables with one row per step, are read stretch by stretch, so that memory does
     not grow with a sequence.  Other files are read by whole sequences, and then cut.
 
     Examples
     --------
     >>> import sojourn as sj
     >>> source = sj.open([[3, 1, 4], [1, 5]], total_sequences=2)
-    >>> [(part.values.tolist(), part.begins) for part in parts_of(source)]
+    >>> [(stretch.values.tolist(), stretch.begins) for stretch in stretches_of(source)]
     [([3, 1, 4], True), ([1, 5], True)]
     """
     source.check_unchanged()
@@ -60,28 +60,28 @@ def parts_of(source: Source) -> Iterator[Part]:
     source.check_unchanged()
 
 
-def _cut(values: NDArray[Any], place: str) -> Iterator[Part]:
-    for at in range(0, len(values), PART_STEPS):
-        yield Part(values[at : at + PART_STEPS], at == 0, place)
+def _cut(values: NDArray[Any], place: str) -> Iterator[Stretch]:
+    for at in range(0, len(values), STRETCH_STEPS):
+        yield Stretch(values[at : at + STRETCH_STEPS], at == 0, place)
 
 
-def _of_array(source: NpySource) -> Iterator[Part]:
+def _of_array(source: NpySource) -> Iterator[Stretch]:
     path = source.paths[0]
     for n in range(len(source.offsets) - 1):
         begin, end = int(source.offsets[n]), int(source.offsets[n + 1])
         if end <= begin:
             raise DataFileError(f"{path}, from sequence {n}: sequence {n} is empty")
-        for at in range(begin, end, PART_STEPS):
+        for at in range(begin, end, STRETCH_STEPS):
             place = f"{path}, sequence {n}, from position {at - begin}"
             with reading(place):
                 # Mapped anew each time, so that pages that were read do not accumulate.
                 mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-                values = np.array(mapped[at : min(end, at + PART_STEPS)])
+                values = np.array(mapped[at : min(end, at + STRETCH_STEPS)])
                 del mapped
-            yield Part(values, at == begin, place)
+            yield Stretch(values, at == begin, place)
 
 
-def _of_rows(source: ArrowSource) -> Iterator[Part]:
+def _of_rows(source: ArrowSource) -> Iterator[Stretch]:
     last: Any = None
     for batch, place in source.batches():
         with reading(place):
@@ -89,6 +89,6 @@ def _of_rows(source: ArrowSource) -> Iterator[Part]:
         cuts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), len(ids)]
         for begin, end in pairwise(cuts):
             is_new = begin > 0 or last is None or ids[0] != last
-            for part in _cut(values[begin:end], place):
-                yield part._replace(begins=part.begins and is_new)
+            for stretch in _cut(values[begin:end], place):
+                yield stretch._replace(begins=stretch.begins and is_new)
         last = ids[-1]
