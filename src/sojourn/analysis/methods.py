@@ -18,6 +18,7 @@ from sojourn.analysis.filtering import filter_file, filter_sequences
 from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
 from sojourn.analysis.segments import SegmentTable, segments_of
 from sojourn.analysis.stream import Stream
+from sojourn.analysis.uncertainty import PosteriorSamples, draw_posterior, should_keep
 from sojourn.backends.compute import Compute
 from sojourn.data import Data, check_out
 from sojourn.families import Family
@@ -213,3 +214,28 @@ class AnalysisMixin:
     def dwell_distribution(self, n_steps: int = 100) -> Floats:
         """Probability that a visit to each state lasts 1, ..., n steps, shape (K, n)."""
         return markov.dwell_distribution(self.transmat, n_steps)
+
+    # ---- how sure -------------------------------------------------------------------------
+
+    def posterior_samples(
+        self,
+        X: Any,
+        n: int = 200,
+        lengths: ArrayLike | None = None,
+        *,
+        method: str = "gibbs",
+        warmup: int = 50,
+        random_state: Any = None,
+    ) -> PosteriorSamples:
+        """Draw parameters and paths given the training data; see `HMM.posterior_samples`."""
+        data = self.prepare(X, lengths)
+        keep = data.sequences is not None and should_keep(n, data.sequences.n_steps)
+        return draw_posterior(
+            self.evidence(),
+            lambda: data.pieces(self.family),
+            n,
+            method=method,
+            warmup=warmup,
+            keep_paths=keep,
+            seed=[self.seed_of(random_state), FORECAST_STREAM],
+        )

@@ -34,7 +34,7 @@ from sojourn.sequences import Sequences
 MASS = 1e9
 """Number of steps that a draw counts for."""
 
-_TINY = 1e-290  # probabilities are kept above this, so that their logarithms are finite
+_TINY = 1e-12  # probabilities are kept above this, so that a prior can be subtracted and added
 
 
 def naturals_of(family: Product, natural: Floats) -> list[Floats]:

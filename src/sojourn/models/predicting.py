@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sojourn.analysis.forecast import Forecast
 from sojourn.analysis.segments import SegmentTable
 from sojourn.analysis.stream import Stream
+from sojourn.analysis.uncertainty import PosteriorSamples
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
 from sojourn.sequences import Sequences
@@ -368,3 +369,49 @@ class PredictionMixin:
     def dwell_distribution(self, n_steps: int = 100) -> Floats:
         """Return the probability that a visit to each state lasts 1, ..., n steps, shape (K, n)."""
         return self.fitted_.dwell_distribution(n_steps)
+
+    # ---- how sure -------------------------------------------------------------------------
+
+    def posterior_samples(
+        self,
+        X: Any,
+        n: int = 200,
+        lengths: ArrayLike | None = None,
+        *,
+        method: str = "gibbs",
+        warmup: int = 50,
+        random_state: Any = None,
+    ) -> PosteriorSamples:
+        """Draw parameters and paths from the posterior given the training data.
+
+        Parameters
+        ----------
+        X, lengths
+            The data that the model was fitted to, in memory or in files.
+        n : int
+            Number of draws.
+        method : {"gibbs", "surrogate"}
+            "gibbs" draws paths given parameters and parameters given paths in turn, from where
+            training ended: a pass over the data per draw, and intervals that are as wide as they
+            should be.  "surrogate" draws paths under the potentials of training, and parameters
+            given their counts: all draws in one pass, but intervals that are too narrow where the
+            states overlap, because draws of different sequences do not influence one another.
+        warmup : int
+            Passes before the first draw, for "gibbs".
+        random_state : int, Generator, RandomState or None
+            None uses the model's ``random_state``.
+
+        Returns
+        -------
+        PosteriorSamples
+            With ``interval(name, level)``, ``draws(name)`` and ``paths``.
+
+        Notes
+        -----
+        The prior on the transitions of `HDPHMM` is taken as it was learned, without its own
+        uncertainty.
+        """
+        own = self.random_state if random_state is None else random_state
+        return self.fitted_.posterior_samples(
+            X, n, lengths, method=method, warmup=warmup, random_state=own
+        )

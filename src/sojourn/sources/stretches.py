@@ -37,8 +37,8 @@ class Stretch(NamedTuple):
 def stretches_of(source: Source) -> Iterator[Stretch]:
     """Yield the steps of all sequences in order, in stretches of at most `STRETCH_STEPS` steps.
 
-    ``.npy`` files, and tables with one row per step, are read stretch by stretch, so that memory does
-    not grow with a sequence.  Other files are read by whole sequences, and then cut.
+    ``.npy`` files, and tables with one row per step, are read stretch by stretch, so that memory
+    does not grow with a sequence.  Other files are read by whole sequences, and then cut.
 
     Examples
     --------

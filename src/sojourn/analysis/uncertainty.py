@@ -1,0 +1,375 @@
+"""Draws from the posterior of parameters and paths, and intervals from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from sojourn.analysis import markov
+from sojourn.analysis.evidence import Evidence
+from sojourn.analysis.forecast import row_concentrations
+from sojourn.families import DecayedTable, Family
+from sojourn.families.draws import draw_parameters
+from sojourn.inference import Posterior
+from sojourn.inference.local import CHUNK_STEPS
+from sojourn.kernels import cpu
+from sojourn.kernels.cpu.sampling import sample_paths
+from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.random_state import draw_dirichlet
+from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
+
+METHODS = ("gibbs", "surrogate")
+_NUMBERS = 2**28  # of emission parameters, or of states on paths, that are kept
+
+CHAIN_QUANTITIES: dict[str, Callable[[Floats], Floats]] = {
+    "dwell_times_": markov.dwell_times,
+    "stationary_": markov.stationary_distribution,
+    "timescales_": markov.timescales,
+    "mean_first_passage": markov.all_passage_times,
+    "dwell_distribution": lambda matrix: markov.dwell_distribution(matrix, 100),
+}
+"""Quantities of the chain that follow from the transitions, by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorSamples:
+    """Draws of the parameters, and of the paths of the data.
+
+    Attributes
+    ----------
+    startprob_ : (n, K) array
+    transmat_ : (n, K, K) array
+    paths : (n, T) int32 array or None
+        States of the data, flat; None if they are not kept.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> X = [[0] * 9 + [1] * 9] * 9
+    >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit(X)
+    >>> samples = model.posterior_samples(X, 50)
+    >>> low, high = samples.interval("transmat_", 0.9)
+    >>> bool((low < high).all()), samples.draws("stationary_").shape
+    (True, (50, 2))
+    """
+
+    startprob_: Floats
+    transmat_: Floats
+    paths: Integers | None
+    _naturals: Floats = field(repr=False)
+    _family: Family = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.startprob_)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that `draws` and `interval` take."""
+        return (
+            "startprob_",
+            "transmat_",
+            *self._family.parameter_names,
+            *CHAIN_QUANTITIES,
+        )
+
+    def draws(self, name: str) -> Floats:
+        """Return the draws of a quantity, one per row.
+
+        Parameters
+        ----------
+        name : str
+            ``startprob_``, ``transmat_``, an emission parameter such as ``means_``, or a quantity
+            of the chain: ``dwell_times_``, ``stationary_``, ``timescales_``,
+            ``mean_first_passage`` (from every state to every other) or ``dwell_distribution``
+            (up to 100 steps).
+        """
+        if name in ("startprob_", "transmat_"):
+            return np.asarray(getattr(self, name))
+        if name in CHAIN_QUANTITIES:
+            return CHAIN_QUANTITIES[name](self.transmat_)
+        if name not in self._family.parameter_names:
+            raise ValueError(f"there is no quantity {name!r}, only {', '.join(self.names)}")
+        found = [self._family.parameters(natural)[name] for natural in self._naturals]
+        return np.array(found)
+
+    def interval(self, name: str, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Return an interval that contains a quantity with the given probability.
+
+        Equal shares of the probability are below and above it, for each entry by itself.
+
+        Parameters
+        ----------
+        name : str
+            As for `draws`.
+        level : float
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        low, high : arrays
+            Of the shape of the quantity.
+        """
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {level!r}")
+        tail = 0.5 * (1.0 - level)
+        low, high = np.quantile(self.draws(name), [tail, 1.0 - tail], axis=0)
+        return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Parameters that paths are drawn under.
+
+    Attributes
+    ----------
+    rows : Rows
+        Start and transitions.
+    table : DecayedTable
+        Emission statistics whose collapsed potentials are used.
+    """
+
+    rows: Rows
+    table: DecayedTable
+
+
+@dataclass(eq=False)
+class _Counts:
+    """Counts of paths: starts, transitions and emission statistics (K, S)."""
+
+    start: Floats
+    transitions: Floats
+    emissions: Floats
+    overlaps: Floats
+
+
+class PathSampler:
+    """Draws paths of data under given parameters, and parameters given the counts of paths.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    rng : Generator
+    """
+
+    def __init__(self, evidence: Evidence, rng: np.random.Generator) -> None:
+        self.evidence, self.rng = evidence, rng
+        self.family = evidence.posterior.learned(evidence.family)
+        self.prior = self.family.prior()
+        table = evidence.posterior.emissions
+        self.surrogate = Drawn(Rows(evidence.start, evidence.transitions), table)
+
+    def empty(self) -> _Counts:
+        """Return counts of nothing."""
+        k = self.evidence.n_states
+        size = self.family.n_statistics
+        return _Counts(np.zeros(k), np.zeros((k, k)), np.zeros((k, size)), np.zeros((k, k)))
+
+    def potentials(self, encoded: Any, drawn: Drawn) -> tuple[Potentials, Integers]:
+        """Return the factors of q(z) under given parameters."""
+        own = self.evidence.family if drawn is self.surrogate else self.family
+        rows = own.emission_rows(
+            encoded,
+            drawn.table,
+            collapsed=True,
+            dtype=np.float64,
+            n_threads=self.evidence.n_threads,
+        )
+        return Potentials(*drawn.rows, rows.table, rows.log_scale), rows.index
+
+    def draw_paths(self, chunk: Sequences, encoded: Any, drawn: Drawn) -> NDArray[np.int32]:
+        """Draw the path of every sequence: filter forward, sample backward."""
+        potentials, index = self.potentials(encoded, drawn)
+        k = self.evidence.n_states
+        states = np.empty(chunk.n_steps, np.int32)
+        failed = sample_paths(
+            self.rng,
+            np.asarray(index, np.int32),
+            chunk.offsets,
+            np.concatenate([potentials.start[None], potentials.transitions]),
+            np.ascontiguousarray(potentials.emissions[:, :k]),
+            np.empty(0),
+            states,
+            np.empty((int(chunk.lengths.max()), k)),
+        )
+        if failed >= 0:
+            raise FloatingPointError(f"sequence {failed} has no possible state path")
+        return states
+
+    def add(self, counts: _Counts, chunk: Sequences, encoded: Any, states: Integers) -> None:
+        """Count a path of a chunk."""
+        k = self.evidence.n_states
+        first = np.zeros(chunk.n_steps, np.bool_)
+        first[chunk.offsets[:-1]] = True
+        counts.start += np.bincount(states[first], minlength=k)
+        later = np.flatnonzero(~first)
+        cells = states[later - 1].astype(np.int64) * k + states[later]
+        counts.transitions += np.bincount(cells, minlength=k * k).reshape(k, k)
+        chosen = np.zeros((chunk.n_steps, k))
+        chosen[np.arange(chunk.n_steps), states] = 1.0
+        sums = self.family.sum_statistics(encoded, chosen, n_threads=self.evidence.n_threads)
+        counts.emissions += np.asarray(sums.dense(), np.float64).T
+
+    def draw_rows(self, counts: _Counts) -> Rows:
+        """Draw start and transitions given counts."""
+        own = Posterior(
+            Rows(counts.start, counts.transitions),
+            self.evidence.posterior.emissions,
+            self.evidence.posterior.transitions,
+        )
+        start, rows = row_concentrations(own)
+        return Rows(draw_dirichlet(start, self.rng), draw_dirichlet(rows, self.rng))
+
+    def draw_natural(self, counts: _Counts) -> Floats:
+        """Draw emission parameters given counts."""
+        drawn: Floats = draw_parameters(self.family, self.prior + counts.emissions, self.rng)
+        return drawn
+
+    def drawn(self, rows: Rows, natural: Floats) -> Drawn:
+        """Return drawn parameters in the form that potentials are computed from."""
+        return Drawn(rows, DecayedTable(natural - self.prior, "float64"))
+
+
+def draw_posterior(
+    evidence: Evidence,
+    pieces: Callable[[], Iterable[Sequences]],
+    n: int,
+    *,
+    method: str,
+    warmup: int,
+    keep_paths: bool,
+    seed: list[int],
+) -> PosteriorSamples:
+    """Draw parameters and paths from the posterior given data.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    pieces : callable
+        Returns the validated data, piece by piece; called once per sweep.
+    n : int
+        Number of draws.
+    method : {"gibbs", "surrogate"}
+        "surrogate" draws paths under the surrogates of training, and the parameters given their
+        counts: one pass over the data, independent draws.  "gibbs" begins like that, and then draws
+        paths given the drawn parameters, and so on: a blocked Gibbs sampler, started where training
+        ended.
+    warmup : int
+        Sweeps before the first draw, for "gibbs".
+    keep_paths : bool
+    seed : list of int
+    """
+    for name, value, least in (("n", n, 1), ("warmup", warmup, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} is not one of {list(METHODS)}")
+    sampler = PathSampler(evidence, np.random.default_rng(seed))
+    if n * sampler.prior.size * evidence.n_states > _NUMBERS:
+        raise ValueError(f"{n} draws of so many emission parameters do not fit: draw fewer")
+    if method == "surrogate":
+        kept = _independent(sampler, pieces(), n, keep_paths)
+    else:
+        kept = _chain(sampler, pieces, n, warmup, keep_paths)
+    starts, matrices, naturals, paths = kept
+    return PosteriorSamples(
+        np.array(starts),
+        np.array(matrices),
+        np.array(paths) if paths else None,
+        np.array(naturals),
+        sampler.family,
+    )
+
+
+Kept = tuple[list[Floats], list[Floats], list[Floats], list[Integers]]
+
+
+def _independent(
+    sampler: PathSampler, pieces: Iterable[Sequences], n: int, keep_paths: bool
+) -> Kept:
+    """Draw paths under the surrogates in one pass, and parameters given their counts."""
+    every = [sampler.empty() for _ in range(n)]
+    paths: list[list[Integers]] = [[] for _ in range(n)]
+    for chunk, encoded in _encoded(sampler, pieces):
+        for counts, path in zip(every, paths, strict=True):
+            states = sampler.draw_paths(chunk, encoded, sampler.surrogate)
+            sampler.add(counts, chunk, encoded, states)
+            if keep_paths:
+                path.append(states)
+    rows = [sampler.draw_rows(counts) for counts in every]
+    naturals = [sampler.draw_natural(counts) for counts in every]
+    whole = [np.concatenate(path) for path in paths] if keep_paths else []
+    return [own.start for own in rows], [own.transitions for own in rows], naturals, whole
+
+
+def _chain(
+    sampler: PathSampler,
+    pieces: Callable[[], Iterable[Sequences]],
+    n: int,
+    warmup: int,
+    keep_paths: bool,
+) -> Kept:
+    """Draw paths given parameters and parameters given paths, in turn."""
+    starts: list[Floats] = []
+    matrices: list[Floats] = []
+    naturals: list[Floats] = []
+    paths: list[Integers] = []
+    now = sampler.surrogate
+    symmetric = sampler.evidence.posterior.transitions.is_symmetric and sampler.prior.ndim == 1
+    for sweep in range(warmup + n):
+        counts, own = sampler.empty(), []
+        for chunk, encoded in _encoded(sampler, pieces()):
+            states = sampler.draw_paths(chunk, encoded, now)
+            sampler.add(counts, chunk, encoded, states)
+            if symmetric and sweep >= warmup:
+                counts.overlaps += _overlaps(sampler, chunk, encoded, states)
+            if keep_paths:
+                own.append(states)
+        rows, natural = sampler.draw_rows(counts), sampler.draw_natural(counts)
+        now = sampler.drawn(rows, natural)
+        if sweep < warmup:
+            continue
+        order = _labels(counts.overlaps)
+        starts.append(rows.start[order])
+        matrices.append(rows.transitions[order][:, order])
+        naturals.append(natural[order])
+        if keep_paths:
+            paths.append(np.argsort(order).astype(np.int32)[np.concatenate(own)])
+    return starts, matrices, naturals, paths
+
+
+def _encoded(sampler: PathSampler, pieces: Iterable[Sequences]) -> Iterable[tuple[Sequences, Any]]:
+    for piece in pieces:
+        for chunk in piece.chunks(CHUNK_STEPS):
+            yield chunk, sampler.family.encode(chunk)
+
+
+def _overlaps(sampler: PathSampler, chunk: Sequences, encoded: Any, states: Integers) -> Floats:
+    """Count the steps that are in each state of the model and in each of the draw."""
+    k = sampler.evidence.n_states
+    potentials, index = sampler.potentials(encoded, sampler.surrogate)
+    best = cpu.viterbi(potentials, index, chunk.offsets, n_threads=sampler.evidence.n_threads)[1]
+    cells = best.astype(np.int64) * k + states
+    return np.bincount(cells, minlength=k * k).reshape(k, k).astype(np.float64)
+
+
+def _labels(overlaps: Floats) -> Integers:
+    """Return the state of the draw for each state of the model; the same unless others agree more.
+
+    Labels of the states of a chain may change in its course.
+    """
+    same = np.arange(len(overlaps))
+    rows, columns = linear_sum_assignment(overlaps, maximize=True)
+    if overlaps[rows, columns].sum() > overlaps[same, same].sum():
+        return np.asarray(columns)
+    return same
+
+
+def should_keep(n: int, n_steps: int) -> bool:
+    """Return whether the paths of n draws of so many steps are kept."""
+    return n * n_steps <= _NUMBERS
