@@ -16,6 +16,7 @@ from sojourn.analysis.decoding import check_algorithm, k_best
 from sojourn.analysis.evidence import Evidence
 from sojourn.analysis.filtering import filter_file, filter_sequences
 from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
+from sojourn.analysis.residuals import Residuals, residuals_of
 from sojourn.analysis.segments import SegmentTable, segments_of
 from sojourn.analysis.stream import Stream
 from sojourn.analysis.uncertainty import PosteriorSamples, draw_posterior, should_keep
@@ -239,3 +240,13 @@ class AnalysisMixin:
             keep_paths=keep,
             seed=[self.seed_of(random_state), FORECAST_STREAM],
         )
+
+    def residuals(
+        self, X: Any, lengths: ArrayLike | None = None, *, random_state: Any = None
+    ) -> Residuals:
+        """Pseudo-residuals of data in memory; see `HMM.residuals`."""
+        data = self.prepare(X, lengths)
+        check_out(None, data)
+        assert data.sequences is not None
+        rng = np.random.default_rng([self.seed_of(random_state), FORECAST_STREAM])
+        return residuals_of(self.evidence(), data.sequences, rng)

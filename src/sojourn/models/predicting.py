@@ -10,6 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.forecast import Forecast
+from sojourn.analysis.residuals import Residuals
 from sojourn.analysis.segments import SegmentTable
 from sojourn.analysis.stream import Stream
 from sojourn.analysis.uncertainty import PosteriorSamples
@@ -415,3 +416,25 @@ class PredictionMixin:
         return self.fitted_.posterior_samples(
             X, n, lengths, method=method, warmup=warmup, random_state=own
         )
+
+    def residuals(
+        self, X: Any, lengths: ArrayLike | None = None, *, random_state: Any = None
+    ) -> Residuals:
+        """Return where each step falls in the distribution predicted from the steps before it.
+
+        Parameters
+        ----------
+        X, lengths
+            Data in memory, as for `fit`.
+        random_state : int, Generator, RandomState or None
+            For counts and symbols, whose residuals are randomised; None uses the model's
+            ``random_state``.
+
+        Returns
+        -------
+        Residuals
+            With ``uniform``, ``normal``, ``autocorrelation()``, ``check()``, and ``describe()``,
+            which says in words what they show.
+        """
+        own = self.random_state if random_state is None else random_state
+        return self.fitted_.residuals(X, lengths, random_state=own)
