@@ -109,3 +109,36 @@ def test_axes_are_made_where_none_are_given(words):
     for draw in (sj.plot.states, sj.plot.sticks, sj.plot.graph, sj.plot.transitions):
         assert draw(words).figure is not None
     plt.close("all")
+
+
+def test_forecasts_are_bands_after_the_data(numbers, ax):
+    model, X = numbers
+    assert sj.plot.forecast(model, X, 5, column=1, n_past=20, n_draws=0, ax=ax) is ax
+    data, median = ax.get_lines()[:2]
+    np.testing.assert_allclose(data.get_ydata(), X[-20:, 1])
+    found = model.forecast(X, steps=5, n_draws=0)
+    np.testing.assert_allclose(median.get_ydata(), found.quantiles[1, 0, :, 1])
+    assert median.get_xdata().tolist() == [200, 201, 202, 203, 204]
+    assert len(ax.collections) == 2
+
+
+def test_forecasts_of_words_are_an_error(words, ax):
+    with pytest.raises(TypeError, match="symbols has no bands"):
+        sj.plot.forecast(words, ["the", "dog"], 3, ax=ax)
+
+
+def test_residuals_are_plotted_against_normal_scores(numbers, ax):
+    model, X = numbers
+    found = model.residuals(X)
+    sj.plot.residuals(found, 1, ax=ax)
+    points = ax.get_lines()[1]
+    np.testing.assert_allclose(points.get_ydata(), np.sort(found.normal[:, 1]))
+    assert np.corrcoef(points.get_xdata(), points.get_ydata())[0, 1] > 0.98
+
+
+def test_autocorrelations_are_bars(numbers, ax):
+    model, X = numbers
+    found = model.residuals(X)
+    sj.plot.autocorrelation(found, 0, 7, ax=ax)
+    heights = [bar.get_height() for bar in ax.patches[:7]]
+    np.testing.assert_allclose(heights, found.autocorrelation(7)[:, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,7 @@ from sojourn.families import (
     SphericalGaussian,
     ZeroMeanGaussian,
 )
+from sojourn.families.product import assigned_columns
 from sojourn.prediction import as_fitted
 from sojourn.sequences import Sequences, as_sequences
 
@@ -187,8 +188,10 @@ def select_n_states(
     n_states: Sequence[int],
     n_splits: int = 3,
     groups: ArrayLike | None = None,
+    hold_out: Literal["auto", "sequences", "entries"] = "auto",
+    random_state: Any = 0,
 ) -> Selection:
-    """Score several numbers of states on held-out sequences.
+    """Score several numbers of states on held-out sequences, or on held-out entries of them.
 
     Parameters
     ----------
@@ -199,9 +202,21 @@ def select_n_states(
     n_states : sequence of int
         The numbers to try.
     n_splits : int
-        Number of folds, of complete sequences.
+        Number of folds: of complete sequences, or of entries.
     groups : (N,) array, optional
         Sequences of the same group are held out together.
+    hold_out : {"auto", "sequences", "entries"}
+        What a fold leaves out.  "entries" masks entries at random places, which the model then
+        treats as missing, and scores them given all others, log p(x) − log p(x without them): the
+        way for one long series.  "auto" does so if there are fewer sequences than folds.
+    random_state : int, RandomState or None
+        For the places of masked entries.
+
+    Notes
+    -----
+    Families in which only whole steps may be missing are masked by steps.  Scores are per held-out
+    entry where entries are held out.  `AutoregressiveGaussian` cannot be scored in that way,
+    because a missing step leaves those after it without evidence.
 
     Examples
     --------
@@ -212,6 +227,12 @@ def select_n_states(
     2
     """
     data, _ = as_sequences(X, lengths, step_ndim=model.emission.step_ndim)
+    if hold_out not in ("auto", "sequences", "entries"):
+        raise ValueError(f"hold_out={hold_out!r} is not one of ['auto', 'sequences', 'entries']")
+    few = hold_out == "auto" and groups is None and len(data) < n_splits
+    if few or hold_out == "entries":
+        masks = list(entry_folds(model.emission, data, n_splits, random_state))
+        return Selection(_masked_candidate(model, data, masks, k) for k in n_states)
     folds = list(SequenceKFold(n_splits).split(data, groups=groups))
     return Selection(_candidate(model, data, folds, k) for k in n_states)
 
@@ -229,11 +250,104 @@ def _candidate(
                 fitted.n_states_,
             )
         )
+    return _averaged(n_states, rows)
+
+
+def _averaged(n_states: int, rows: list[tuple[float, float, int]]) -> Candidate:
+    """Return the means over folds of held-out score, training score and states in use."""
     scores, train_scores, used = np.array(rows, dtype=np.float64).T
     error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
     return Candidate(
         int(n_states), float(scores.mean()), error, float(train_scores.mean()), float(used.mean())
     )
+
+
+# ---- entries held out ---------------------------------------------------------------------------
+
+
+def entry_folds(
+    family: Family, data: Sequences, n_splits: int, random_state: Any = 0
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield masks, one per fold, in which every entry is held out once.
+
+    Parameters
+    ----------
+    family : Family
+    data : Sequences
+    n_splits : int
+    random_state : int, RandomState or None
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> data = Sequences.from_lengths([[0.5], [1.5], [2.5], [3.5]])
+    >>> sum(mask.astype(int) for mask in entry_folds(sj.DiagonalGaussian(), data, 2)).tolist()
+    [[1], [1], [1], [1]]
+    """
+    if not 2 <= n_splits <= data.n_steps:
+        raise ValueError(f"n_splits={n_splits} is not between 2 and the {data.n_steps} steps")
+    rng = check_random_state(random_state)
+    fold = np.empty(data.values.shape, np.int64)
+    flat = fold.reshape(data.n_steps, -1)
+    for columns, together in _units(family, flat.shape[1]):
+        for group in [columns] if together else [[column] for column in columns]:
+            # Folds of equal size, at random places.
+            flat[:, group] = (rng.permutation(data.n_steps) % n_splits)[:, None]
+    for column in range(flat.shape[1]):
+        if column in _covariates(family, flat.shape[1]):
+            flat[:, column] = -1
+    yield from (fold == n for n in range(n_splits))
+
+
+def _units(family: Family, n_columns: int) -> list[tuple[list[int], bool]]:
+    """Return groups of columns, and whether those of a group can be missing only together."""
+    every = list(range(n_columns))
+    if isinstance(family, AutoregressiveGaussian):
+        raise ValueError(
+            "entries of AutoregressiveGaussian cannot be held out, because steps after a missing "
+            "one give no evidence: cut the series into several sequences"
+        )
+    if isinstance(family, Product):
+        found, at = [], 0
+        for part, n in zip(family.parts, assigned_columns(family, n_columns), strict=True):
+            found += [([at + c for c in own], both) for own, both in _units(part, n)]
+            at += n
+        return found
+    whole = isinstance(family, Gaussian | ZeroMeanGaussian | LinearGaussian | Multinomial)
+    return [(every, whole)]
+
+
+def _covariates(family: Family, n_columns: int) -> set[int]:
+    """Return the columns that are not modelled."""
+    if isinstance(family, LinearGaussian):
+        return set(range(family.n_targets, n_columns))
+    if not isinstance(family, Product):
+        return set()
+    found, at = set(), 0
+    for part, n in zip(family.parts, assigned_columns(family, n_columns), strict=True):
+        found |= {at + column for column in _covariates(part, n)}
+        at += n
+    return found
+
+
+def _masked_candidate(
+    model: Any, data: Sequences, masks: list[NDArray[np.bool_]], n_states: int
+) -> Candidate:
+    rows = []
+    for mask in masks:
+        family, values = model.emission, data.values
+        if isinstance(family, Categorical):
+            # Words become numbers first, so that the alphabet does not depend on the mask.
+            family = family.resolve(data, n_states)
+            values = np.where(mask, -1, family.validate(data).values)
+        else:
+            values = np.where(mask, np.nan, np.asarray(values, np.float64))
+        own = clone(model).set_params(n_states=n_states, emission=family)
+        fitted = own.fit(data.with_values(values))
+        rest = fitted.score(data.with_values(values))
+        held_out = fitted.score(data) - rest
+        rows.append((held_out / int(mask.sum()), rest / data.n_steps, fitted.n_states_))
+    return _averaged(n_states, rows)
 
 
 # ---- criteria -----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sojourn.analysis.residuals import normal_scores
 from sojourn.prediction import as_fitted
 from sojourn.report.colors import PALETTE, ranks, state_color
 from sojourn.report.layout import run_lengths, stays, strong_transitions
@@ -20,12 +21,16 @@ from sojourn.sequences import as_sequences
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from sojourn.analysis.residuals import Residuals
     from sojourn.model_selection import Selection
 
 __all__ = [
+    "autocorrelation",
     "dwell_times",
+    "forecast",
     "graph",
     "learning_curve",
+    "residuals",
     "selection",
     "sequence",
     "states",
@@ -279,6 +284,123 @@ def sequence(
               bbox_to_anchor=(0, 1))  # fmt: skip
     ax.set_xlim(-0.5, len(path) - 0.5)
     ax.set_xlabel("step")
+    return _tidy(ax)
+
+
+def forecast(
+    model: Any,
+    X: Any,
+    steps: int = 20,
+    *,
+    column: int = 0,
+    n_past: int = 60,
+    level: float = 0.9,
+    n_draws: int = 100,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the end of a sequence of numbers, and the forecast after it as bands.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM that was fitted, or FittedModel
+    X : (T,) or (T, D) array
+        One sequence.
+    steps : int
+        Number of steps ahead.
+    column : int
+        Column to plot.
+    n_past : int
+        Number of past steps to plot.
+    level : float
+        Probability of the wide band; a darker one has half of it.
+    n_draws : int
+        As for `HMM.forecast`.
+    ax : matplotlib.axes.Axes, optional
+
+    Examples
+    --------
+    >>> import matplotlib; matplotlib.use("agg")
+    >>> import sojourn as sj
+    >>> X = np.random.default_rng(0).poisson([2.0] * 50 + [9.0] * 50)
+    >>> ax = sj.plot.forecast(sj.HMM(2, sj.Poisson(), random_state=0).fit(X), X, 10)
+    >>> ax.get_xlabel()
+    'step'
+    """
+    fitted = as_fitted(model)
+    ax = _axes(ax, (9.0, 3.0))
+    tails = (0.5 * (1.0 - level), 0.5 * (1.0 - 0.5 * level))
+    levels = (tails[0], tails[1], 0.5, 1.0 - tails[1], 1.0 - tails[0])
+    found = fitted.forecast(X, steps=steps, quantiles=levels, n_draws=n_draws)
+    if found.quantiles is None:
+        raise TypeError("a forecast of symbols has no bands: plot its probabilities instead")
+    if len(found.state_probabilities) != 1:
+        raise ValueError(f"plot one sequence, not {len(found.state_probabilities)}")
+    values = np.asarray(X, np.float64)
+    values = values.reshape(-1) if values.ndim == 1 else values.reshape(-1, values.shape[-1])
+    line = values if values.ndim == 1 else values[:, column]
+    now = len(line)
+    seen = np.arange(max(0, now - n_past), now)
+    ahead = np.arange(now, now + steps)
+    bands = found.quantiles[:, 0, :, column]
+    ax.plot(seen, line[seen], color="black", lw=0.9, label="data")
+    ax.fill_between(ahead, bands[0], bands[4], color=PALETTE[0], alpha=0.2, lw=0,
+                    label=f"{level:.0%}")  # fmt: skip
+    ax.fill_between(ahead, bands[1], bands[3], color=PALETTE[0], alpha=0.35, lw=0,
+                    label=f"{0.5 * level:.0%}")  # fmt: skip
+    ax.plot(ahead, bands[2], color=PALETTE[0], label="median")
+    ax.axvline(now - 0.5, color="grey", lw=0.8, ls=":")
+    ax.set_xlabel("step")
+    names = column_names(fitted)
+    if names:
+        ax.set_ylabel(_verbatim(names[column]))
+    ax.legend(frameon=False, ncols=4, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1))
+    return _tidy(ax)
+
+
+def residuals(found: Residuals, column: int = 0, ax: Axes | None = None) -> Axes:
+    """Plot residuals against what the model expects (Q–Q plot of their normal scores).
+
+    Parameters
+    ----------
+    found : Residuals
+        From `HMM.residuals`.
+    column : int
+    ax : matplotlib.axes.Axes, optional
+    """
+    ax = _axes(ax, (3.6, 3.4))
+    scores = found.normal[:, column]
+    scores = np.sort(scores[~np.isnan(scores)])
+    shown = np.unique(np.linspace(0, len(scores) - 1, min(len(scores), 2000)).astype(int))
+    expected = normal_scores(len(scores))[shown]
+    ends = (min(expected[0], scores[0]), max(expected[-1], scores[-1]))
+    ax.plot(ends, ends, color="grey", lw=0.8)
+    ax.plot(expected, scores[shown], ".", color=PALETTE[0], ms=3)
+    ax.set_xlabel("expected normal scores")
+    ax.set_ylabel("residuals")
+    return _tidy(ax)
+
+
+def autocorrelation(
+    found: Residuals, column: int = 0, n_lags: int = 20, ax: Axes | None = None
+) -> Axes:
+    """Plot the autocorrelation of residuals, with the band in which 95% are expected.
+
+    Parameters
+    ----------
+    found : Residuals
+        From `HMM.residuals`.
+    column : int
+    n_lags : int
+    ax : matplotlib.axes.Axes, optional
+    """
+    ax = _axes(ax, (4.6, 3.0))
+    lags = np.arange(1, n_lags + 1)
+    ax.bar(lags, found.autocorrelation(n_lags)[:, column], color=PALETTE[0], width=0.6)
+    band = 1.96 / np.sqrt(max(1, int((~np.isnan(found.uniform[:, column])).sum())))
+    ax.axhspan(-band, band, color="grey", alpha=0.2, lw=0)
+    ax.axhline(0.0, color="black", lw=0.6)
+    ax.set_xlabel("lag in steps")
+    ax.set_ylabel("autocorrelation")
     return _tidy(ax)
 
 

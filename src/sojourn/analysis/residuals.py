@@ -132,6 +132,18 @@ class Residuals:
         return text
 
 
+def normal_scores(n: int) -> Floats:
+    """Return what n sorted values of a standard normal distribution are expected to be.
+
+    Examples
+    --------
+    >>> normal_scores(3).round(2)
+    array([-0.97,  0.  ,  0.97])
+    """
+    scores: Floats = ndtri((np.arange(n) + 0.5) / n)
+    return scores
+
+
 def residuals_of(evidence: Evidence, data: Sequences, rng: np.random.Generator) -> Residuals:
     """Compute the residuals of validated sequences.
 

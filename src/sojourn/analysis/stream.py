@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.forecast import Belief, Forecast, forecast_from
-from sojourn.families import Categorical
+from sojourn.families import Categorical, Family
 from sojourn.families.blocks import CompiledPotentials
 from sojourn.families.dense import DenseFamily
 from sojourn.kernels.cpu.filtering import filter_steps, student_row, update_streams
@@ -126,6 +126,11 @@ class Stream:
         self._past.rows[chosen] = np.nan
         if which is None:
             self.n_steps = 0
+
+    @property
+    def family(self) -> Family:
+        """Emission family of the model."""
+        return self._evidence.family
 
     @property
     def probabilities(self) -> Floats:

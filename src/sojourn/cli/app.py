@@ -9,7 +9,9 @@ import typer
 from sojourn import __version__
 from sojourn.cli.decode import decode
 from sojourn.cli.demo import demo
+from sojourn.cli.filter import filter
 from sojourn.cli.fit import fit
+from sojourn.cli.forecast import forecast
 from sojourn.cli.generate import generate
 from sojourn.cli.ingest import ingest
 from sojourn.cli.inspect import inspect
@@ -17,6 +19,7 @@ from sojourn.cli.report import report
 from sojourn.cli.reproduce import reproduce
 from sojourn.cli.sample import sample
 from sojourn.cli.score import score
+from sojourn.cli.watch import watch
 
 app = typer.Typer(
     help="Bayesian hidden Markov models from more sequences than fit in memory.",
@@ -33,6 +36,9 @@ app.command(rich_help_panel=LEARN)(demo)
 app.command(rich_help_panel=LEARN)(fit)
 app.command(rich_help_panel=USE)(score)
 app.command(rich_help_panel=USE)(decode)
+app.command(rich_help_panel=USE)(filter)
+app.command(rich_help_panel=USE)(forecast)
+app.command(rich_help_panel=USE)(watch)
 app.command(rich_help_panel=USE)(sample)
 app.command(rich_help_panel=USE)(inspect)
 app.command(rich_help_panel=USE)(report)

@@ -120,7 +120,7 @@ class Product(Family):
             raise TypeError(f"Product needs emission families, got {self.parts!r}")
         if any(isinstance(part, Product) for part in self.parts):
             raise TypeError("a Product cannot be part of a Product: put all parts in one")
-        columns = _assigned_columns(self, int(data.values.shape[1]))
+        columns = assigned_columns(self, int(data.values.shape[1]))
         pairs = zip(self.parts, _split(self.parts, columns, data), strict=True)
         return Product(*(part.resolve(own, n_states) for part, own in pairs), columns=columns)
 
@@ -266,7 +266,7 @@ class Product(Family):
         return cls(*parts, columns=values["columns"])
 
 
-def _assigned_columns(product: Product, n_columns: int) -> list[int]:
+def assigned_columns(product: Product, n_columns: int) -> list[int]:
     """Return how many of the data's columns each part takes."""
     if product.columns is not None:
         columns = [int(n) for n in product.columns]
