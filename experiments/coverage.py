@@ -2,7 +2,7 @@
 
 nice -n 19 python -m experiments.coverage
 
-Data are drawn from two overlapping states, a model is fitted with its defaults, and 90% intervals
+Data are drawn from two overlapping states, a model is fitted from one start, and 90% intervals
 of transitions and emissions are taken from `posterior_samples`, by Gibbs sweeps and under the
 surrogates of training alone.  On the smallest data of symbols the same intervals come from the
 library's collapsed Gibbs sampler, run from a random start.
@@ -11,6 +11,7 @@ library's collapsed Gibbs sampler, run from a random start.
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -25,16 +26,17 @@ START = np.array([0.6, 0.4])
 MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
 LENGTH = 20
 LEVEL = 0.9
-REPEATS = {50: 60, 500: 50, 5000: 30}
-DRAWS = {50: 500, 500: 500, 5000: 200}
+RESULTS = Path(__file__).parent / "results" / "coverage.json"
+REPEATS = {50: 100, 500: 60, 5000: 24}
+DRAWS = {50: 200, 500: 200, 5000: 100}
 
-SYMBOLS = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
+SYMBOLS = np.array([[0.5, 0.3, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.3, 0.5]])
 RATES = np.array([[2.0], [6.0]])
 MEANS = np.array([[0.0], [2.0]])
 SCALES = np.array([[0.2], [1.0]])  # of exponential waiting times: rates 5 and 1
 
 FAMILIES: dict[str, tuple[Any, str, np.ndarray]] = {
-    "Categorical": (lambda: sj.Categorical(3), "emissionprob_", SYMBOLS),
+    "Categorical": (lambda: sj.Categorical(5), "emissionprob_", SYMBOLS),
     "Poisson": (lambda: sj.Poisson(), "lambdas_", RATES),
     "DiagonalGaussian": (lambda: sj.DiagonalGaussian(), "means_", MEANS),
     "Exponential": (lambda: sj.Exponential(), "rates_", 1.0 / SCALES),
@@ -91,7 +93,7 @@ def inside(
 def sampler_draws(data: sj.Sequences, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return draws of transitions and symbols from the library's own Gibbs sampler."""
     sampling = sj.Sampling("gibbs", n_samples=200, burn_in=300, n_chains=1)
-    model = sj.HMM(2, sj.Categorical(3), inference=sampling, random_state=seed, n_jobs=1)
+    model = sj.HMM(2, sj.Categorical(5), inference=sampling, random_state=seed, n_jobs=1)
     model.fit(data)
     rng = np.random.default_rng(seed)
     transitions, symbols = [], []
@@ -145,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=float, default=1.0, help="multiplies the repetitions")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(REPEATS))
-    parser.add_argument("--out", default="coverage.json")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     tally = Tally()
     for size in arguments.sizes:
@@ -153,7 +155,7 @@ def main() -> None:
             for repeat in range(max(2, round(arguments.repeats * REPEATS[size]))):
                 rng = np.random.default_rng([size, repeat])
                 data = as_data(draw_data(name, size, rng))
-                model = sj.HMM(2, family(), random_state=repeat, n_jobs=1).fit(data)
+                model = sj.HMM(2, family(), n_init=1, random_state=repeat, n_jobs=1).fit(data)
                 for method in ("gibbs", "surrogate"):
                     samples = model.posterior_samples(data, DRAWS[size], method=method)
                     key = (name, f"{size:,}", method)
@@ -164,16 +166,29 @@ def main() -> None:
             for row in tally.table()[-4:]:
                 print(row, flush=True)
     write_result(
-        Path(__file__).parent / "results" / arguments.out,
+        arguments.out,
         {
             "command": "python -m experiments.coverage",
             "level": LEVEL,
             "length": LENGTH,
-            "repeats": {f"{size:,}": REPEATS[size] for size in arguments.sizes},
-            "draws": {f"{size:,}": DRAWS[size] for size in arguments.sizes},
-            "coverage": tally.table(),
+            "repeats": {f"{size:,}": REPEATS[size] for size in REPEATS},
+            "draws": {f"{size:,}": DRAWS[size] for size in DRAWS},
+            "coverage": sorted(kept(arguments.out, arguments.sizes) + tally.table(), key=place),
         },
     )
+
+
+def kept(path: Path, sizes: list[int]) -> list[dict[str, Any]]:
+    """Return the entries of an earlier run for other sizes."""
+    if not path.exists():
+        return []
+    now = {f"{size:,}" for size in sizes}
+    return [row for row in json.loads(path.read_text())["coverage"] if row["sequences"] not in now]
+
+
+def place(row: dict[str, Any]) -> tuple[int, int]:
+    """Return what entries are sorted by: size, and family."""
+    return int(row["sequences"].replace(",", "")), list(FAMILIES).index(row["family"])
 
 
 if __name__ == "__main__":

@@ -238,6 +238,7 @@ class AnalysisMixin:
             method=method,
             warmup=warmup,
             keep_paths=keep,
+            in_memory=data.sequences is not None,
             seed=[self.seed_of(random_state), FORECAST_STREAM],
         )
 

@@ -243,6 +243,7 @@ def draw_posterior(
     method: str,
     warmup: int,
     keep_paths: bool,
+    in_memory: bool,
     seed: list[int],
 ) -> PosteriorSamples:
     """Draw parameters and paths from the posterior given data.
@@ -262,6 +263,8 @@ def draw_posterior(
     warmup : int
         Sweeps before the first draw, for "gibbs".
     keep_paths : bool
+    in_memory : bool
+        Whether the data are in memory, so that what is computed from them can be kept as well.
     seed : list of int
     """
     for name, value, least in (("n", n, 1), ("warmup", warmup, 0)):
@@ -275,7 +278,7 @@ def draw_posterior(
     if method == "surrogate":
         kept = _independent(sampler, pieces(), n, keep_paths)
     else:
-        kept = _chain(sampler, pieces, n, warmup, keep_paths)
+        kept = _chain(sampler, pieces, n, warmup, keep_paths, in_memory)
     starts, matrices, naturals, paths = kept
     return PosteriorSamples(
         np.array(starts),
@@ -313,6 +316,7 @@ def _chain(
     n: int,
     warmup: int,
     keep_paths: bool,
+    in_memory: bool,
 ) -> Kept:
     """Draw paths given parameters and parameters given paths, in turn."""
     starts: list[Floats] = []
@@ -320,14 +324,18 @@ def _chain(
     naturals: list[Floats] = []
     paths: list[Integers] = []
     now = sampler.surrogate
+    kept = list(_encoded(sampler, pieces())) if in_memory else []
+    best: list[Integers] = []
     symmetric = sampler.evidence.posterior.transitions.is_symmetric and sampler.prior.ndim == 1
     for sweep in range(warmup + n):
         counts, own = sampler.empty(), []
-        for chunk, encoded in _encoded(sampler, pieces()):
+        for at, (chunk, encoded) in enumerate(kept or _encoded(sampler, pieces())):
             states = sampler.draw_paths(chunk, encoded, now)
             sampler.add(counts, chunk, encoded, states)
-            if symmetric and sweep >= warmup:
-                counts.overlaps += _overlaps(sampler, chunk, encoded, states)
+            if symmetric:
+                if at == len(best):
+                    best.append(_best_path(sampler, chunk, encoded))
+                counts.overlaps += _overlaps(best[at], states, sampler.evidence.n_states)
             if keep_paths:
                 own.append(states)
         rows, natural = sampler.draw_rows(counts), sampler.draw_natural(counts)
@@ -349,11 +357,15 @@ def _encoded(sampler: PathSampler, pieces: Iterable[Sequences]) -> Iterable[tupl
             yield chunk, sampler.family.encode(chunk)
 
 
-def _overlaps(sampler: PathSampler, chunk: Sequences, encoded: Any, states: Integers) -> Floats:
-    """Count the steps that are in each state of the model and in each of the draw."""
-    k = sampler.evidence.n_states
+def _best_path(sampler: PathSampler, chunk: Sequences, encoded: Any) -> Integers:
+    """Return the most probable states under the model, by which draws are labelled."""
     potentials, index = sampler.potentials(encoded, sampler.surrogate)
-    best = cpu.viterbi(potentials, index, chunk.offsets, n_threads=sampler.evidence.n_threads)[1]
+    threads = sampler.evidence.n_threads
+    return cpu.viterbi(potentials, index, chunk.offsets, n_threads=threads)[1].astype(np.int32)
+
+
+def _overlaps(best: Integers, states: Integers, k: int) -> Floats:
+    """Count the steps that are in each state of the model and in each of the draw."""
     cells = best.astype(np.int64) * k + states
     return np.bincount(cells, minlength=k * k).reshape(k, k).astype(np.float64)
 
