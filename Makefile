@@ -119,6 +119,26 @@ peers-gpu: .venv-gpu/.ready .peers  ## time dynamax and pomegranate on this mach
 	$(GPU_BIN)/python -m benchmarks.gpu_peers
 	$(GPU_BIN)/python -m benchmarks.gpu_tables
 
+AGREEMENT_BIN := .venv-agreement/bin
+
+.venv-agreement/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-agreement
+	$(AGREEMENT_BIN)/python -m pip install --quiet --disable-pip-version-check -e . hmmlearn dynamax==1.0.3 deeptime==0.4.5
+	touch $@
+
+.PHONY: agreement
+agreement: .venv-agreement/.ready  ## compare filters, passage times and decoding with dynamax, deeptime and hmmlearn
+	$(AGREEMENT_BIN)/python -m benchmarks.agreement
+
+.PHONY: coverage
+coverage: $(READY)  ## measure the coverage of intervals, and forecasts on held-out data
+	$(BIN)/python -m experiments.coverage
+	$(BIN)/python -m experiments.forecasts
+
+.PHONY: bench-live
+bench-live: $(READY)  ## time streams, and filter ten million steps from a file
+	$(BIN)/python -m benchmarks.live
+
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster
 

@@ -266,3 +266,33 @@ def test_a_model_shows_itself_in_a_notebook(words):
     unfitted = sj.HMM(2, sj.Categorical(2))
     assert "HMM" in unfitted._repr_html_()
     assert unfitted._repr_mimebundle_()["text/plain"] == repr(unfitted)
+
+
+def test_a_report_says_how_sure_the_model_is_and_whether_it_fits(numbers, tmp_path):
+    model, data = numbers
+    page = sj.write_report(model, tmp_path / "r.html", data).read_text()
+    for identifier in ("segments", "residuals", "dwell", "transitions"):
+        assert f'id="{identifier}"' in page
+    contents = gather(model, data)
+    # The data are those of training: draws, and so the uncertainty about the states.
+    assert "the data and the states" in contents.intervals.text
+    low, high = contents.intervals.transitions
+    assert ((low <= model.transmat_) & (model.transmat_ <= high)).mean() > 0.7
+    short, long = contents.intervals.dwell
+    assert (short < long).all()
+    assert page.count('class="interval"') == 3
+    assert contents.decoded.residuals.describe(1) in page.replace("&#x27;", "'")
+    first = contents.decoded.segments[0]
+    assert f"{first.start} to {first.end - 1}" in page
+
+
+def test_a_report_of_words_has_intervals_and_residuals_but_no_segments(words, tmp_path):
+    model, data = words
+    page = sj.write_report(model, tmp_path / "r.html", data[:100]).read_text()
+    assert 'id="residuals"' in page
+    assert 'id="segments"' not in page
+    text = gather(model, data[:100]).intervals.text
+    assert "but not about which state a step is in" in text
+    alone = sj.write_report(model, tmp_path / "s.html").read_text()
+    assert 'id="residuals"' not in alone
+    assert 'class="interval"' in alone

@@ -21,7 +21,10 @@ def svg(width: float, height: float, *children: str, label: str, class_: str = "
     )  # fmt: skip
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", class_: str = "label") -> Markup:
+def label_text(
+    x: float, y: float, text: str, anchor: str = "start", class_: str = "label"
+) -> Markup:
+    """Write text at a place of a figure."""
     return tag("text", text, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
@@ -64,10 +67,10 @@ def learning_curve(contents: Contents) -> Markup:
     for tick in nice_ticks(low, high):
         y = place(first, tick)[1]
         grid.append(tag("line", x1=left, x2=width - 16.0, y1=y, y2=y, class_="grid"))
-        grid.append(_text(left - 8, y + 4, signed(f"{tick:.6g}"), "end"))
+        grid.append(label_text(left - 8, y + 4, signed(f"{tick:.6g}"), "end"))
     for tick in nice_ticks(first, last, 6):
         if tick == round(tick):
-            grid.append(_text(place(tick, low)[0], height - 22, f"{tick:.0f}", "middle"))
+            grid.append(label_text(place(tick, low)[0], height - 22, f"{tick:.0f}", "middle"))
     points = [place(x, y) for x, y in zip(passes, scores, strict=True)]
     line = tag("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points), class_="curve")
     dots = [
@@ -76,7 +79,7 @@ def learning_curve(contents: Contents) -> Markup:
         for (x, y), passed, score in zip(points, passes, scores, strict=True)
     ]  # fmt: skip
     end = tag("circle", cx=points[-1][0], cy=points[-1][1], r=4, class_="mark")
-    name = _text((left + width) / 2, height - 4, "passes over the data", "middle", "axis")
+    name = label_text((left + width) / 2, height - 4, "passes over the data", "middle", "axis")
     return svg(width, height, *grid, line, end, *dots, name,
                label=f"{contents.curve_name} over passes")  # fmt: skip
 
@@ -92,19 +95,23 @@ def heat_map(contents: Contents) -> Markup:
     cells = []
     for i, k in enumerate(states):
         y = top + i * cell
-        cells.append(_text(left - 8, y + 0.72 * cell, names[i], "end"))
+        cells.append(label_text(left - 8, y + 0.72 * cell, names[i], "end"))
         for j, to in enumerate(states):
             p = float(matrix[k, to])
+            tip = f"from {contents.name(k)} to {contents.name(to)}: {_percent(p)}"
+            if contents.intervals is not None:
+                low, high = (float(end[k, to]) for end in contents.intervals.transitions)
+                tip += f" ({_percent(low)} to {_percent(high)})"
             cells.append(
                 tag("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2,
                     class_="cell", fill_opacity=round(0.04 + 0.96 * math.sqrt(p), 3),
-                    data_tip=f"from {contents.name(k)} to {contents.name(to)}: {_percent(p)}",
+                    data_tip=tip,
                     data_row=k, data_column=to)
             )  # fmt: skip
     for j, to in enumerate(states):
-        cells.append(_text(left + (j + 0.5) * cell - 0.5, top - 6, str(to), "middle"))
+        cells.append(label_text(left + (j + 0.5) * cell - 0.5, top - 6, str(to), "middle"))
     width, height = left + n * cell + 4, top + n * cell + 4
-    axis = _text(left, 12, "to state →", class_="axis")
+    axis = label_text(left, 12, "to state →", class_="axis")
     return svg(width, height, axis, *cells, label="transition probabilities", class_="figure heat")
 
 
@@ -134,8 +141,8 @@ def graph(contents: Contents) -> Markup:
                 "g",
                 tag("circle", cx=x, cy=y, r=size[k] + 1.0 + 5.0 * float(stay[k]), class_="ring"),
                 tag("circle", cx=x, cy=y, r=size[k], class_="disc"),
-                _text(x, y + 4.5, str(k), "middle", "number"),
-                _text(tx, ty + 4, _cut(symbols[0][0], 14), side, "word") if symbols else None,
+                label_text(x, y + 4.5, str(k), "middle", "number"),
+                label_text(tx, ty + 4, _cut(symbols[0][0], 14), side, "word") if symbols else None,
                 class_=f"node {color_class(contents, k)}", data_state=k, data_tip=tip,
             )
         )  # fmt: skip
@@ -200,7 +207,10 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
     }
     names = [_cut(contents.name(entry.state), 14) for entry in shown]
     left, width, row = _margin(names), 520.0, 24.0
+    ends = dwell_ends(contents, [entry.state for entry in shown])
     highest = max([entry.dwell for entry in shown] + list(seen.values()))
+    # Of an interval without an end only the beginning is drawn.
+    highest = max([highest, *(high for _, high in ends.values() if high < 20.0 * highest)])
     is_log = highest > 30.0
     top = math.log10(highest * 1.15) if is_log else highest * 1.05
 
@@ -214,22 +224,37 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
         tip = f"state {entry.state}: {entry.stay} steps in the model"
+        if entry.state in ends:
+            low, high = ends[entry.state]
+            tip += f" ({low:.3g} to {high:.3g})"
         if entry.state in seen:
             tip += f", {seen[entry.state]:.2f} in the decoded data"
-        rows.append(_text(left - 8, y + 4, names[i], "end"))
+        rows.append(label_text(left - 8, y + 4, names[i], "end"))
         bar = max(place(entry.dwell) - base, 1.0)
         rows.append(
             tag("rect", x=base, y=y - 6, width=bar, height=12, rx=3,
                 class_=f"bar {kind}", data_tip=tip)
         )  # fmt: skip
+        if entry.state in ends:
+            begin, end = (min(place(value), width - 50.0) for value in ends[entry.state])
+            rows.append(tag("line", x1=begin, x2=end, y1=y, y2=y, class_="interval", data_tip=tip))
+            bar = max(bar, end - base)
         if entry.state in seen:
             x = place(seen[entry.state])
             rows.append(tag("line", x1=x, x2=x, y1=y - 9, y2=y + 9, class_="seen", data_tip=tip))
         rows.append(
-            _text(max(base + bar, place(seen.get(entry.state, 0.0))) + 8, y + 4,
+            label_text(max(base + bar, place(seen.get(entry.state, 0.0))) + 8, y + 4,
                   entry.stay)
         )  # fmt: skip
     return svg(width, 14.0 + len(shown) * row, *rows, label="how long states last, in steps")
+
+
+def dwell_ends(contents: Contents, states: list[int]) -> dict[int, tuple[float, float]]:
+    """Return the intervals of the dwell times of some states, where there are any."""
+    if contents.intervals is None:
+        return {}
+    short, long = contents.intervals.dwell
+    return {k: (float(short[k]), float(long[k])) for k in states}
 
 
 def sticks(weights: np.ndarray, effective: float) -> Markup:
@@ -243,7 +268,7 @@ def sticks(weights: np.ndarray, effective: float) -> Markup:
     for tick in nice_ticks(0.0, high):
         y = (height - bottom) * (1.0 - tick / high)
         drawn.append(tag("line", x1=left, x2=width - 10, y1=y, y2=y, class_="grid"))
-        drawn.append(_text(left - 8, y + 4, f"{tick:.3g}", "end"))
+        drawn.append(label_text(left - 8, y + 4, f"{tick:.3g}", "end"))
     for i, weight in enumerate(ordered):
         tall = (height - bottom) * float(weight) / high
         drawn.append(
@@ -254,9 +279,11 @@ def sticks(weights: np.ndarray, effective: float) -> Markup:
     at = left + min(effective, n) * wide
     drawn.append(tag("line", x1=at, x2=at, y1=4, y2=height - bottom, class_="effect"))
     side = "end" if at > width / 2 else "start"
-    drawn.append(_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} effective states",
+    drawn.append(label_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} effective states",
                        side, "note"))  # fmt: skip
-    drawn.append(_text((left + width) / 2, height - 10, "states, by weight E[π]", "middle", "axis"))
+    drawn.append(
+        label_text((left + width) / 2, height - 10, "states, by weight E[π]", "middle", "axis")
+    )
     return svg(width, height, *drawn, label="weights of the states")
 
 
@@ -281,10 +308,10 @@ def decoded_sequence(contents: Contents, example: Example, most: int = 4) -> Mar
                 f"{color_class(contents, state)}", data_tip=tip)
         )  # fmt: skip
         if across > 18:
-            drawn.append(_text(x + across / 2, top + 17.5, str(state), "middle", "number"))
-    drawn.append(_text(left - 8, top + 17, "state", "end", "axis"))
+            drawn.append(label_text(x + across / 2, top + 17.5, str(state), "middle", "number"))
+    drawn.append(label_text(left - 8, top + 17, "state", "end", "axis"))
     for tick in nice_ticks(0, n, 8):
-        drawn.append(_text(left + tick * wide, top + 44, f"{tick:.0f}", "middle"))
+        drawn.append(label_text(left + tick * wide, top + 44, f"{tick:.0f}", "middle"))
     return svg(width, top + 52.0, *drawn, label="a sequence with its decoded states")
 
 
@@ -308,9 +335,9 @@ def _panel(
         tag("line", x1=left, x2=left + wide * len(values), y1=top + panel, y2=top + panel,
             class_="grid"),
         tag("path", d="".join(parts), class_="trace") if parts else None,
-        _text(left - 8, top + 10, signed(f"{high:.3g}"), "end"),
-        _text(left - 8, top + panel, signed(f"{low:.3g}"), "end"),
-        _text(left - 8, top + panel / 2 + 4, _cut(example.columns[column], 9), "end", "axis"),
+        label_text(left - 8, top + 10, signed(f"{high:.3g}"), "end"),
+        label_text(left - 8, top + panel, signed(f"{low:.3g}"), "end"),
+        label_text(left - 8, top + panel / 2 + 4, _cut(example.columns[column], 9), "end", "axis"),
     )  # fmt: skip
 
 

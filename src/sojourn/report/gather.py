@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.analysis.residuals import Residuals
+from sojourn.analysis.segments import Segment
 from sojourn.families import Categorical
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.prediction import FittedModel, as_fitted
+from sojourn.report import checks
 from sojourn.report.colors import ranks
 from sojourn.report.layout import run_lengths
 from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
@@ -56,6 +59,9 @@ class Decoded(NamedTuple):
         For every state; empty for numbers.
     example : Example or None
         For numbers.
+    segments : list of Segment
+        Of the example.
+    residuals : Residuals
     """
 
     n_sequences: int
@@ -64,6 +70,8 @@ class Decoded(NamedTuple):
     runs: list[Integers]
     contexts: list[list[Context]]
     example: Example | None
+    segments: list[Segment]
+    residuals: Residuals
 
 
 class Contents(NamedTuple):
@@ -82,6 +90,7 @@ class Contents(NamedTuple):
         Passes and held-out scores, or bounds.
     curve_name : str
     decoded : Decoded or None
+    intervals : Intervals or None
     """
 
     model: FittedModel
@@ -91,6 +100,7 @@ class Contents(NamedTuple):
     curve: list[tuple[float, float]]
     curve_name: str
     decoded: Decoded | None
+    intervals: checks.Intervals | None = None
 
     def name(self, state: int) -> str:
         """Return a state's number with its most probable symbol."""
@@ -104,6 +114,7 @@ def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
     used = [entry for entry in summarize(fitted, None, 8) if entry.share > USED_SHARE]
     shown = used or summarize(fitted, 1, 8)
     curve, name = _curve(fitted)
+    sequences = None if data is None else _valid(fitted, data, lengths)
     return Contents(
         fitted,
         shown,
@@ -111,7 +122,8 @@ def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
         ranks(fitted.state_shares),
         curve,
         name,
-        None if data is None else decode(fitted, data, lengths),
+        None if sequences is None else decode(fitted, *sequences),
+        checks.intervals(fitted, None if sequences is None else sequences[1]),
     )
 
 
@@ -123,23 +135,36 @@ def _curve(fitted: FittedModel) -> tuple[list[tuple[float, float]], str]:
     return [], ""
 
 
-def decode(model: Any, data: Any, lengths: Any = None) -> Decoded:
-    """Decode the beginning of some data, and pick examples."""
-    fitted = as_fitted(model)
+def _valid(fitted: FittedModel, data: Any, lengths: Any) -> tuple[Sequences, Sequences]:
+    """Return the beginning of some data, as it is and as the family takes it."""
     sequences = _first(fitted, data, lengths)
     with reading(data.name) if isinstance(data, Source) else nullcontext():
-        valid = fitted.family.validate(sequences)
+        return sequences, fitted.family.validate(sequences)
+
+
+def decode(fitted: FittedModel, sequences: Sequences, valid: Sequences) -> Decoded:
+    """Decode data, and pick examples.
+
+    Parameters
+    ----------
+    fitted : FittedModel
+    sequences, valid : Sequences
+        The data as they are, and as the family takes them.
+    """
     paths = list(fitted.predict(valid))
     score = float(fitted.score(valid, per_step=True))
     n_states = len(fitted.state_shares)
     is_symbols = isinstance(fitted.family, Categorical)
+    example = None if is_symbols else _example(fitted, sequences, paths)
     return Decoded(
         len(sequences),
         sequences.n_steps,
         score,
         run_lengths(paths, n_states),
         _contexts(fitted, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
-        None if is_symbols else _example(fitted, sequences, paths),
+        example,
+        [] if example is None else checks.segments(fitted, example.values),
+        checks.residuals(fitted, valid),
     )
 
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from sojourn.persist import write_whole
 from sojourn.prediction import FittedModel
-from sojourn.report import figures
+from sojourn.report import check_figures, figures
 from sojourn.report.gather import Contents, Context, gather
 from sojourn.report.markup import Markup, join, json_script, tag
 from sojourn.report.states import StateSummary
 from sojourn.transitions import HDPSummary
+
+_CHECKED_COLUMNS = 3  # columns whose residuals are shown
 
 
 def write_report(
@@ -140,6 +142,7 @@ def _sections(contents: Contents) -> list[Markup]:
         figure = figures.decoded_sequence(contents, contents.decoded.example)
         text = "One sequence of the data, with the most probable state at each step below it."
         sections.append(_section("A sequence, decoded", text, _scroll(figure), "sequence"))
+        sections.append(_segments(contents))
     if len(contents.states) > 1:
         text = (
             "Arrows are transitions with at least a tenth of the probability of leaving a state, "
@@ -152,11 +155,15 @@ def _sections(contents: Contents) -> list[Markup]:
         "From row to column, with states in order of size. Shades follow the square root of the "
         "probability, so that rare transitions are visible."
     )
+    if contents.intervals is not None:
+        text += " Point at a cell for its interval."
     heat = _scroll(figures.heat_map(contents))
     columns.append(_section("All transitions", text, heat, "transitions"))
     text = "Mean number of consecutive steps in a state, according to the model."
     if contents.decoded is not None:
         text += " The vertical mark is the mean in the decoded data."
+    if contents.intervals is not None:
+        text += f" The line across a bar is its interval. {contents.intervals.text}"
     dwell = _scroll(figures.dwell_times(contents))
     columns.append(_section("How long states last", text, dwell, "dwell"))
     if len(contents.curve) > 1:
@@ -166,8 +173,60 @@ def _sections(contents: Contents) -> list[Markup]:
     if model.hdp is not None:
         columns.append(_hdp(model.hdp))
     sections.append(tag("div", *columns, class_="columns"))
+    if contents.decoded is not None:
+        sections.append(_residuals(contents))
     sections.append(_section("Model and data", "", _facts(contents), "about"))
     return sections
+
+
+def _segments(contents: Contents) -> Markup:
+    """Return a table of the first segments of the sequence shown."""
+    assert contents.decoded is not None
+    assert contents.decoded.example is not None
+    names = ["state", "steps", "length", "probability", *contents.decoded.example.columns]
+    rows = []
+    for segment in contents.decoded.segments:
+        means = [] if segment.mean is None else segment.mean.tolist()
+        cells = [
+            tag("span", str(segment.state),
+                class_=f"badge {figures.color_class(contents, segment.state)}"),
+            f"{segment.start} to {segment.end - 1}",
+            f"{segment.length}",
+            f"{segment.probability:.2f}",
+            *(figures.signed(f"{mean:.3g}") for mean in means),
+        ]  # fmt: skip
+        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+    table = tag("table", tag("tr", *(tag("th", name) for name in names)), *rows, class_="segments")
+    text = (
+        "Runs of one state in this sequence, with the probability that the whole run is in that "
+        "state, and the means of the columns."
+    )
+    return _section("Segments", text, _scroll(table), "segments")
+
+
+def _residuals(contents: Contents) -> Markup:
+    """Return plots of the residuals of the first columns, with a sentence for each."""
+    assert contents.decoded is not None
+    found, example = contents.decoded.residuals, contents.decoded.example
+    names = [""] if example is None else example.columns
+    parts = []
+    for column in range(min(found.uniform.shape[1], _CHECKED_COLUMNS)):
+        if np.isnan(found.uniform[:, column]).all():
+            continue
+        sentence = found.describe(column)
+        if found.uniform.shape[1] > 1:
+            sentence = f"{names[column]}: {sentence}"
+        parts.append(tag("p", sentence))
+        pair = (
+            check_figures.quantiles(found, column),
+            check_figures.autocorrelation(found, column),
+        )
+        parts.append(_scroll(tag("div", *pair, class_="pair")))
+    text = (
+        "Where each step falls in the distribution that the model predicts from the steps before "
+        "it. If the model is right, the points lie on the line, and the bars within the band."
+    )
+    return _section("Does the model fit?", text, join(*parts), "residuals")
 
 
 def _section(title: str, text: str, content: Markup, identifier: str) -> Markup:
