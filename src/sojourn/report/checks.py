@@ -58,7 +58,7 @@ def intervals(fitted: FittedModel, data: Sequences | None) -> Intervals | None:
         return None
     rows = RowDraws.make(fitted.evidence(), n, np.random.default_rng(0))
     return _of_draws(
-        rows.transitions, "the number of transitions, but not which state a step is in"
+        rows.transitions, "the number of transitions, but not about which state a step is in"
     )
 
 

@@ -279,8 +279,8 @@ def sticks(weights: np.ndarray, effective: float) -> Markup:
     at = left + min(effective, n) * wide
     drawn.append(tag("line", x1=at, x2=at, y1=4, y2=height - bottom, class_="effect"))
     side = "end" if at > width / 2 else "start"
-    drawn.append(label_text(at + (-8 if side == "end" else 8), 16, f"{effective:.1f} effective states",
-                       side, "note"))  # fmt: skip
+    note = f"{effective:.1f} effective states"
+    drawn.append(label_text(at + (-8 if side == "end" else 8), 16, note, side, "note"))
     drawn.append(
         label_text((left + width) / 2, height - 10, "states, by weight E[π]", "middle", "axis")
     )
