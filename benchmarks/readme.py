@@ -1,4 +1,4 @@
-"""Write the figures in the README and in docs/peers.md from the result files.
+"""Write the figures in the README and in pages of the documentation from the result files.
 
 python -m benchmarks.readme
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+
+from benchmarks import now_tables
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
@@ -106,7 +108,11 @@ def _times(row: dict[str, Any]) -> str:
     return f"{row['ours_is_faster_by']:.0f}×" if "ours_is_faster_by" in row else ""
 
 
-PAGES = {"README.md": figures, "docs/peers.md": peer_figures}
+PAGES = {
+    "README.md": figures,
+    "docs/peers.md": peer_figures,
+    "docs/now-and-next.md": now_tables.figures,
+}
 
 
 def updated(text: str, page: str = "README.md") -> str:

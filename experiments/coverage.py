@@ -24,16 +24,17 @@ from sojourn.random_state import draw_dirichlet
 
 START = np.array([0.6, 0.4])
 MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
-LENGTH = 20
+LENGTH = 10
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-REPEATS = {50: 100, 500: 60, 5000: 24}
+REPEATS = {50: 60, 500: 40, 5000: 24}
 DRAWS = {50: 200, 500: 200, 5000: 100}
+WARMUP = 30
 
-SYMBOLS = np.array([[0.5, 0.3, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.3, 0.5]])
-RATES = np.array([[2.0], [6.0]])
-MEANS = np.array([[0.0], [2.0]])
-SCALES = np.array([[0.2], [1.0]])  # of exponential waiting times: rates 5 and 1
+SYMBOLS = np.array([[0.6, 0.2, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.2, 0.6]])
+RATES = np.array([[2.0], [7.0]])
+MEANS = np.array([[0.0], [2.5]])
+SCALES = np.array([[0.1], [1.0]])  # of exponential waiting times: rates 10 and 1
 
 FAMILIES: dict[str, tuple[Any, str, np.ndarray]] = {
     "Categorical": (lambda: sj.Categorical(5), "emissionprob_", SYMBOLS),
@@ -156,24 +157,33 @@ def main() -> None:
                 rng = np.random.default_rng([size, repeat])
                 data = as_data(draw_data(name, size, rng))
                 model = sj.HMM(2, family(), n_init=1, random_state=repeat, n_jobs=1).fit(data)
-                for method in ("gibbs", "surrogate"):
-                    samples = model.posterior_samples(data, DRAWS[size], method=method)
+                for method in ("gibbs", "surrogate") if size < 5000 else ("gibbs",):
+                    samples = model.posterior_samples(
+                        data, DRAWS[size], method=method, warmup=WARMUP
+                    )
                     key = (name, f"{size:,}", method)
                     tally.add(key, samples.transmat_, samples.draws(parameter), truth)
                 if size == 50 and name == "Categorical":
                     found = sampler_draws(data, repeat)
                     tally.add((name, f"{size:,}", "sampler"), *found, truth)
-            for row in tally.table()[-4:]:
-                print(row, flush=True)
+            for row in tally.table():
+                if (row["family"], row["sequences"]) == (name, f"{size:,}"):
+                    print(row, flush=True)
+            write(arguments.out, arguments.sizes, tally)
+
+
+def write(path: Path, sizes: list[int], tally: Tally) -> None:
+    """Write what has been measured so far, beside earlier runs for other sizes."""
     write_result(
-        arguments.out,
+        path,
         {
             "command": "python -m experiments.coverage",
             "level": LEVEL,
             "length": LENGTH,
             "repeats": {f"{size:,}": REPEATS[size] for size in REPEATS},
             "draws": {f"{size:,}": DRAWS[size] for size in DRAWS},
-            "coverage": sorted(kept(arguments.out, arguments.sizes) + tally.table(), key=place),
+            "warmup": WARMUP,
+            "coverage": sorted(kept(path, sizes) + tally.table(), key=place),
         },
     )
 

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sojourn import plot as plot
+    from sojourn.analysis.forecast import Forecast
+    from sojourn.analysis.residuals import Residuals
+    from sojourn.analysis.segments import SegmentTable
+    from sojourn.analysis.stream import Stream
+    from sojourn.analysis.uncertainty import PosteriorSamples
     from sojourn.backends.dask import ClusterError
     from sojourn.families import (
         AutoregressiveGaussian,
@@ -75,18 +80,23 @@ _HOMES = {
     "DataFileError": "sojourn.sources",
     "FitWarning": "sojourn.warnings",
     "FittedModel": "sojourn.prediction",
+    "Forecast": "sojourn.analysis.forecast",
     "HDPHMM": "sojourn.models",
     "HDPOptions": "sojourn.transitions.options",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "MoveSettings": "sojourn.moves.settings",
     "PerStep": "sojourn.model_selection",
+    "PosteriorSamples": "sojourn.analysis.uncertainty",
     "Progress": "sojourn.inference",
+    "Residuals": "sojourn.analysis.residuals",
     "Sampling": "sojourn.sampling.settings",
+    "SegmentTable": "sojourn.analysis.segments",
     "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
     "Statistics": "sojourn.inference",
+    "Stream": "sojourn.analysis.stream",
     "Vocabulary": "sojourn.vocabulary",
     "dwell_summary": "sojourn.matching",
     "from_hmmlearn": "sojourn.models",
@@ -109,6 +119,7 @@ __all__ = [
     "Exponential",
     "FitWarning",
     "FittedModel",
+    "Forecast",
     "Gamma",
     "Gaussian",
     "Geometric",
@@ -121,14 +132,18 @@ __all__ = [
     "NegativeBinomial",
     "PerStep",
     "Poisson",
+    "PosteriorSamples",
     "Product",
     "Progress",
+    "Residuals",
     "Sampling",
+    "SegmentTable",
     "SequenceKFold",
     "Sequences",
     "Source",
     "SphericalGaussian",
     "Statistics",
+    "Stream",
     "Vocabulary",
     "ZeroMeanGaussian",
     "dwell_summary",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.analysis.uncertainty import _labels
+from sojourn.analysis.uncertainty import _labels, effective_size
 from tests.support.exact import count, finite_posterior
 from tests.support.families import EXAMPLES
 
@@ -42,7 +42,7 @@ def exact_means():
 
 
 def test_the_chain_has_the_exact_posterior(tiny):
-    samples = tiny.posterior_samples(SYMBOLS, 6000, LENGTHS, random_state=1)
+    samples = tiny.posterior_samples(SYMBOLS, 6000, LENGTHS, thin=1, random_state=1)
     transitions, emissions, states = exact_means()
     np.testing.assert_allclose(samples.transmat_.mean(axis=0), transitions[1:], atol=0.025)
     np.testing.assert_allclose(samples.startprob_.mean(axis=0), transitions[0], atol=0.025)
@@ -113,6 +113,30 @@ def test_files_have_the_draws_of_memory(tiny, tmp_path):
     assert other.paths is None
 
 
+def test_effective_sizes_are_those_of_autoregressions():
+    rng = np.random.default_rng(0)
+    for rho in (0.0, 0.5, 0.9):
+        noise, x = rng.normal(size=20_000), np.zeros(20_000)
+        for t in range(1, len(x)):
+            x[t] = rho * x[t - 1] + noise[t]
+        expected = len(x) * (1.0 - rho) / (1.0 + rho)
+        np.testing.assert_allclose(effective_size(x), expected, rtol=0.35)
+    assert effective_size(np.ones(10)) == 10
+
+
+def test_chains_that_move_slowly_are_thinned(tiny):
+    rng = np.random.default_rng(0)
+    data = [np.where(rng.random(20) < 0.6, 0, 1) for _ in range(30)]  # nothing tells states apart
+    model = sj.HMM(2, sj.Categorical(2, EMISSIONS[:, :2]), random_state=0, n_init=1).fit(data)
+    every = model.posterior_samples(data, 40, thin=1)
+    spaced = model.posterior_samples(data, 40)
+    assert len(spaced) == 40
+    assert spaced.n_effective > every.n_effective
+    assert spaced.n_effective >= 20
+    short = model.posterior_samples(data, 40, max_sweeps=60)
+    np.testing.assert_array_equal(short.transmat_, every.transmat_)
+
+
 def test_labels_that_have_changed_are_undone():
     np.testing.assert_array_equal(_labels(np.array([[1.0, 9.0], [7.0, 2.0]])), [1, 0])
     np.testing.assert_array_equal(_labels(np.array([[5.0, 5.0], [5.0, 5.0]])), [0, 1])
@@ -126,6 +150,8 @@ def test_labels_that_have_changed_are_undone():
         ({"n": 0}, "n must be a whole number"),
         ({"warmup": -1}, "warmup must be a whole number"),
         ({"method": "exact"}, "not one of"),
+        ({"thin": 0}, "thin must be a whole number"),
+        ({"max_sweeps": 0}, "max_sweeps must be a whole number"),
     ],
 )
 def test_wrong_arguments_are_refused(tiny, wrong, match):

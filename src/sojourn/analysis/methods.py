@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,7 @@ from sojourn.analysis.forecast import Belief, Forecast, belief_of, forecast_from
 from sojourn.analysis.residuals import Residuals, residuals_of
 from sojourn.analysis.segments import SegmentTable, segments_of
 from sojourn.analysis.stream import Stream
-from sojourn.analysis.uncertainty import PosteriorSamples, draw_posterior, should_keep
+from sojourn.analysis.uncertainty import Chain, PosteriorSamples, draw_posterior, should_keep
 from sojourn.backends.compute import Compute
 from sojourn.data import Data, check_out
 from sojourn.families import Family
@@ -226,21 +227,17 @@ class AnalysisMixin:
         *,
         method: str = "gibbs",
         warmup: int = 50,
+        thin: int | Literal["auto"] = "auto",
+        max_sweeps: int = 10_000,
         random_state: Any = None,
     ) -> PosteriorSamples:
         """Draw parameters and paths given the training data; see `HMM.posterior_samples`."""
         data = self.prepare(X, lengths)
         keep = data.sequences is not None and should_keep(n, data.sequences.n_steps)
-        return draw_posterior(
-            self.evidence(),
-            lambda: data.pieces(self.family),
-            n,
-            method=method,
-            warmup=warmup,
-            keep_paths=keep,
-            in_memory=data.sequences is not None,
-            seed=[self.seed_of(random_state), FORECAST_STREAM],
-        )
+        settings = Chain(n, warmup, thin, max_sweeps, keep, data.sequences is not None)
+        seed = [self.seed_of(random_state), FORECAST_STREAM]
+        pieces = partial(data.pieces, self.family)
+        return draw_posterior(self.evidence(), pieces, method, settings, seed)
 
     def residuals(
         self, X: Any, lengths: ArrayLike | None = None, *, random_state: Any = None

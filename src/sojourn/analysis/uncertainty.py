@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 METHODS = ("gibbs", "surrogate")
+_MONITORED = 64  # emission parameters whose autocorrelation is looked at
 _NUMBERS = 2**28  # of emission parameters, or of states on paths, that are kept
 
 CHAIN_QUANTITIES: dict[str, Callable[[Floats], Floats]] = {
@@ -47,6 +48,8 @@ class PosteriorSamples:
     transmat_ : (n, K, K) array
     paths : (n, T) int32 array or None
         States of the data, flat; None if they are not kept.
+    n_effective : float
+        How many independent draws they are worth, by the parameter that moves slowest.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class PosteriorSamples:
     startprob_: Floats
     transmat_: Floats
     paths: Integers | None
+    n_effective: float
     _naturals: Floats = field(repr=False)
     _family: Family = field(repr=False)
 
@@ -238,63 +242,103 @@ class PathSampler:
 def draw_posterior(
     evidence: Evidence,
     pieces: Callable[[], Iterable[Sequences]],
-    n: int,
-    *,
     method: str,
-    warmup: int,
-    keep_paths: bool,
-    in_memory: bool,
+    settings: Chain,
     seed: list[int],
 ) -> PosteriorSamples:
-    """Draw parameters and paths from the posterior given data.
+    """Draw parameters and paths from the posterior given data, eq (33).
 
     Parameters
     ----------
     evidence : Evidence
     pieces : callable
         Returns the validated data, piece by piece; called once per sweep.
-    n : int
-        Number of draws.
     method : {"gibbs", "surrogate"}
         "surrogate" draws paths under the surrogates of training, and the parameters given their
         counts: one pass over the data, independent draws.  "gibbs" begins like that, and then draws
         paths given the drawn parameters, and so on: a blocked Gibbs sampler, started where training
         ended.
-    warmup : int
-        Sweeps before the first draw, for "gibbs".
-    keep_paths : bool
-    in_memory : bool
-        Whether the data are in memory, so that what is computed from them can be kept as well.
+    settings : Chain
     seed : list of int
     """
-    for name, value, least in (("n", n, 1), ("warmup", warmup, 0)):
+    for name, least in (("n", 1), ("warmup", 0), ("thin", 1), ("max_sweeps", 1)):
+        value = getattr(settings, name)
+        if name == "thin" and value == "auto":
+            continue
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
     if method not in METHODS:
         raise ValueError(f"method={method!r} is not one of {list(METHODS)}")
     sampler = PathSampler(evidence, np.random.default_rng(seed))
+    n = settings.n
     if n * sampler.prior.size * evidence.n_states > _NUMBERS:
         raise ValueError(f"{n} draws of so many emission parameters do not fit: draw fewer")
     if method == "surrogate":
-        kept = _independent(sampler, pieces(), n, keep_paths)
+        kept = _independent(sampler, pieces(), n, settings.keep_paths)
     else:
-        kept = _chain(sampler, pieces, n, warmup, keep_paths, in_memory)
-    starts, matrices, naturals, paths = kept
+        kept = _chain(sampler, pieces, settings)
     return PosteriorSamples(
-        np.array(starts),
-        np.array(matrices),
-        np.array(paths) if paths else None,
-        np.array(naturals),
+        np.array(kept.starts),
+        np.array(kept.matrices),
+        np.array(kept.paths) if kept.paths else None,
+        kept.effective(sampler.family),
+        np.array(kept.naturals),
         sampler.family,
     )
 
 
-Kept = tuple[list[Floats], list[Floats], list[Floats], list[Integers]]
+@dataclass(eq=False)
+class _Kept:
+    """Draws that are kept, in the order of the chain."""
+
+    starts: list[Floats] = field(default_factory=list)
+    matrices: list[Floats] = field(default_factory=list)
+    naturals: list[Floats] = field(default_factory=list)
+    paths: list[Integers] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def thin(self) -> None:
+        """Keep every other draw."""
+        for name in ("starts", "matrices", "naturals", "paths"):
+            setattr(self, name, getattr(self, name)[1::2])
+
+    def effective(self, family: Family) -> float:
+        """Return how many independent draws these are worth, by the quantity that moves slowest."""
+        stay = np.array([np.diagonal(matrix) for matrix in self.matrices])
+        shown = [next(iter(family.parameters(own).values())) for own in self.naturals]
+        emissions = np.array(shown).reshape(len(self), -1)[:, :_MONITORED]
+        return min(effective_size(trace) for trace in np.concatenate([stay, emissions], axis=1).T)
+
+
+def effective_size(trace: Floats) -> float:
+    """Return the number of independent draws that a correlated trace is worth, n / τ.
+
+    τ = 1 + 2 Σ_k ρ_k is the integrated autocorrelation time, summed up to the first k above 5τ
+    (Sokal 1997).
+
+    Examples
+    --------
+    >>> effective_size(np.random.default_rng(0).normal(size=1000)) > 800
+    True
+    """
+    n = len(trace)
+    centred = trace - trace.mean()
+    variance = float(centred @ centred)
+    if n < 4 or variance <= 0.0:
+        return float(n)
+    transform = np.fft.rfft(centred, 2 * n)
+    correlations = np.fft.irfft(transform * np.conj(transform))[:n] / variance
+    times = 2.0 * np.cumsum(correlations) - 1.0
+    far = np.flatnonzero(np.arange(n) >= 5.0 * times)
+    time = times[far[0]] if len(far) else times[-1]
+    return n / max(float(time), 1.0)
 
 
 def _independent(
     sampler: PathSampler, pieces: Iterable[Sequences], n: int, keep_paths: bool
-) -> Kept:
+) -> _Kept:
     """Draw paths under the surrogates in one pass, and parameters given their counts."""
     every = [sampler.empty() for _ in range(n)]
     paths: list[list[Integers]] = [[] for _ in range(n)]
@@ -307,48 +351,75 @@ def _independent(
     rows = [sampler.draw_rows(counts) for counts in every]
     naturals = [sampler.draw_natural(counts) for counts in every]
     whole = [np.concatenate(path) for path in paths] if keep_paths else []
-    return [own.start for own in rows], [own.transitions for own in rows], naturals, whole
+    return _Kept([own.start for own in rows], [own.transitions for own in rows], naturals, whole)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """How a chain is run.
+
+    Attributes
+    ----------
+    n : int
+        Number of draws that are kept.
+    warmup : int
+        Sweeps before the first of them.
+    thin : int or "auto"
+        Sweeps from one kept draw to the next.  "auto" doubles them until the draws are worth half
+        as many independent ones, 100 at most.
+    max_sweeps : int
+        Sweeps after which "auto" is content with what there is.
+    keep_paths, in_memory : bool
+    """
+
+    n: int
+    warmup: int
+    thin: int | Literal["auto"]
+    max_sweeps: int
+    keep_paths: bool
+    in_memory: bool
 
 
 def _chain(
-    sampler: PathSampler,
-    pieces: Callable[[], Iterable[Sequences]],
-    n: int,
-    warmup: int,
-    keep_paths: bool,
-    in_memory: bool,
-) -> Kept:
+    sampler: PathSampler, pieces: Callable[[], Iterable[Sequences]], settings: Chain
+) -> _Kept:
     """Draw paths given parameters and parameters given paths, in turn."""
-    starts: list[Floats] = []
-    matrices: list[Floats] = []
-    naturals: list[Floats] = []
-    paths: list[Integers] = []
-    now = sampler.surrogate
-    kept = list(_encoded(sampler, pieces())) if in_memory else []
+    kept = _Kept()
+    chunks = list(_encoded(sampler, pieces())) if settings.in_memory else None
     best: list[Integers] = []
     symmetric = sampler.evidence.posterior.transitions.is_symmetric and sampler.prior.ndim == 1
-    for sweep in range(warmup + n):
+    now, sweep, thin = sampler.surrogate, 0, 1 if settings.thin == "auto" else settings.thin
+    wanted = min(settings.n / 2.0, 100.0)
+    while True:
         counts, own = sampler.empty(), []
-        for at, (chunk, encoded) in enumerate(kept or _encoded(sampler, pieces())):
+        for at, (chunk, encoded) in enumerate(chunks or _encoded(sampler, pieces())):
             states = sampler.draw_paths(chunk, encoded, now)
             sampler.add(counts, chunk, encoded, states)
             if symmetric:
                 if at == len(best):
                     best.append(_best_path(sampler, chunk, encoded))
                 counts.overlaps += _overlaps(best[at], states, sampler.evidence.n_states)
-            if keep_paths:
+            if settings.keep_paths:
                 own.append(states)
         rows, natural = sampler.draw_rows(counts), sampler.draw_natural(counts)
-        now = sampler.drawn(rows, natural)
-        if sweep < warmup:
+        now, sweep = sampler.drawn(rows, natural), sweep + 1
+        if sweep <= settings.warmup or (sweep - settings.warmup) % thin:
             continue
         order = _labels(counts.overlaps)
-        starts.append(rows.start[order])
-        matrices.append(rows.transitions[order][:, order])
-        naturals.append(natural[order])
-        if keep_paths:
-            paths.append(np.argsort(order).astype(np.int32)[np.concatenate(own)])
-    return starts, matrices, naturals, paths
+        kept.starts.append(rows.start[order])
+        kept.matrices.append(rows.transitions[order][:, order])
+        kept.naturals.append(natural[order])
+        if settings.keep_paths:
+            kept.paths.append(np.argsort(order).astype(np.int32)[np.concatenate(own)])
+        if len(kept) < settings.n:
+            continue
+        if settings.thin != "auto" or kept.effective(sampler.family) >= wanted:
+            return kept
+        # As many sweeps again as so far fill the other half.
+        if 2 * sweep - settings.warmup > settings.max_sweeps:
+            return kept
+        kept.thin()
+        thin *= 2
 
 
 def _encoded(sampler: PathSampler, pieces: Iterable[Sequences]) -> Iterable[tuple[Sequences, Any]]:

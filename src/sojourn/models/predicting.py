@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
@@ -381,6 +381,8 @@ class PredictionMixin:
         *,
         method: str = "gibbs",
         warmup: int = 50,
+        thin: int | Literal["auto"] = "auto",
+        max_sweeps: int = 10_000,
         random_state: Any = None,
     ) -> PosteriorSamples:
         """Draw parameters and paths from the posterior given the training data.
@@ -393,12 +395,17 @@ class PredictionMixin:
             Number of draws.
         method : {"gibbs", "surrogate"}
             "gibbs" draws paths given parameters and parameters given paths in turn, from where
-            training ended: a pass over the data per draw, and intervals that are as wide as they
-            should be.  "surrogate" draws paths under the potentials of training, and parameters
-            given their counts: all draws in one pass, but intervals that are too narrow where the
+            training ended: passes over the data for each draw, and intervals that are as wide as
+            they should be.  "surrogate" draws paths under the potentials of training, and
+            parameters given their counts: all draws in one pass, but intervals that are too narrow where the
             states overlap, because draws of different sequences do not influence one another.
         warmup : int
             Passes before the first draw, for "gibbs".
+        thin : int or "auto"
+            Passes from one draw to the next.  By default as many as it takes for the draws to be
+            worth half as many independent ones, or 100; the more states overlap, the more passes.
+        max_sweeps : int
+            Limit on the passes of "auto"; ``n_effective`` of the result says what was reached.
         random_state : int, Generator, RandomState or None
             None uses the model's ``random_state``.
 
@@ -414,7 +421,14 @@ class PredictionMixin:
         """
         own = self.random_state if random_state is None else random_state
         return self.fitted_.posterior_samples(
-            X, n, lengths, method=method, warmup=warmup, random_state=own
+            X,
+            n,
+            lengths,
+            method=method,
+            warmup=warmup,
+            thin=thin,
+            max_sweeps=max_sweeps,
+            random_state=own,
         )
 
     def residuals(

@@ -51,7 +51,7 @@ def intervals(fitted: FittedModel, data: Sequences | None) -> Intervals | None:
     if data is not None and _is_training_data(fitted, data):
         n = int(min(_DRAWS, _WORK // (data.n_steps * k * k)))
         if n >= _FEWEST:
-            samples = fitted.posterior_samples(data, n, warmup=n // 4, random_state=0)
+            samples = fitted.posterior_samples(data, n, warmup=n // 4, thin=1, random_state=0)
             return _of_draws(samples.transmat_, "the data and the states")
     n = int(min(2 * _DRAWS, _NUMBERS // (k * k)))
     if n < _FEWEST:

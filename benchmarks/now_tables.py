@@ -1,0 +1,120 @@
+"""The tables of docs/now-and-next.md, from the result files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def read(path: str) -> dict[str, Any]:
+    """Read a result file."""
+    return json.loads((ROOT / path).read_text())
+
+
+def figures() -> str:
+    """Return all tables."""
+    return "\n\n".join([_coverage(), _forecasts(), _live(), _agreement()])
+
+
+def _coverage() -> str:
+    found = read("experiments/results/coverage.json")
+    cells: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+    for row in found["coverage"]:
+        own = cells.setdefault((row["sequences"], row["family"]), {})
+        own[row["method"], row["parameters"]] = row["coverage"]
+    kinds = [(m, p) for m in ("gibbs", "surrogate") for p in ("transitions", "emissions")]
+    rows = [
+        f"| {size} | `{family}` | "
+        + " | ".join(f"{own[kind]:.0%}" if kind in own else "" for kind in kinds)
+        + " |"
+        for (size, family), own in cells.items()
+    ]
+    sampler = [row for row in found["coverage"] if row["method"] == "sampler"]
+    text = [
+        f"How often {found['level']:.0%} intervals contain the truth, on data drawn from two "
+        f"overlapping states, sequences of {found['length']} steps ({found['date']}, "
+        f"`{found['command']}`, [result](../experiments/results/coverage.json)):",
+        "",
+        "| sequences | family | transitions | emissions | surrogate: transitions | emissions |",
+        "|---|---|---|---|---|---|",
+        *rows,
+    ]
+    if sampler:
+        values = {row["parameters"]: f"{row['coverage']:.0%}" for row in sampler}
+        text += [
+            "",
+            f"The collapsed Gibbs sampler of the library, from a random start on the same "
+            f"{sampler[0]['sequences']} sequences of symbols, has {values['transitions']} for "
+            f"transitions and {values['emissions']} for emissions.",
+        ]
+    return "\n".join(text)
+
+
+def _forecasts() -> str:
+    found = read("experiments/results/forecasts.json")
+    rows = [
+        f"| `{name}` | {own['held']:.1%} | {_pair(own, 0)} | {_pair(own, -1)} |"
+        for name, own in found["families"].items()
+    ]
+    ahead = found["steps"]["ahead"]
+    return "\n".join(
+        [
+            f"Forecasts of {found['sequences']['test']:,} held-out sequences up to {ahead} steps "
+            f"ahead ({found['date']}, `{found['command']}`, "
+            "[result](../experiments/results/forecasts.json)): how often "
+            f"{found['level']:.0%} intervals hold what came, and the mean log score beside that of "
+            "the distribution that does not know the past:",
+            "",
+            f"| family | held | one step ahead | {ahead} steps ahead |",
+            "|---|---|---|---|",
+            *rows,
+        ]
+    )
+
+
+def _pair(own: dict[str, Any], step: int) -> str:
+    return f"{own['log_score'][step]:.3f} / {own['unconditional'][step]:.3f}"
+
+
+def _live() -> str:
+    found = read("benchmarks/results/live.json")
+    where = found["machine"]
+    rows = [
+        f"| {name} | {own['one']:,} | {own['many']:,} |"
+        for name, own in found["updates_per_second"].items()
+    ]
+    series = [
+        f"{steps} steps in {own['seconds']:.1f} seconds with {own['peak_mib']} MiB"
+        for steps, own in found["filter_one_series_from_a_file"].items()
+    ]
+    return "\n".join(
+        [
+            f"Updates of streams per second with {found['states']} states, on one core "
+            f"({where['processor']}, {found['date']}, `make bench-live`, "
+            "[result](../benchmarks/results/live.json)):",
+            "",
+            f"| family | one stream | {found['side_by_side']:,} side by side |",
+            "|---|---|---|",
+            *rows,
+            "",
+            "Filtering one series from an `.npy` file, in a process with the peak of memory given: "
+            f"{', '.join(series)}.",
+        ]
+    )
+
+
+def _agreement() -> str:
+    found = read("benchmarks/results/agreement.json")
+    versions = ", ".join(
+        f"{name} {found['versions'][name]}" for name in ("dynamax", "deeptime", "hmmlearn")
+    )
+    largest = max(found["largest_difference"].values())
+    names = ", ".join(name for name in found["largest_difference"] if "differ" not in name)
+    return (
+        f"At the same parameters of {found['models']} random models ({versions}; {found['date']}, "
+        f"`make agreement`, [result](../benchmarks/results/agreement.json)), the largest "
+        f"difference from other libraries is {largest:.0e}: {names}."
+    )
