@@ -12,6 +12,7 @@ from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.forecast import Belief, Forecast, forecast_from
 from sojourn.families import Categorical, Family
 from sojourn.families.blocks import CompiledPotentials
+from sojourn.families.cdf import is_discrete
 from sojourn.families.dense import DenseFamily
 from sojourn.kernels.cpu.filtering import filter_steps, student_row, update_streams
 from sojourn.kernels.interface import Floats
@@ -64,6 +65,7 @@ class Stream:
         self._surprise = np.zeros(n)
         self._log_scale = np.zeros(n)
         self._cache: dict[Any, tuple[Floats, float]] = {}
+        self._keeps = all(is_discrete(evidence.family))
         self._table = self._alphabet()
         self._compiled = None if self._many else _CompiledStep.make(evidence)
         self.n_steps = 0
@@ -188,10 +190,10 @@ class Stream:
 
     def _cached(self, x: Any) -> Floats:
         """Return the potentials of one observation; those of discrete ones are kept."""
-        family = self._evidence.family
         key: Any = None
-        if isinstance(family, Categorical) or getattr(family, "discrete", False):
-            key = x if isinstance(x, int | float | str) else np.asarray(x).tobytes()
+        if self._keeps:
+            plain = isinstance(x, int | float | str)
+            key = x if plain else ((own := np.asarray(x)).dtype.str, own.tobytes())
             found = self._cache.get(key)
             if found is not None:
                 self._log_scale[0] = found[1]

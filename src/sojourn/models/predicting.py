@@ -397,8 +397,8 @@ class PredictionMixin:
             "gibbs" draws paths given parameters and parameters given paths in turn, from where
             training ended: passes over the data for each draw, and intervals that are as wide as
             they should be.  "surrogate" draws paths under the potentials of training, and
-            parameters given their counts: all draws in one pass, but intervals that are too narrow where the
-            states overlap, because draws of different sequences do not influence one another.
+            parameters given their counts: all draws in one pass, but intervals that are too narrow
+            where the states overlap, because sequences do not influence one another.
         warmup : int
             Passes before the first draw, for "gibbs".
         thin : int or "auto"
