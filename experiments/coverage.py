@@ -27,7 +27,7 @@ MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
 LENGTH = 10
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-REPEATS = {50: 60, 500: 40, 5000: 24}
+REPEATS = {50: 60, 500: 40, 5000: 20}
 DRAWS = {50: 200, 500: 200, 5000: 100}
 WARMUP = 30
 
@@ -148,11 +148,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=float, default=1.0, help="multiplies the repetitions")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(REPEATS))
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     tally = Tally()
     for size in arguments.sizes:
-        for name, (family, parameter, truth) in FAMILIES.items():
+        for name in arguments.families:
+            family, parameter, truth = FAMILIES[name]
             for repeat in range(max(2, round(arguments.repeats * REPEATS[size]))):
                 rng = np.random.default_rng([size, repeat])
                 data = as_data(draw_data(name, size, rng))
@@ -169,11 +171,11 @@ def main() -> None:
             for row in tally.table():
                 if (row["family"], row["sequences"]) == (name, f"{size:,}"):
                     print(row, flush=True)
-            write(arguments.out, arguments.sizes, tally)
+            write(arguments.out, tally)
 
 
-def write(path: Path, sizes: list[int], tally: Tally) -> None:
-    """Write what has been measured so far, beside earlier runs for other sizes."""
+def write(path: Path, tally: Tally) -> None:
+    """Write what has been measured so far, beside earlier runs for other sizes and families."""
     write_result(
         path,
         {
@@ -183,17 +185,17 @@ def write(path: Path, sizes: list[int], tally: Tally) -> None:
             "repeats": {f"{size:,}": REPEATS[size] for size in REPEATS},
             "draws": {f"{size:,}": DRAWS[size] for size in DRAWS},
             "warmup": WARMUP,
-            "coverage": sorted(kept(path, sizes) + tally.table(), key=place),
+            "coverage": sorted(kept(path, tally) + tally.table(), key=place),
         },
     )
 
 
-def kept(path: Path, sizes: list[int]) -> list[dict[str, Any]]:
-    """Return the entries of an earlier run for other sizes."""
+def kept(path: Path, tally: Tally) -> list[dict[str, Any]]:
+    """Return the entries of an earlier run for other sizes and families."""
     if not path.exists():
         return []
-    now = {f"{size:,}" for size in sizes}
-    return [row for row in json.loads(path.read_text())["coverage"] if row["sequences"] not in now]
+    now = {place(row) for row in tally.table()}
+    return [row for row in json.loads(path.read_text())["coverage"] if place(row) not in now]
 
 
 def place(row: dict[str, Any]) -> tuple[int, int]:
