@@ -27,7 +27,7 @@ MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
 LENGTH = 10
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-REPEATS = {50: 60, 500: 40, 5000: 20}
+REPEATS = {50: 30, 500: 16, 5000: 6}
 DRAWS = {50: 200, 500: 200, 5000: 100}
 WARMUP = 30
 

@@ -153,3 +153,15 @@ def test_expected_values_are_means_of_draws(name):
     assert (np.abs(mean - found)[known] < 5.0 * error[known]).all()
     if family.step_ndim == 1:
         assert expected_values(family, natural).shape == (N_STATES, values.shape[1])
+
+
+@pytest.mark.parametrize("name", ["Gaussian", "spherical Gaussian", "zero-mean Gaussian"])
+def test_marginal_tails_of_few_data_are_right(name):
+    _, family, natural, rng = made(name)
+    natural = family.prior() + 0.02 * (natural - family.prior())  # hardly any degrees of freedom
+    drawn = draw_parameters(family, np.repeat(natural[:1], 6000, axis=0), rng)
+    states = sj.Sequences.from_lengths(np.arange(6000), [1] * 6000)
+    values = family.sample(drawn, states, rng)
+    upto = predictive_cdf(family, values, natural[:1])[1][:, 0]
+    for column in upto.T:
+        assert kstest(column, "uniform").pvalue > 1e-3
