@@ -21,36 +21,47 @@ def figures() -> str:
 
 def _coverage() -> str:
     found = read("experiments/results/coverage.json")
-    cells: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
-    for row in found["coverage"]:
-        own = cells.setdefault((row["sequences"], row["family"]), {})
-        own[row["method"], row["parameters"]] = row["coverage"]
     kinds = [(m, p) for m in ("gibbs", "surrogate") for p in ("transitions", "emissions")]
-    rows = [
-        f"| {size} | `{family}` | "
-        + " | ".join(f"{own[kind]:.0%}" if kind in own else "" for kind in kinds)
-        + " |"
-        for (size, family), own in cells.items()
-    ]
-    sampler = [row for row in found["coverage"] if row["method"] == "sampler"]
+    sizes = list(dict.fromkeys(row["sequences"] for row in found["coverage"]))
+    families = list(dict.fromkeys(row["family"] for row in found["coverage"]))
+    rows = []
+    for size in sizes:
+        own = [row for row in found["coverage"] if row["sequences"] == size]
+        for family in [*families, "all four"]:
+            mine = [row for row in own if family in (row["family"], "all four")]
+            if mine:
+                cells = " | ".join(_share(mine, *kind) for kind in kinds)
+                name = family if family == "all four" else f"`{family}`"
+                rows.append(f"| {size} | {name} | {cells} |")
     text = [
         f"How often {found['level']:.0%} intervals contain the truth, on data drawn from two "
         f"overlapping states, sequences of {found['length']} steps ({found['date']}, "
-        f"`{found['command']}`, [result](../experiments/results/coverage.json)):",
+        f"`{found['command']}`, [result](../experiments/results/coverage.json)); in brackets, the "
+        "number of intervals:",
         "",
         "| sequences | family | transitions | emissions | surrogate: transitions | emissions |",
         "|---|---|---|---|---|---|",
         *rows,
     ]
+    sampler = [row for row in found["coverage"] if row["method"] == "sampler"]
     if sampler:
-        values = {row["parameters"]: f"{row['coverage']:.0%}" for row in sampler}
         text += [
             "",
-            f"The collapsed Gibbs sampler of the library, from a random start on the same "
-            f"{sampler[0]['sequences']} sequences of symbols, has {values['transitions']} for "
-            f"transitions and {values['emissions']} for emissions.",
+            "The collapsed Gibbs sampler of the library, from a random start on the same "
+            f"{sampler[0]['sequences']} sequences of symbols, has "
+            f"{_share(sampler, 'sampler', 'transitions')} for transitions and "
+            f"{_share(sampler, 'sampler', 'emissions')} for emissions.",
         ]
     return "\n".join(text)
+
+
+def _share(rows: list[dict[str, Any]], method: str, parameters: str) -> str:
+    """Return the coverage of some entries together, weighted by their numbers of intervals."""
+    own = [row for row in rows if (row["method"], row["parameters"]) == (method, parameters)]
+    n = sum(row["intervals"] for row in own)
+    if n == 0:
+        return ""
+    return f"{sum(row['coverage'] * row['intervals'] for row in own) / n:.0%} ({n})"
 
 
 def _forecasts() -> str:
