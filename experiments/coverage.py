@@ -27,7 +27,7 @@ MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
 LENGTH = 10
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-REPEATS = {50: 30, 500: 16, 5000: 6}
+REPEATS = {50: 60, 500: 40, 5000: 20}
 DRAWS = {50: 200, 500: 200, 5000: 100}
 WARMUP = 30
 
@@ -151,27 +151,28 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    tally = Tally()
     for size in arguments.sizes:
-        for name in arguments.families:
-            family, parameter, truth = FAMILIES[name]
-            for repeat in range(max(2, round(arguments.repeats * REPEATS[size]))):
-                rng = np.random.default_rng([size, repeat])
-                data = as_data(draw_data(name, size, rng))
-                model = sj.HMM(2, family(), n_init=1, random_state=repeat, n_jobs=1).fit(data)
-                for method in ("gibbs", "surrogate") if size < 5000 else ("gibbs",):
-                    samples = model.posterior_samples(
-                        data, DRAWS[size], method=method, warmup=WARMUP
-                    )
-                    key = (name, f"{size:,}", method)
-                    tally.add(key, samples.transmat_, samples.draws(parameter), truth)
-                if size == 50 and name == "Categorical":
-                    found = sampler_draws(data, repeat)
-                    tally.add((name, f"{size:,}", "sampler"), *found, truth)
-            for row in tally.table():
-                if (row["family"], row["sequences"]) == (name, f"{size:,}"):
-                    print(row, flush=True)
+        tally = Tally()
+        for repeat in range(max(1, round(arguments.repeats * REPEATS[size]))):
+            for name in arguments.families:
+                measure(tally, name, size, repeat)
+            # After every round, so that a run that is stopped leaves what it has measured.
             write(arguments.out, tally)
+        for row in tally.table():
+            print(row, flush=True)
+
+
+def measure(tally: Tally, name: str, size: int, repeat: int) -> None:
+    """Draw a data set, fit a model, and add its intervals."""
+    family, parameter, truth = FAMILIES[name]
+    data = as_data(draw_data(name, size, np.random.default_rng([size, repeat])))
+    model = sj.HMM(2, family(), n_init=1, random_state=repeat, n_jobs=1).fit(data)
+    for method in ("gibbs", "surrogate") if size < 5000 else ("gibbs",):
+        samples = model.posterior_samples(data, DRAWS[size], method=method, warmup=WARMUP)
+        key = (name, f"{size:,}", method)
+        tally.add(key, samples.transmat_, samples.draws(parameter), truth)
+    if size == 50 and name == "Categorical":
+        tally.add((name, f"{size:,}", "sampler"), *sampler_draws(data, repeat), truth)
 
 
 def write(path: Path, tally: Tally) -> None:
@@ -182,7 +183,6 @@ def write(path: Path, tally: Tally) -> None:
             "command": "python -m experiments.coverage",
             "level": LEVEL,
             "length": LENGTH,
-            "repeats": {f"{size:,}": REPEATS[size] for size in REPEATS},
             "draws": {f"{size:,}": DRAWS[size] for size in DRAWS},
             "warmup": WARMUP,
             "coverage": sorted(kept(path, tally) + tally.table(), key=place),
