@@ -2,10 +2,10 @@
 
 nice -n 19 python -m experiments.coverage
 
-Data are drawn from two overlapping states, a model is fitted from one start, and 90% intervals
-of transitions and emissions are taken from `posterior_samples`, by Gibbs sweeps and under the
-surrogates of training alone.  On the smallest data of symbols the same intervals come from the
-library's collapsed Gibbs sampler, run from a random start.
+Data are drawn from two overlapping states, a model with uniform priors on transitions and symbols
+is fitted from one start, and 90% intervals of transitions and emissions are taken from
+`posterior_samples`, by Gibbs sweeps and under the surrogates of training alone.  On the smallest data
+of symbols the same intervals come from the library's collapsed Gibbs sampler, run from a random start.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from sojourn.random_state import draw_dirichlet
 
 START = np.array([0.6, 0.4])
 MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
-LENGTH = 10
+LENGTH = 20
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 REPEATS = {50: 60, 500: 40, 5000: 20}
 DRAWS = {50: 200, 500: 200, 5000: 100}
 WARMUP = 30
 
-SYMBOLS = np.array([[0.6, 0.2, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.2, 0.6]])
+SYMBOLS = np.array([[0.7, 0.15, 0.05, 0.05, 0.05], [0.05, 0.05, 0.05, 0.15, 0.7]])
 RATES = np.array([[2.0], [7.0]])
 MEANS = np.array([[0.0], [2.5]])
 SCALES = np.array([[0.1], [1.0]])  # of exponential waiting times: rates 10 and 1
 
 FAMILIES: dict[str, tuple[Any, str, np.ndarray]] = {
-    "Categorical": (lambda: sj.Categorical(5), "emissionprob_", SYMBOLS),
+    "Categorical": (lambda: sj.Categorical(5, concentration=1.0), "emissionprob_", SYMBOLS),
     "Poisson": (lambda: sj.Poisson(), "lambdas_", RATES),
     "DiagonalGaussian": (lambda: sj.DiagonalGaussian(), "means_", MEANS),
     "Exponential": (lambda: sj.Exponential(), "rates_", 1.0 / SCALES),
@@ -94,7 +94,14 @@ def inside(
 def sampler_draws(data: sj.Sequences, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return draws of transitions and symbols from the library's own Gibbs sampler."""
     sampling = sj.Sampling("gibbs", n_samples=200, burn_in=300, n_chains=1)
-    model = sj.HMM(2, sj.Categorical(5), inference=sampling, random_state=seed, n_jobs=1)
+    model = sj.HMM(
+        2,
+        sj.Categorical(5, concentration=1.0),
+        transition_concentration=1.0,
+        inference=sampling,
+        random_state=seed,
+        n_jobs=1,
+    )
     model.fit(data)
     rng = np.random.default_rng(seed)
     transitions, symbols = [], []
@@ -106,7 +113,7 @@ def sampler_draws(data: sj.Sequences, seed: int) -> tuple[np.ndarray, np.ndarray
             counts.transitions[1:][order][:, order] + model.fitted_.posterior.transitions.prior[1]
         )
         transitions.append(draw_dirichlet(rows, rng))
-        symbols.append(draw_dirichlet(counts.symbols.T[order] + 0.1, rng))
+        symbols.append(draw_dirichlet(counts.symbols.T[order] + 1.0, rng))
     return np.array(transitions), np.array(symbols)
 
 
@@ -166,7 +173,9 @@ def measure(tally: Tally, name: str, size: int, repeat: int) -> None:
     """Draw a data set, fit a model, and add its intervals."""
     family, parameter, truth = FAMILIES[name]
     data = as_data(draw_data(name, size, np.random.default_rng([size, repeat])))
-    model = sj.HMM(2, family(), n_init=1, random_state=repeat, n_jobs=1).fit(data)
+    model = sj.HMM(
+        2, family(), transition_concentration=1.0, n_init=1, random_state=repeat, n_jobs=1
+    ).fit(data)
     for method in ("gibbs", "surrogate") if size < 5000 else ("gibbs",):
         samples = model.posterior_samples(data, DRAWS[size], method=method, warmup=WARMUP)
         key = (name, f"{size:,}", method)
