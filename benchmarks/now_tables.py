@@ -127,7 +127,9 @@ def _agreement() -> str:
         f"{name} {found['versions'][name]}" for name in ("dynamax", "deeptime", "hmmlearn")
     )
     largest = max(found["largest_difference"].values())
-    names = ", ".join(name for name in found["largest_difference"] if "differ" not in name)
+    names = "; ".join(
+        name.replace(",", " of") for name in found["largest_difference"] if "differ" not in name
+    )
     return (
         f"At the same parameters of {found['models']} random models ({versions}; {found['date']}, "
         f"`make agreement`, [result](../benchmarks/results/agreement.json)), the largest "
