@@ -5,8 +5,8 @@ nice -n 19 python -m experiments.coverage
 Data are drawn from two overlapping states, a model with uniform priors on transitions and symbols
 is fitted from one start, and 90% intervals of transitions and emissions are taken from
 `posterior_samples`, by Gibbs sweeps and under the surrogates of training alone.  On the smallest
-data of symbols the same intervals come from the library's collapsed Gibbs sampler, run from a random
-start.
+data of symbols the same intervals come from the library's collapsed Gibbs sampler, run from a
+random start.
 """
 
 from __future__ import annotations
