@@ -198,6 +198,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
         """Check and validate data as read from a file."""
         return self.validate(self.as_steps(data))
 
+    @property
+    def has_usual_prior(self) -> bool:
+        """Whether the prior is one that `learned_prior` can learn, and was not chosen."""
+        return False
+
     def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
         """Return a prior that is learned along with the statistics; None if there is none.
 

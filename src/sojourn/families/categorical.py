@@ -43,6 +43,10 @@ class SymbolsPresent(NamedTuple):
     has_missing: bool
 
 
+CONCENTRATION = 0.1
+"""Prior count of a symbol, where none is given."""
+
+
 class Categorical(DirichletFamily):
     r"""Symbols 0, ..., V−1, with a Dirichlet prior on each state's distribution.
 
@@ -81,7 +85,7 @@ class Categorical(DirichletFamily):
     def __init__(
         self,
         n_symbols: int | None = None,
-        concentration: float | ArrayLike = 0.1,
+        concentration: float | ArrayLike = CONCENTRATION,
         vocabulary: Vocabulary | None = None,
     ) -> None:
         self.n_symbols = n_symbols
@@ -156,6 +160,11 @@ class Categorical(DirichletFamily):
         """Return λ°, shape (V,) or (K, V)."""
         prior = np.asarray(self.concentration, dtype=np.float64)
         return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
+
+    @property
+    def has_usual_prior(self) -> bool:
+        """Whether `concentration` is the default."""
+        return np.ndim(self.concentration) == 0 and bool(self.concentration == CONCENTRATION)
 
     def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
         """Return a prior to be learned, if `concentration` is one number for all symbols."""

@@ -44,7 +44,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     tol: float
     forgetting_rate: float
     delay: float
-    tuned: bool | Collection[str]
+    tuned: bool | str | Collection[str]
     moves: Literal["auto"] | MoveSettings | None
     init: str | Statistics
     n_init: int | Literal["auto"]

@@ -282,9 +282,11 @@ def compute_of(model: BaseHMM) -> Compute:
 
 
 def tunings(model: BaseHMM) -> tuple[str, ...]:
-    """Return the names of the improvements on the paper's algorithm in use."""
+    """Return the names of the improvements on the paper's algorithm that were asked for."""
     if isinstance(model.tuned, bool | np.bool_):
         return TUNINGS if model.tuned else ()
+    if isinstance(model.tuned, str) and model.tuned == "auto":
+        return ()
     return (model.tuned,) if isinstance(model.tuned, str) else tuple(model.tuned)
 
 
@@ -315,7 +317,7 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
-        elif name == "tuned" and not isinstance(value, bool):
+        elif name == "tuned" and not isinstance(value, bool | str):
             stored[name] = tunings(model)
         elif isinstance(value, np.random.Generator | np.random.RandomState):
             stored[name] = None
