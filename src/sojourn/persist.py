@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -27,6 +25,7 @@ from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
+from sojourn.whole_files import write_whole
 
 _FORMAT = 1
 _ESTIMATORS = frozenset({"HMM", "HDPHMM"})
@@ -235,28 +234,3 @@ def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
     if version != _FORMAT:
         raise ModelFileError(f"{path} has format {version}, but this version reads {_FORMAT}")
     return description, arrays
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically: under a temporary name, which is then renamed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OSError(error.errno, f"{error.strerror} (while writing {path})") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """Read the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -65,6 +65,7 @@ def decode(
         raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
     from sojourn.models import load
+    from sojourn.whole_files import check_target
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
@@ -72,6 +73,7 @@ def decode(
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
             return
+        check_target(out, force, [model])
         predict = fitted.predict_proba if proba else fitted.predict
         predict(opened.source, out=out, overwrite=force, client=client)
     typer.echo(json.dumps({"path": str(out)}) if as_json else f"written: {out}")

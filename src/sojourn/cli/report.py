@@ -37,12 +37,13 @@ def report(
         from sojourn.cli.data import open_for, reading_options
         from sojourn.models import load
         from sojourn.report.page import write_report
-        from sojourn.sources.write import check_target
+        from sojourn.whole_files import check_target
 
-        check_target(target, force)
+        check_target(target, force, [model])
         fitted = load(model)
         given = reading_options(column, sequence, lower, pattern)
         source = None if data is None else open_for(fitted, data, given).source
+        check_target(target, force, () if source is None else source.paths)
         write_report(fitted, target, source, title=title)
     if as_json:
         print_json({"path": str(target), "states_used": fitted.n_states_})

@@ -24,6 +24,12 @@ def plain(text: str) -> str:
     return escape(printable(text))
 
 
+def show_notes(screen: Console, notes: list[str]) -> None:
+    """Show what was decided about the data."""
+    for note in notes:
+        screen.print(f"[dim]{plain(note)}[/]", soft_wrap=True)
+
+
 def about_data(parts: Parts, choice: Choice) -> str:
     """Describe the data and the family."""
     size = f"{count(parts.n_sequences)}, {parts.n_steps:,} steps to learn from"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn import memory
 from sojourn.families.base import EmissionRows
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
@@ -96,6 +97,7 @@ class Categorical(DirichletFamily):
     def resolve(self, data: Sequences, n_states: int) -> Categorical:
         """Fill in the alphabet, and check the prior against it."""
         vocabulary, n_symbols = self.vocabulary, self.n_symbols
+        source = f"n_symbols={n_symbols}"
         if vocabulary is None and data.values.dtype.kind in "UTO":
             vocabulary = Vocabulary.from_sequences(data)
         if n_symbols is None:
@@ -103,13 +105,23 @@ class Categorical(DirichletFamily):
                 n_symbols = len(vocabulary)
             else:
                 # Negative symbols are left to `validate`, which reports their position.
-                n_symbols = max(1, int(_whole_numbers(data).max()) + 1)
+                whole = _whole_numbers(data)
+                at = int(whole.argmax())
+                n_symbols = max(1, int(whole[at]) + 1)
+                source = f"{position(at, data.offsets)}: symbol {whole[at]}"
         if isinstance(n_symbols, bool) or not isinstance(n_symbols, int | np.integer):
             raise TypeError(f"n_symbols must be a whole number, got {n_symbols!r}")
         if vocabulary is not None and len(vocabulary) > n_symbols:
             raise ValueError(f"n_symbols={n_symbols}, but the vocabulary has {len(vocabulary)}")
         if not 1 <= n_symbols < 2**31:
             raise ValueError(f"n_symbols must lie between 1 and 2**31 - 1, got {n_symbols}")
+        if not memory.fits(n_symbols * n_states, 4):
+            size = memory.gigabytes(n_symbols * n_states, 4)
+            raise ValueError(
+                f"{source} makes a table of {n_symbols} symbols for each of {n_states} states, "
+                f"{size}, more than a quarter of the memory: number symbols from 0 without gaps, "
+                "or give a vocabulary"
+            )
         concentration = np.asarray(self.concentration, dtype=np.float64)
         if concentration.shape not in ((), (n_symbols,), (n_states, n_symbols)):
             raise ValueError(

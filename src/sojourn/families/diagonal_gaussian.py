@@ -24,6 +24,7 @@ from sojourn.families.scales import (
     complete_design,
     complete_with_one,
     located,
+    reach,
     within_states,
 )
 from sojourn.kernels.arrays import namespace
@@ -108,7 +109,7 @@ class DiagonalGaussian(ColumnFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite."""
-        return check_real(data, self.features)
+        return check_real(data, self.features, largest=reach(self.scale))
 
     def prior(self) -> Floats:
         """Return λ° = (κ°, ν°, κ° m, Ψ° + κ° m²) with m = m° − c."""

@@ -14,6 +14,7 @@ from sojourn.families.checks import (
     refuse_partly_missing,
 )
 from sojourn.families.regression import RegressionFamily
+from sojourn.families.scales import reach
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences, position
 
@@ -113,7 +114,7 @@ class LinearGaussian(RegressionFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that targets are complete or missing."""
-        data = check_real(data, self.features)
+        data = check_real(data, self.features, largest=reach(self.scale))
         missing = np.isnan(data.values)
         refuse_partly_missing(missing[:, : self.n_targets], data)
         unknown = missing[:, self.n_targets :].any(axis=1) & ~missing[:, 0]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.families.checks import Booleans, Moments, as_given, column_vector
+from sojourn.families.checks import LARGEST, Booleans, Moments, as_given, column_vector
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
@@ -67,6 +67,21 @@ def scale_matrix(scale: Any, n_features: int) -> Floats:
     except np.linalg.LinAlgError:
         raise ValueError("scale must be positive definite") from None
     return scale
+
+
+def reach(scale: Any) -> float:
+    """Return how large data may be under a prior scale Ψ°: (x / Ψ°^½)² must not overflow.
+
+    Data only add to Ψ°, so that this holds for the posterior too.
+
+    Examples
+    --------
+    >>> reach(np.eye(2)), reach([1.0, 1e-200])
+    (1e+120, 1e+50)
+    """
+    scale = np.asarray(scale, dtype=np.float64)
+    least = np.linalg.eigvalsh(scale)[0] if scale.ndim == 2 else scale.min()
+    return float(min(LARGEST, np.sqrt(max(least, 0.0)) * 1e150))
 
 
 def check_dof(value: Any, least: float) -> float:

@@ -25,6 +25,7 @@ from sojourn.families.scales import (
     complete_design,
     complete_with_one,
     located,
+    reach,
     within_states,
 )
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -116,7 +117,7 @@ class SphericalGaussian(DenseFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite."""
-        return check_real(data, self.features)
+        return check_real(data, self.features, largest=reach(self.scale))
 
     def prior(self) -> Floats:
         """Return λ° = (κ° for each column, ν°, κ° m, Ψ° + κ° mᵀm) with m = m° − c."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sequences import Sequences
+from sojourn.sequences import Sequences, check_arrow
 from sojourn.sources.base import (
     PIECE_SEQUENCES,
     PIECE_STEPS,
@@ -120,6 +120,7 @@ class _ArrowFile(_Table):
             place = f"{self.path}, record batch {block}"
             with reading(place):
                 batch = reader.get_batch(block).select(names)
+                check_arrow(batch)
             yield from ((part, place) for part in _sliced(batch))
 
         return read
@@ -148,6 +149,7 @@ class _ArrowStream(_Table):
                             batch = stream.read_next_batch().select(names)
                         except StopIteration:
                             return
+                        check_arrow(batch)
                     yield from ((part, place) for part in _sliced(batch))
                     n_read += 1
 
@@ -446,6 +448,7 @@ def _list_sequences(array: Any) -> Sequences:
         return Sequences.from_arrow(array)
     if array.null_count:
         raise ValueError("a sequence is null")
+    check_arrow(array)
     offsets = array.offsets.to_numpy().astype(np.int64)
     vectors = array.values.slice(offsets[0], offsets[-1] - offsets[0])
     flat = vectors.flatten()
