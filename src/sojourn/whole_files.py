@@ -134,12 +134,12 @@ def check_target(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
 def _new_part(path: Path, *, folder: bool) -> tuple[int, Path]:
     """Make a temporary file or folder, and lock it."""
     while True:
-        options = {"dir": path.parent, "prefix": f".{path.name}.", "suffix": ".part"}
+        names = (".part", f".{path.name}.", path.parent)
         if folder:
-            part = Path(tempfile.mkdtemp(**options))
+            part = Path(tempfile.mkdtemp(*names))
             descriptor = os.open(part, os.O_RDONLY)
         else:
-            descriptor, name = tempfile.mkstemp(**options)
+            descriptor, name = tempfile.mkstemp(*names)
             part = Path(name)
         if locked(descriptor) and part.exists():
             return descriptor, part

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sojourn.cli.cluster import connected
-from sojourn.cli.common import errors_in_short
+from sojourn.cli.common import errors_in_short, printable
 from sojourn.cli.options import (
     Address,
     Columns,
@@ -17,6 +17,7 @@ from sojourn.cli.options import (
     Force,
     JsonLines,
     Lower,
+    MaxBytes,
     ModelFile,
     Pattern,
     Sequence,
@@ -47,6 +48,7 @@ def decode(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    max_bytes: MaxBytes = None,
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
@@ -69,7 +71,9 @@ def decode(
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
-        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        opened = open_for(
+            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes)
+        )
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
             return
@@ -99,6 +103,6 @@ def _print_states(
                 typer.echo("\t".join(rows))
             elif words:
                 pairs = zip(symbols[n].tolist(), result.tolist(), strict=True)
-                typer.echo(" ".join(f"{word}/{state}" for word, state in pairs))
+                typer.echo(printable(" ".join(f"{word}/{state}" for word, state in pairs)))
             else:
                 typer.echo(" ".join(map(str, result.tolist())))

@@ -31,6 +31,7 @@ def fit(
     sequence: opt.Sequence = None,
     lower: opt.Lower = None,
     pattern: opt.Pattern = None,
+    max_bytes: opt.MaxBytes = None,
     device: opt.Device = "cpu",
     jobs: opt.Jobs = None,
     cluster: opt.Address = None,
@@ -56,7 +57,7 @@ def fit(
         from sojourn.whole_files import check_target
 
         check_target(target, force)
-        opened = open_data(data, reading_options(column, sequence, lower, pattern))
+        opened = open_data(data, reading_options(column, sequence, lower, pattern, max_bytes))
         summary.show_notes(screen, opened.notes)
         parts = holdout.hold_out(opened, held_out, seed, remote=client is not None)
         check_target(target, force, [*opened.source.paths, *getattr(parts.held_out, "paths", ())])
@@ -73,7 +74,7 @@ def fit(
             model, parts, checkpoint=checkpoint, resume=resume, client=client
         )
         model.provenance_ = summary.provenance(data, opened, parts, choice)
-        model.save(target)
+        model.save(target, overwrite=force)
     if as_json:
         print_json(summary.result(model, target, parts) | {"warnings": notes})
     else:

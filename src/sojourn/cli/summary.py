@@ -19,7 +19,7 @@ def plain(text: str) -> str:
     """Escape text that comes from the data or the command line for Rich."""
     from rich.markup import escape
 
-    from sojourn.cli.tables import printable
+    from sojourn.cli.common import printable
 
     return escape(printable(text))
 
@@ -69,7 +69,7 @@ def provenance(data: str, opened: Opened, parts: Parts, choice: Choice) -> dict[
         "held_out": parts.how,
         "reason": choice.reason,
         "columns": opened.columns,
-        "reading": opened.reading,
+        "reading": {name: how for name, how in opened.reading.items() if name != "max_bytes"},
         "date": datetime.now(UTC).date().isoformat(),
         "version": f"sojourn {__version__}",
     }

@@ -19,6 +19,7 @@ from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
+    check_spread,
     column_sums,
     column_weights,
     complete_design,
@@ -202,6 +203,11 @@ class DiagonalGaussian(ColumnFamily):
             return None
         counts, sums, squares = column_sums(z, weights, n_threads)
         return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
+
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless κ, ν and Ψ are positive."""
+        kappa, nu, sums, squares = self.parts(natural)
+        check_spread(kappa, nu, sums, squares)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

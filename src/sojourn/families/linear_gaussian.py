@@ -101,6 +101,8 @@ class LinearGaussian(RegressionFamily):
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "LinearGaussian")
         n_targets = self.n_targets
+        if isinstance(n_targets, bool) or not isinstance(n_targets, int | np.integer):
+            raise TypeError(f"n_targets must be a whole number, got {n_targets!r}")
         if not 1 <= n_targets < n_features:
             raise ValueError(
                 f"n_targets={n_targets} of {n_features} columns leaves no target or no covariate"

@@ -226,6 +226,11 @@ class Product(Family):
         )
         return RowSums(None, sums, self.n_statistics)
 
+    def check_natural(self, natural: Floats) -> None:
+        """Check λ of every part."""
+        for part, own in zip(self.parts, _naturals(self.parts, natural), strict=True):
+            part.check_natural(own)
+
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw the columns of every part."""
         pairs = zip(self.parts, _naturals(self.parts, natural), strict=True)

@@ -91,6 +91,14 @@ def check_dof(value: Any, least: float) -> float:
     return float(value)
 
 
+def check_spread(kappa: Floats, nu: Floats, sums: Floats, squares: Floats) -> None:
+    """Raise a ValueError unless κ, ν and Ψ = squares − sums²/κ are positive, up to rounding."""
+    if min(kappa.min(), nu.min(), squares.min()) <= 0.0:
+        raise ValueError("counts or sums of squares are not positive")
+    if (sums * (sums / kappa) > squares * (1.0 + 1e-6)).any():
+        raise ValueError("sums of squares are smaller than the sums allow")
+
+
 def column_weights(
     mean: Floats, squared: Floats, *, one_group: bool
 ) -> tuple[Floats, NDArray[np.int64]]:

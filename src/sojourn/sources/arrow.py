@@ -30,14 +30,20 @@ METADATA = b"sojourn"
 WORDS = b"sojourn.words"
 """Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
 
+UNPACKED_BYTES = 2**27
+UNPACKED_RATIO = 100
+"""A compressed table may unpack to so many bytes, or to so many times its own: tables of numbers
+and words are seldom a tenth of that, and a few kilobytes of zeros are a thousand times as many."""
+
 Batches = Iterator[tuple[Any, str]]
 
 
 class _Table(ABC):
     """A file of record batches, read in blocks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self.path = path
+        self.max_bytes = max_bytes
         with reading(str(path)):
             self._look()
 
@@ -176,12 +182,35 @@ class _Csv(_Table):
         delimiter = "\t" if ".tsv" in self.path.suffixes else ","
         try:
             return csv.read_csv(
-                self.path,
+                self._content(),
                 parse_options=csv.ParseOptions(delimiter=delimiter),
                 convert_options=csv.ConvertOptions(include_columns=names),
             )
         except pa.ArrowInvalid as error:
             raise ValueError(str(error)) from error
+
+    def _content(self) -> Any:
+        """Return the file, or what a compressed one unpacks to, up to a limit."""
+        import pyarrow as pa
+
+        with self.path.open("rb") as file:
+            if file.read(2) != b"\x1f\x8b":
+                return self.path
+        size = self.path.stat().st_size
+        most = max(UNPACKED_BYTES, UNPACKED_RATIO * size)
+        most = most if self.max_bytes is None else self.max_bytes
+        parts, n_bytes = [], 0
+        with pa.OSFile(str(self.path), "rb") as file:
+            stream = pa.CompressedInputStream(file, "gzip")
+            while part := stream.read(2**20):
+                n_bytes += len(part)
+                if n_bytes > most:
+                    raise ValueError(
+                        f"its {size} bytes unpack to more than {most}: a table is read into "
+                        "memory as a whole, and max_bytes= allows larger ones"
+                    )
+                parts.append(part)
+        return pa.BufferReader(b"".join(parts))
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
         def read(block: int) -> Batches:
@@ -215,9 +244,9 @@ TABLES = {
 }
 
 
-def column_types(path: Path, kind: str) -> dict[str, Any]:
+def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the columns of a file with their PyArrow types."""
-    schema = TABLES[kind](path).schema  # type: ignore[abstract]
+    schema = TABLES[kind](path, max_bytes).schema  # type: ignore[abstract]
     return dict(zip(schema.names, schema.types, strict=True))
 
 
@@ -237,6 +266,8 @@ class ArrowSource(Source):
         one sequence.
     lower : bool
         Convert words to lower case.
+    max_bytes : int, optional
+        Most bytes that a compressed table may unpack to.
     """
 
     def __init__(
@@ -247,14 +278,16 @@ class ArrowSource(Source):
         column: str | Sequence[str] | None = None,
         sequence: str | Literal[False] | None = None,
         lower: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
         self.kind = kind
+        self.max_bytes = max_bytes
         self.sequence = sequence or None
         self.is_long = sequence is not None
         self.lower = lower
-        self._table = TABLES[kind](path)  # type: ignore[abstract]
+        self._table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
         self.columns, self.is_vector = self._pick(column)
 
     def __reduce__(self) -> Any:
@@ -262,7 +295,13 @@ class ArrowSource(Source):
         column = self.columns if self.is_vector else self.columns[0]
         rows: Literal[False] | None = False if self.is_long else None
         sequence = self.sequence or rows
-        opener = partial(ArrowSource, column=column, sequence=sequence, lower=self.lower)
+        opener = partial(
+            ArrowSource,
+            column=column,
+            sequence=sequence,
+            lower=self.lower,
+            max_bytes=self.max_bytes,
+        )
         return opener, (self.path.absolute(), self.kind)
 
     @property
@@ -396,6 +435,8 @@ class ArrowSource(Source):
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
                 )
+            if names.count(name) > 1:
+                raise DataFileError(f"{self.path} has {names.count(name)} columns named {name!r}")
         if not asked:
             asked = [name for name in names if self._may_be_steps(name)]
             if len(asked) != 1:
