@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn import memory
 from sojourn.families.base import EmissionRows
+from sojourn.families.checks import LARGEST
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
@@ -128,8 +129,8 @@ class Categorical(DirichletFamily):
                 f"concentration has the shape {concentration.shape}; a number, ({n_symbols},) "
                 f"or ({n_states}, {n_symbols}) was expected"
             )
-        if not (np.isfinite(concentration).all() and (concentration > 0).all()):
-            raise ValueError("concentration must be positive and finite")
+        if not ((concentration > 0).all() and (concentration <= LARGEST).all()):
+            raise ValueError(f"concentration must be positive and finite, at most {LARGEST:g}")
         return Categorical(
             int(n_symbols),
             float(concentration) if concentration.ndim == 0 else concentration.copy(),
@@ -351,6 +352,7 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
         return values
     if values.dtype.kind != "f":
         raise TypeError(f"symbols must be whole numbers or strings, got {values.dtype}")
+    values = values.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(values) < 2**53) | (values != np.floor(values))
     if bad.any():

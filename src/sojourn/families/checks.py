@@ -77,7 +77,10 @@ def check_columns(data: Sequences, n_features: int | None, name: str) -> int:
 
 def column_vector(name: str, value: Any, n_features: int, *, positive: bool = True) -> Floats:
     """Return a parameter as one number per column."""
-    vector = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (n_features,)))
+    given = np.asarray(value, dtype=np.float64)
+    if given.shape not in ((), (1,), (n_features,)):
+        raise ValueError(f"{name} has the shape {given.shape}, the data have {n_features} columns")
+    vector = np.array(np.broadcast_to(given, (n_features,)))
     least, most = (_SMALLEST_PARAMETER, LARGEST**2) if positive else (-LARGEST, LARGEST)
     if not np.isfinite(vector).all() or (positive and (vector <= 0).any()):
         raise ValueError(f"{name} must be {'positive and ' if positive else ''}finite, got {value}")
@@ -93,7 +96,7 @@ def check_real(
     values = _numbers(data, n_features)
     if values.dtype.kind != "f":
         return data.with_values(values)
-    limit = values.dtype.type(min(largest, np.finfo(values.dtype).max))
+    limit = values.dtype.type(min(largest, float(np.finfo(values.dtype).max)))
     with np.errstate(invalid="ignore"):
         bad = np.abs(values) > limit
     _refuse(bad, data, lambda at: f"{values[at]} is not a finite number of at most {largest:g}")

@@ -55,10 +55,12 @@ def scale_matrix(scale: Any, n_features: int) -> Floats:
     """Return Ψ° as a matrix; raise an error if it is not positive definite."""
     scale = np.asarray(scale, dtype=np.float64)
     if scale.ndim < 2:
-        scale = np.diag(np.broadcast_to(scale, n_features))
+        scale = np.diag(column_vector("scale", scale, n_features))
     if scale.shape != (n_features, n_features):
         raise ValueError(f"scale has the shape {scale.shape}, not ({n_features}, {n_features})")
-    if not np.isfinite(scale).all() or not np.allclose(scale, scale.T, rtol=1e-10, atol=0):
+    if not (np.abs(scale) <= LARGEST**2).all():
+        raise ValueError(f"scale must be finite, and at most {LARGEST**2:g}")
+    if not np.allclose(scale, scale.T, rtol=1e-10, atol=0):
         raise ValueError("scale must be finite and symmetric")
     size = np.sqrt(np.abs(np.diag(scale)))
     size[size == 0] = 1.0

@@ -24,16 +24,12 @@ from sojourn.sources.base import (
     reading,
     scan,
 )
+from sojourn.sources.unpack import unpacked
 from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
 WORDS = b"sojourn.words"
 """Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
-
-UNPACKED_BYTES = 2**27
-UNPACKED_RATIO = 100
-"""A compressed table may unpack to so many bytes, or to so many times its own: tables of numbers
-and words are seldom a tenth of that, and a few kilobytes of zeros are a thousand times as many."""
 
 Batches = Iterator[tuple[Any, str]]
 
@@ -46,6 +42,7 @@ class _Table(ABC):
         self.max_bytes = max_bytes
         with reading(str(path)):
             self._look()
+            self.names = list(self.schema.names)  # which may be no text at all
 
     schema: Any
     n_blocks: int
@@ -83,15 +80,24 @@ class _Parquet(_Table):
                 if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
                     # One call without threads is fastest for small row groups.
                     table = file.read_row_group(block, columns=names, use_threads=False)
+                    self._check_rows(block, table.num_rows)
                     yield from ((batch, place) for batch in table.combine_chunks().to_batches())
                     return
                 batches = file.iter_batches(
                     self._rows_a_piece(block), row_groups=[block], columns=names, use_threads=False
                 )
+                n_rows = 0
                 for batch in batches:
+                    n_rows += batch.num_rows
                     yield batch, place
+                self._check_rows(block, n_rows)
 
         return read
+
+    def _check_rows(self, block: int, n_rows: int) -> None:
+        stated = self.metadata.row_group(block).num_rows
+        if n_rows != stated:
+            raise ValueError(f"it is damaged: {n_rows} rows, where {stated} were written")
 
     def _rows_a_piece(self, block: int) -> int:
         group = self.metadata.row_group(block)
@@ -172,7 +178,7 @@ class _Csv(_Table):
 
     def _look(self) -> None:
         self.schema = self._read().schema
-        if all(_is_number(name) for name in self.schema.names):
+        if all(map(_is_number, self.schema.names)):
             raise ValueError("the first line has numbers: it must have the names of the columns")
 
     def _read(self, names: list[str] | None = None) -> Any:
@@ -182,35 +188,12 @@ class _Csv(_Table):
         delimiter = "\t" if ".tsv" in self.path.suffixes else ","
         try:
             return csv.read_csv(
-                self._content(),
+                unpacked(self.path, self.max_bytes),
                 parse_options=csv.ParseOptions(delimiter=delimiter),
                 convert_options=csv.ConvertOptions(include_columns=names),
             )
         except pa.ArrowInvalid as error:
             raise ValueError(str(error)) from error
-
-    def _content(self) -> Any:
-        """Return the file, or what a compressed one unpacks to, up to a limit."""
-        import pyarrow as pa
-
-        with self.path.open("rb") as file:
-            if file.read(2) != b"\x1f\x8b":
-                return self.path
-        size = self.path.stat().st_size
-        most = max(UNPACKED_BYTES, UNPACKED_RATIO * size)
-        most = most if self.max_bytes is None else self.max_bytes
-        parts, n_bytes = [], 0
-        with pa.OSFile(str(self.path), "rb") as file:
-            stream = pa.CompressedInputStream(file, "gzip")
-            while part := stream.read(2**20):
-                n_bytes += len(part)
-                if n_bytes > most:
-                    raise ValueError(
-                        f"its {size} bytes unpack to more than {most}: a table is read into "
-                        "memory as a whole, and max_bytes= allows larger ones"
-                    )
-                parts.append(part)
-        return pa.BufferReader(b"".join(parts))
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
         def read(block: int) -> Batches:
@@ -246,8 +229,8 @@ TABLES = {
 
 def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the columns of a file with their PyArrow types."""
-    schema = TABLES[kind](path, max_bytes).schema  # type: ignore[abstract]
-    return dict(zip(schema.names, schema.types, strict=True))
+    table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
+    return dict(zip(table.names, table.schema.types, strict=True))
 
 
 class ArrowSource(Source):
@@ -428,9 +411,10 @@ class ArrowSource(Source):
 
     def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
         """Find the columns with the steps, and whether they make vectors."""
-        names = self._table.schema.names
+        names = self._table.names
         asked = [column] if isinstance(column, str) else list(column or [])
-        for name in [*asked, *([self.sequence] if self.sequence else [])]:
+        sequence = [self.sequence] if self.sequence else []
+        for name in [*(asked or names), *sequence]:
             if name not in names:
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"

@@ -78,5 +78,6 @@ class NpySource(Source):
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    with reading(str(path)):
+    # A size that overflows is an error, and not a warning and another size.
+    with reading(str(path)), np.errstate(over="raise"):
         return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -52,9 +52,7 @@ class TextSource(Source):
         self.compression = compression
         self.lower = lower
         self.pattern = pattern
-        self._find = None if pattern is None else re.compile(pattern).findall
-        if pattern is not None and re.compile(pattern).groups > 1:
-            raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+        self._find = None if pattern is None else _compiled(pattern).findall
 
     def __reduce__(self) -> Any:
         """Pickle only how to open the file; another process opens it itself."""
@@ -172,3 +170,13 @@ def _skipped_line(file: Any) -> int:
         if part.endswith(b"\n"):
             break
     return n_bytes
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    if compiled.groups > 1:
+        raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+    return compiled
