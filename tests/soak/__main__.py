@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "soak.json"
+from tests.soak.figures import PARTS, RESULTS, ROOT, totals
+
 CACHE = ROOT / ".numba-checked"
-PARTS = ("inputs", "model_files", "data_files", "commands", "kills", "cluster")
 SHARES = {"inputs": 0.35, "model_files": 0.25, "data_files": 0.1, "commands": 0.1, "kills": 0.1,
           "cluster": 0.1}  # fmt: skip
 
@@ -70,14 +69,7 @@ def add(path, name, options, figures):
             **figures,
         }
     )
-    totals = {}
-    for run in results["runs"]:
-        total = totals.setdefault(run["part"], {"cases": 0, "accepted": 0, "failures": 0})
-        for key in total:
-            total[key] += run[key]
-        total["extra_mb"] = max(total.get("extra_mb", 0.0), run["extra_mb"])
-        total["seconds"] = round(total.get("seconds", 0.0) + run["seconds"], 1)
-    results["totals"] = totals
+    results["totals"] = totals(results["runs"])
     path.write_text(json.dumps(results, indent=1) + "\n")
 
 

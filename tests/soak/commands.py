@@ -83,8 +83,8 @@ def run(case):
     path.write_bytes(content)
     if case["suffix"] == ".npy":
         np.save(here / "data.offsets.npy", np.array(case["offsets"], dtype=np.int64))
-    names = {"DATA": path, "OUT": here / "out.sojourn", "OUT.parquet": here / "out.parquet",
-             "OUT.html": here / "out.html"} | {m: here / f"{m}.sojourn" for m in MODELS}  # fmt: skip
+    names = {name: here / f"{name}.sojourn" for name in (*MODELS, "OUT")}
+    names |= {"DATA": path, "OUT.parquet": here / "out.parquet", "OUT.html": here / "out.html"}
     result = CliRunner().invoke(_command(), [str(names.get(a, a)) for a in case["arguments"]])
     error = result.exception
     if error is not None and not isinstance(error, SystemExit):
@@ -103,10 +103,14 @@ def run(case):
 
 def warm():
     case = {"suffix": ".txt", "content": base64.b64encode(data_files.TEXT).decode(), "offsets": []}
-    for arguments in (["fit", "DATA", "--states", "2", "--passes", "1", "--out", "OUT", "--force"],
-                      ["score", "words", "DATA"], ["decode", "words", "DATA"],
-                      ["report", "words", "--data", "DATA", "--out", "OUT.html", "--force"],
-                      ["ingest", "DATA", "OUT.parquet", "--force"], ["inspect", "words"]):  # fmt: skip
+    for arguments in (
+        ["fit", "DATA", "--states", "2", "--passes", "1", "--out", "OUT", "--force"],
+        ["score", "words", "DATA"],
+        ["decode", "words", "DATA"],
+        ["report", "words", "--data", "DATA", "--out", "OUT.html", "--force"],
+        ["ingest", "DATA", "OUT.parquet", "--force"],
+        ["inspect", "words"],
+    ):
         run(case | {"arguments": arguments})
 
 

@@ -1,5 +1,6 @@
 """Runs the cases of a part in a child process, and judges what they raise."""
 
+import faulthandler
 import json
 import linecache
 import mmap
@@ -158,6 +159,7 @@ def _one_child(part, seed, at, count, seconds, outcome):
 
 
 def _run_many(part, seed, at, count, seconds, shared, tell):
+    faulthandler.disable()  # a crash is reported by the parent
     cases = accepted = refused = failed = 0
     begun = time.monotonic()
     before = _peak_mb()
@@ -209,9 +211,9 @@ def shrunk(part, case, kind):
     from hypothesis import strategies as st
     from hypothesis.errors import NoSuchExample
 
-    def fails(rng):
+    def fails(made):
         try:
-            run_case(part, part.make(rng))
+            run_case(part, made)
         except Exception as error:
             return kind_of(describe(error)) == kind
         return False
@@ -224,13 +226,9 @@ def shrunk(part, case, kind):
         suppress_health_check=list(HealthCheck),
     )
     try:
-        rng = find(st.randoms(use_true_random=False), fails, settings=quick)
+        return find(st.randoms(use_true_random=False).map(part.make), fails, settings=quick)
     except NoSuchExample:
         return case
-    try:
-        return json.loads(json.dumps(part.make(rng)))
-    except Exception:
-        return case  # the numbers were used up
 
 
 def finite(value, what):

@@ -57,6 +57,8 @@ def _models(folder):
     yield "point hdp", model, x, lengths
     model = sj.HMM(2, sj.Categorical(4), stickiness="learned", **options).fit(x, lengths)
     yield "sticky", model, x, lengths
+    model = sj.HMM(2, sj.Categorical(4), tuned=True, **options).fit(x, lengths)
+    yield "tuned", model, x, lengths
     words = [["a", "b"], ["c", "a", "b"], ["a"]]
     yield "words", sj.HDPHMM(2, sj.Categorical(), **options).fit(words), words, None
     batch = {**options, "hdp_batch_size": 3}
