@@ -116,3 +116,8 @@ def test_the_limit_is_a_share_of_the_memory(monkeypatch):
         sj.Categorical().resolve(sj.Sequences.from_list([[0, 500]]), 2)
     with pytest.raises(ValueError, match="n_symbols=501 makes a table"):
         sj.Categorical(501).resolve(sj.Sequences.from_list([[0, 1]]), 2)
+
+
+def test_more_states_than_the_memory_holds_are_refused():
+    with pytest.raises(ValueError, match="n_states=10000000 needs a transition matrix of 800,000"):
+        sj.HMM(10**7, sj.Categorical(3)).fit([[0, 1, 2]])

@@ -55,9 +55,6 @@ class Checkpoints:
         self._old_handler: Any = None
         self._lock: int | None = None
 
-    def __del__(self) -> None:
-        self._unlock()
-
     def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
@@ -103,12 +100,6 @@ class Checkpoints:
     def begin(self, fitted: FittedModel, identity: dict[str, Any]) -> None:
         """Take the model to be trained, and what a resumed run must have in common with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.folder, os.O_RDONLY)
-        if not locked(self._lock):
-            self._unlock()
-            raise FileExistsError(f"another run is writing checkpoints to {self.folder}")
-        for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
-            remove_unlocked(leftover)  # from a run that was killed while writing
         self._fitted, self._identity = fitted, identity
 
     def __call__(self, position: Position, *, now: bool = False) -> None:
@@ -136,9 +127,15 @@ class Checkpoints:
             old.unlink(missing_ok=True)
         self._written = time.monotonic()
 
-    # ---- Ctrl-C ---------------------------------------------------------------------------
+    # ---- one run at a time, and Ctrl-C ----------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        if not locked(self._lock):
+            self._unlock()
+            raise BlockingIOError(f"another run is writing checkpoints to {self.folder}")
+        for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
+            remove_unlocked(leftover)  # from a run that was killed while writing
         if threading.current_thread() is threading.main_thread():
             self._old_handler = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
