@@ -99,6 +99,25 @@ def test_prediction_does_not_return_what_is_not_finite():
             getattr(fitted, method)([[0, 0], [0, 1]])
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("missing", [np.s_[:], np.s_[:, :1], np.s_[12:24]])
+def test_much_that_is_missing_gives_finite_results_without_warnings(name, missing):
+    x = np.asarray(EXAMPLES[name].draw_data(np.random.default_rng(0), 36), float).reshape(36, -1)
+    x[missing] = np.nan
+    if name.startswith("categorical"):
+        x = np.where(np.isnan(x), -1, x)[:, 0].astype(int)
+    elif EXAMPLES[name].missing == "rows" and missing == np.s_[:, :1] and x.shape[1] > 1:
+        pytest.skip("only whole steps may be missing in this family")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", sj.FitWarning)
+        fitted = sj.HMM(3, EXAMPLES[name].given, n_passes=2, n_init=1, random_state=0)
+        fitted.fit(x, LENGTHS)
+        assert np.isfinite(fitted.score(x, LENGTHS))
+        for parameters in fitted.fitted_.parameters.values():
+            assert np.isfinite(parameters).all()
+
+
 # ---- tables that no memory holds -----------------------------------------------------------------
 
 
