@@ -140,3 +140,12 @@ def test_the_limit_is_a_share_of_the_memory(monkeypatch):
 def test_more_states_than_the_memory_holds_are_refused():
     with pytest.raises(ValueError, match="n_states=10000000 needs a transition matrix of 800,000"):
         sj.HMM(10**7, sj.Categorical(3)).fit([[0, 1, 2]])
+
+
+@pytest.mark.parametrize("symbol", [3, 10**9, -2, -(2**31)])
+def test_symbols_that_were_not_validated_do_not_reach_compiled_code(symbol):
+    fitted = sj.HMM(2, sj.Categorical(3), n_passes=1, n_init=1).fit([[0, 1, 2]]).fitted_
+    data = sj.Sequences(np.array([0, symbol, 1], np.int32), [0, 3])
+    for method in (fitted.log_likelihoods, fitted.paths, fitted.probabilities):
+        with pytest.raises(ValueError, match="outside the alphabet"):
+            method(data)

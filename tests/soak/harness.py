@@ -9,6 +9,7 @@ import random
 import resource
 import signal
 import struct
+import sys
 import time
 import traceback
 import warnings
@@ -163,11 +164,7 @@ def _run_many(part, seed, at, count, seconds, shared, tell):
     cases = accepted = refused = failed = 0
     begun = time.monotonic()
     before = _peak_mb()
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with Path("/proc/self/statm").open() as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    # Threads and compiled code reserve addresses that they never use.
-    resource.setrlimit(resource.RLIMIT_AS, (now + 3 * EXTRA_BYTES, hard))
+    _limit_memory()
     number = at
     while failed < 5:
         shared[:40] = struct.pack("qqqqd", number, cases, accepted, refused, _peak_mb() - before)
@@ -190,8 +187,19 @@ def _run_many(part, seed, at, count, seconds, shared, tell):
     shared[:40] = struct.pack("qqqqd", number - 1, cases, accepted, refused, _peak_mb() - before)
 
 
+def _limit_memory():
+    """Let what asks for far too much memory fail; only where the system says what is in use."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        now = int(statm.read_text().split()[0]) * resource.getpagesize()
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        # Threads and compiled code reserve addresses that they never use.
+        resource.setrlimit(resource.RLIMIT_AS, (now + 3 * EXTRA_BYTES, hard))
+
+
 def _peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def keep_case(part, failure):

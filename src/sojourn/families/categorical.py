@@ -244,7 +244,10 @@ class Categorical(DirichletFamily):
         """Return the distinct symbols, and the index of every step among them."""
         # numba would compile once more for a read-only array, which is another type.
         x = data.values if data.values.flags.writeable else data.values.copy()
-        if x.min() >= 0:
+        least = x.min()
+        if least < MISSING or x.max() >= self.n_statistics:  # compiled code does not check again
+            raise ValueError(f"a symbol is outside the alphabet 0..{self.n_statistics - 1}")
+        if least >= 0:
             return SymbolsPresent(*symbols.distinct(x, self.n_statistics), False)
         missing = x == MISSING
         rows, places = symbols.distinct(np.where(missing, 0, x), self.n_statistics)
