@@ -180,8 +180,10 @@ def _check_typed(name: str, state: MoveState) -> None:
 
 def _check_compute(parameters: Mapping[str, Any]) -> None:
     n_jobs = parameters.get("n_jobs")
-    if n_jobs is not None:
-        file_values.whole("n_jobs", n_jobs, -_MOST_THREADS, _MOST_THREADS)
+    if n_jobs is not None and not file_values.whole(
+        "n_jobs", n_jobs, -_MOST_THREADS, _MOST_THREADS
+    ):
+        raise ValueError("n_jobs=0 has no meaning")
     for name, known in (("device", DEVICES), ("dtype", ("float32", "float64"))):
         if parameters.get(name, known[0]) not in known:
             raise ValueError(f"there is no {name} of this name")
