@@ -2,10 +2,8 @@
 
 import base64
 import os
-import tempfile
 import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
@@ -14,7 +12,7 @@ from typer.main import get_command
 import sojourn as sj
 from sojourn.cli.app import app
 from tests.soak import data_files
-from tests.soak.harness import Part, WrongError, soak
+from tests.soak.harness import Part, WrongError, scratch, soak
 
 FAMILIES = ("auto", "auto", "auto", "categorical", "poisson", "gaussian", "gamma", "bernoulli", "x")
 MODELS = ("words", "symbols", "numbers", "broken")
@@ -23,7 +21,7 @@ MODELS = ("words", "symbols", "numbers", "broken")
 @cache
 def folder():
     """A folder with models to use."""
-    here = Path(tempfile.mkdtemp(prefix="soak-"))
+    here = scratch()
     options = {"n_passes": 1, "n_init": 1, "random_state": 0, "n_jobs": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -3,9 +3,7 @@
 import base64
 import gzip
 import io
-import tempfile
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv, feather
 
 import sojourn as sj
-from tests.soak.harness import Part, WrongError, soak
+from tests.soak.harness import Part, WrongError, scratch, soak
 
 TEXT = b"the cat sleeps\na dog barks\nthe dog sleeps\na cat\n\nthe the the\n"
 CELLS = (
@@ -140,7 +138,7 @@ def _damaged(rng, content):
 
 @cache
 def folder():
-    return Path(tempfile.mkdtemp(prefix="soak-"))
+    return scratch()
 
 
 def run(case):

@@ -1,5 +1,6 @@
 """Runs the cases of a part in a child process, and judges what they raise."""
 
+import atexit
 import faulthandler
 import json
 import linecache
@@ -7,9 +8,11 @@ import mmap
 import os
 import random
 import resource
+import shutil
 import signal
 import struct
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -237,6 +240,13 @@ def shrunk(part, case, kind):
         return find(st.randoms(use_true_random=False).map(part.make), fails, settings=quick)
     except NoSuchExample:
         return case
+
+
+def scratch():
+    """Return a new folder, which is removed when the process that asked for it ends."""
+    folder = tempfile.mkdtemp(prefix="soak-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def finite(value, what):

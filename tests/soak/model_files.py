@@ -10,7 +10,7 @@ import numpy as np
 
 import sojourn as sj
 from sojourn import persist
-from tests.soak.harness import Part, WrongError, finite, soak
+from tests.soak.harness import Part, WrongError, finite, scratch, soak
 from tests.support.families import EXAMPLES
 
 NUMBERS = (
@@ -159,7 +159,7 @@ def _apply(edit, description, arrays):
 
 @cache
 def folder():
-    return Path(tempfile.mkdtemp(prefix="soak-"))
+    return scratch()
 
 
 def run(case):
