@@ -24,7 +24,7 @@ from tools.source import ROOT, Module, cycles, imports_of, read_modules
 # From the ground up.  A module imports from rows below its own; layers in a row do not know each
 # other.  A layer that is not named here fails.
 LAYERS = (
-    ("kernels", "random_state", "warnings"),
+    ("file_values", "kernels", "memory", "random_state", "warnings", "whole_files"),
     ("sequences",),
     ("vocabulary",),
     ("families", "sources", "transitions"),
@@ -34,6 +34,7 @@ LAYERS = (
     ("compute", "data", "progress"),
     ("results",),
     ("prediction",),
+    ("model_checks",),
     ("interop", "matching", "persist"),
     ("report",),
     ("plot",),

@@ -349,6 +349,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return posterior means under hmmlearn's names."""
 
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError if λ is outside the domain of a_g; by default all must be positive."""
+        if natural.min() <= 0.0:
+            raise ValueError("statistics and prior are not positive together")
+
     @abstractmethod
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the arguments of `from_config`, as JSON values and as arrays, for model files."""

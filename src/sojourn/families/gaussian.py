@@ -19,6 +19,7 @@ from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
 from sojourn.families.scales import (
     check_dof,
     located,
+    reach,
     scale_matrix,
     with_one,
     within_states,
@@ -103,7 +104,7 @@ class Gaussian(MatrixNormalFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that rows are complete or missing."""
-        return check_real(data, self.features, whole_rows=True)
+        return check_real(data, self.features, largest=reach(self.scale), whole_rows=True)
 
     def prior(self) -> Floats:
         """Return λ°."""

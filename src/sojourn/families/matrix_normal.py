@@ -131,6 +131,16 @@ class MatrixNormalFamily(DenseFamily):
             return plain
         return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
 
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless ν is large enough, and the matrix positive definite."""
+        joint = joint_matrices(natural)
+        size = np.sqrt(np.maximum(np.diagonal(joint, axis1=1, axis2=2), 1e-300))
+        scaled = joint / (size[:, :, None] * size[:, None, :])
+        if natural[:, 0].min() <= self.sizes[1] - 1 or not np.isfinite(scaled).all():
+            raise ValueError("the degrees of freedom are too few, or the sums not finite")
+        if np.linalg.eigvalsh(scaled).min() < -1e-6 or size.min() <= 1e-140:
+            raise ValueError("sums of squares and products are not positive definite")
+
     def draw(
         self,
         natural: Floats,
@@ -174,15 +184,20 @@ def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Fl
 def factorize(natural: Floats, n_regressors: int) -> Factors:
     """Factorise λ by a Cholesky decomposition."""
     xp = namespace(natural)
-    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
-    place = np.zeros((side, side), dtype=np.int64)
-    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
-    joint = xp.take(natural, np.maximum(place, place.T).ravel(), 1)
-    lower = stable_cholesky(joint.reshape(-1, side, side))
+    lower = stable_cholesky(joint_matrices(natural))
     logs = 2.0 * xp.log(xp.diagonal(lower))
     return Factors(
         natural[:, 0], lower, logs[:, :n_regressors].sum(axis=1), logs[:, n_regressors:].sum(axis=1)
     )
+
+
+def joint_matrices(natural: Floats) -> Floats:
+    """Return the matrices whose upper triangles are packed in λ, shape (K, R + D, R + D)."""
+    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
+    place = np.zeros((side, side), dtype=np.int64)
+    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
+    joint = namespace(natural).take(natural, np.maximum(place, place.T).ravel(), 1)
+    return joint.reshape(-1, side, side)
 
 
 def stable_cholesky(matrices: Floats) -> Floats:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sojourn import memory
 from sojourn.backends.compute import DEVICES, Compute
 from sojourn.families import Categorical, Family
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
@@ -152,6 +153,9 @@ FIELDS: dict[type, dict[str, Constraint]] = {
 def check_parameters(model: BaseHMM) -> None:
     """Reject invalid parameters before anything else happens."""
     _check_all(model, model._constraints)
+    if not memory.fits(model.n_states**2):
+        size = memory.gigabytes(model.n_states**2)
+        raise ValueError(f"n_states={model.n_states} needs a transition matrix of {size}")
     _check_inference(model)
     for value in model.get_params(deep=False).values():
         _check_all(value, FIELDS.get(type(value), {}))
