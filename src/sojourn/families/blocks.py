@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
-from sojourn.families.checks import Booleans
 from sojourn.families.table import DecayedTable
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
@@ -38,11 +37,11 @@ class CompiledPotentials:
     ----------
     plain : LogPotentials
         The closed form, which defines what is computed.
-    design : callable
-        Maps x to the kernel's z and which steps are present, or to None if the kernel does not
-        apply to x.
-    weights : array
+    whole_rows : bool
+        Whether a step with a missing entry is missing; otherwise the kernel does not apply to it.
+    location : array
         Argument of `kernels.cpu.densities.student_rows`, as are those that follow.
+    weights : array
     spans : array
     factors : array
     powers : array
@@ -51,7 +50,8 @@ class CompiledPotentials:
     """
 
     plain: LogPotentials
-    design: Callable[[Floats], tuple[Floats, Booleans] | None]
+    whole_rows: bool
+    location: Floats
     weights: Floats
     spans: NDArray[np.int64]
     factors: Floats
@@ -65,12 +65,9 @@ class CompiledPotentials:
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
-        designed = self.design(x)
-        if designed is None:
-            return None
-        z, present = designed
-        table, log_scale = student_rows(
-            z,
+        table, log_scale, n_missing = student_rows(
+            x,
+            self.location,
             self.weights,
             self.spans,
             self.factors,
@@ -80,9 +77,8 @@ class CompiledPotentials:
             collapsed=self.collapsed,
             n_threads=n_threads,
         )
-        if not present.all():
-            table[~present, : len(self.powers)] = 1.0
-            log_scale[~present] = 0.0
+        if n_missing and not self.whole_rows:
+            return None
         return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
 
 

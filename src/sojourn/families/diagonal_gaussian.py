@@ -21,8 +21,6 @@ from sojourn.families.scales import (
     check_dof,
     column_sums,
     column_weights,
-    complete_design,
-    complete_with_one,
     located,
     within_states,
 )
@@ -185,7 +183,8 @@ class DiagonalGaussian(ColumnFamily):
         ones = np.ones(n_states)
         return CompiledPotentials(
             plain,
-            complete_design(location),
+            False,
+            location,
             weights,
             spans,
             ones,
@@ -196,10 +195,10 @@ class DiagonalGaussian(ColumnFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = complete_with_one(x, self.location)
-        if z is None:
+        found = column_sums(x, self.location, weights, n_threads)
+        if found is None:
             return None
-        counts, sums, squares = column_sums(z, weights, n_threads)
+        counts, sums, squares = found
         return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
