@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from sojourn.kernels import Potentials, cpu, reference
 from sojourn.kernels.cpu import narrow, recursions
+from sojourn.kernels.interface import NARROW
 from tests.support.potentials import random_batch
 
 TOLERANCE = {np.float32: 5e-5, np.float64: 1e-8}
@@ -22,7 +23,7 @@ def assert_same(got, expected, tolerance):
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**20),
-    n_states=st.integers(1, narrow.MOST_STATES),
+    n_states=st.integers(1, NARROW),
     lengths=st.lists(st.sampled_from([1, 2, 15, 16, 17, 33, 90]), min_size=1, max_size=30),
     tile=st.sampled_from([None, 16, 32, 48]),
     dense=st.booleans(),

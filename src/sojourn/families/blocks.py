@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable
+from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
-from sojourn.kernels.interface import Floats, padded_states
+from sojourn.kernels.interface import Floats, row_width
 
 BLOCK_STEPS = 512
 """Steps in a block: few enough to stay in the cache, and for BLAS to use one thread."""
@@ -101,12 +102,12 @@ def potential_rows(
     Blocks, and hence results, do not depend on the number of threads.  A block may take
     `n_columns` numbers per step and state.
     """
-    if isinstance(log_potentials, CompiledPotentials):
+    if isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled
     xp = namespace(x)
-    width = n_states if is_tensor(x) else padded_states(n_states)
+    width = n_states if is_tensor(x) else row_width(n_states)
     table = xp.zeros((len(x), width), dtype, like=x)
     log_scale = xp.empty(len(x), "float64", like=x)
 

@@ -116,3 +116,11 @@ def column_sums(
     if n_missing:
         return None
     return sums[:1], sums[1 : 1 + len(columns)], sums[1 + len(columns) :]
+
+
+def first_moments(x: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats] | None:
+    """Return the weighted sums of 1 (1, K) and of the columns (D, K); None if one is missing."""
+    n = x.shape[1]
+    pairs = np.column_stack([np.zeros(n + 1, np.int64), np.arange(n + 1)])
+    sums, n_missing = sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)
+    return None if n_missing else (sums[:1], sums[1:])

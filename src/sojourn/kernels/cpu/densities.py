@@ -21,21 +21,26 @@ from sojourn.kernels.cpu.lane_math import (
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
+    choose,
+    get,
+    lanes_not_above,
     least,
     load,
     multiply,
     multiply_add,
+    put,
     splat,
     store,
     zeros_of,
 )
-from sojourn.kernels.interface import Floats, padded_states
+from sojourn.kernels.cpu.rows import lowest_bit
+from sojourn.kernels.interface import Floats, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 1024
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
-_FAST = {"contract", "nsz", "arcp", "reassoc"}
+_GROUPS = 4  # vectors of steps whose products are summed at a time
 
 
 def student_rows(
@@ -70,13 +75,15 @@ def student_rows(
 
     Returns
     -------
-    table : (T, K) array
+    table : (T, K) array, or padded: see `row_width`
     log_scale : (T,) array
     n_missing : int
-        Number of steps with a NaN: their rows are ones, and their scale is one.
+        Number of steps with a NaN, or more: their rows are ones, and their scale is one.
     """
-    n_states = weights.shape[2]
-    table = np.empty((len(x), n_states), dtype)
+    n_states, n_steps = weights.shape[2], len(x)
+    if n_steps < LANES:
+        x = np.resize(x, (LANES, x.shape[1]))
+    table = np.zeros((len(x), row_width(n_states)), dtype)
     log_scale = np.empty(len(x))
     n_units = max(1, -(-len(x) // _STEPS_PER_UNIT))
     missing = np.zeros(n_units, np.int64)
@@ -96,7 +103,7 @@ def student_rows(
         log_scale,
         missing,
     )
-    return table, log_scale, int(missing.sum())
+    return table[:n_steps], log_scale[:n_steps], int(missing.sum())
 
 
 @njit(nogil=True, cache=True)
@@ -115,30 +122,19 @@ def _student_rows(
     log_scale,
     missing,
 ):
-    n_steps, n_states = table.shape
-    n_columns = x.shape[1]
-    n_targets = spans.shape[0]
-    side = n_columns + 1
-    z = np.empty(n_columns * LANES)
+    (n_steps, width), n_states = table.shape, constants.shape[0]
+    n_targets, side = spans.shape[0], location.shape[0] + 1
+    z = np.empty(side * LANES)
     rows = np.empty(n_states * LANES)
-    potentials = np.empty(LANES, table.dtype)
-    known = np.empty(LANES)
-    cut = every(_LARGEST)
+    potentials = np.empty(n_states * LANES, table.dtype)
+    lowest, cut = every(-np.inf), every(_LARGEST)
     zero = zeros_of(z)
     unit = take_unit(counter)
     while unit < n_units:
-        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
-        for t in range(begin, end, LANES):
-            n = min(LANES, end - t)
-            for i in range(LANES):
-                known[i] = 0.0
-            for d in range(n_columns):
-                for i in range(n):
-                    value = x[t + i, d] - location[d]
-                    z[d * LANES + i] = value
-                    known[i] += value
-                for i in range(n, LANES):
-                    z[d * LANES + i] = 0.0
+        end = n_steps * (unit + 1) // n_units
+        for step in range(n_steps * unit // n_units, end, LANES):
+            t = min(step, end - LANES)  # the last block may repeat steps of the one before it
+            known = _columns(x, t, location, z)
             top = every(-np.inf)
             for k in range(n_states):
                 factor = splat(factors, k)
@@ -176,18 +172,39 @@ def _student_rows(
                 store(rows, k * LANES, row)
             for k in range(n_states):
                 row = exponential(subtract(load(rows, k * LANES), top), table)
-                store(potentials, np.int64(0), row)
-                for i in range(n):
-                    table[t + i, k] = potentials[i]
-            store(rows, np.int64(0), top)
-            for i in range(n):
-                log_scale[t + i] = rows[i]
-                if np.isnan(known[i]):
-                    missing[unit] += 1
-                    log_scale[t + i] = 0.0
-                    for k in range(n_states):
-                        table[t + i, k] = 1.0
+                store(potentials, k * LANES, row)
+            store(log_scale, t, top)
+            for i in range(LANES):
+                at = (t + i) * width
+                for k in range(n_states):
+                    put(table, at + k, get(potentials, k * LANES + i))
+            bits = lanes_not_above(known, lowest)
+            while bits != 0:
+                i = lowest_bit(bits)
+                bits &= bits - 1
+                missing[unit] += 1
+                log_scale[t + i] = 0.0
+                for k in range(n_states):
+                    table[t + i, k] = 1.0
         unit = take_unit(counter)
+
+
+@njit(nogil=True)
+def _columns(x, t, location, z):
+    """Write the columns of `LANES` steps, less the location; return their sum, to find a NaN."""
+    n_columns = location.shape[0]
+    known = zeros_of(z)
+    for d in range(n_columns):
+        if n_columns == 1:
+            column = load(x, t)
+        else:
+            for i in range(LANES):
+                put(z, d * LANES + i, get(x, (t + i) * n_columns + d))
+            column = load(z, d * LANES)
+        column = subtract(column, splat(location, d))
+        store(z, d * LANES, column)
+        known = add(known, column)
+    return known
 
 
 def sum_products(
@@ -201,58 +218,106 @@ def sum_products(
     change a bit.
     """
     n_states = weights.shape[1]
-    width = padded_states(n_states)
     n_units = max(1, min(16, len(x) // _STEPS_PER_UNIT))
-    parts = np.zeros((n_units, len(pairs), width))
+    parts = np.zeros((n_units, len(pairs), n_states))
     missing = np.zeros(n_units, np.int64)
+    n_steps = len(x)
+    if n_steps < LANES:
+        x = np.concatenate([x, np.zeros((LANES - n_steps, x.shape[1]))])
+        weights = np.concatenate([weights, np.zeros_like(weights, shape=(LANES, n_states))])
     run_units(
         _sum_products,
         n_units,
         n_threads,
+        n_steps,
         np.ascontiguousarray(x, dtype=np.float64),
         np.ascontiguousarray(location, dtype=np.float64),
         np.ascontiguousarray(pairs, dtype=np.int64),
-        weights,
+        np.ascontiguousarray(weights),
         parts,
         missing,
     )
-    return np.ascontiguousarray(parts.sum(axis=0)[:, :n_states]), int(missing.sum())
+    return parts.sum(axis=0), int(missing.sum())
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _sum_products(counter, n_units, x, location, pairs, weights, parts, missing):
-    n_steps, n_states = weights.shape
-    n_columns = x.shape[1]
-    width = parts.shape[2]
-    # Four steps at a time: the sums are read and written a quarter as often.
-    r = np.zeros((4, width))
-    z = np.ones((4, n_columns + 1))
+@njit(nogil=True, cache=True)
+def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts, missing):
+    n_pairs, n_states = parts.shape[1:]
+    # Products of four pairs with two states are summed at a time: what is beyond is zero.
+    n_rows, n_columns = -(-n_pairs // 4) * 4, -(-n_states // 2) * 2
+    z = np.empty((location.shape[0] + 1) * LANES)
+    products = np.zeros(n_rows * _GROUPS * LANES)
+    shares = np.zeros(n_columns * _GROUPS * LANES)
+    sums = np.empty(n_rows * n_columns * LANES)
+    lowest, zero = every(-np.inf), zeros_of(z)
+    store(z, location.shape[0] * LANES, every(1.0))
+    last = location.shape[0]
     unit = take_unit(counter)
     while unit < n_units:
-        total = parts[unit]
-        end = n_steps * (unit + 1) // n_units
-        for t in range(n_steps * unit // n_units, end, 4):
-            for i in range(4):
-                known = 0.0
-                if t + i < end:
-                    for d in range(n_columns):
-                        z[i, d + 1] = x[t + i, d] - location[d]
-                        known += 0.0 * z[i, d + 1]
-                    for j in range(n_states):
-                        r[i, j] = weights[t + i, j]
-                else:
-                    for j in range(n_states):
-                        r[i, j] = 0.0
-                if np.isnan(known):
-                    missing[unit] += 1
-                    for d in range(n_columns):
-                        z[i, d + 1] = 0.0
-                    for j in range(n_states):
-                        r[i, j] = 0.0
-            for s in range(pairs.shape[0]):
-                i, j = pairs[s, 0], pairs[s, 1]
-                a, b = z[0, i] * z[0, j], z[1, i] * z[1, j]
-                c, d = z[2, i] * z[2, j], z[3, i] * z[3, j]
-                for k in range(width):
-                    total[s, k] += (a * r[0, k] + b * r[1, k]) + (c * r[2, k] + d * r[3, k])
+        for j in range(sums.shape[0]):
+            sums[j] = 0.0
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        group = 0
+        for step in range(begin, end, LANES):
+            t = max(0, min(step, end - LANES))
+            bits = lanes_not_above(_columns(x, t, location, z), lowest)
+            for d in range(last * min(bits, 1)):
+                store(z, d * LANES, choose(bits, zero, load(z, d * LANES)))
+            for k in range(n_states):
+                at = (group * n_columns + k) * LANES
+                for i in range(LANES):
+                    put(shares, at + i, np.float64(get(weights, (t + i) * n_states + k)))
+                # Missing steps, and those that the block before had already.
+                skip = bits | ((1 << (step - t)) - 1)
+                store(shares, at, choose(skip, zero, load(shares, at)))
+            for s in range(n_pairs):
+                i, j = pairs[s, 0] - 1, pairs[s, 1] - 1
+                left = load(z, (last if i < 0 else i) * LANES)
+                right = load(z, (last if j < 0 else j) * LANES)
+                store(products, (group * n_rows + s) * LANES, multiply(left, right))
+            while bits != 0:
+                missing[unit] += 1
+                bits &= bits - 1
+            group += 1
+            if group == _GROUPS or step + LANES >= end:
+                for s in range(0, n_rows, 4):
+                    for k in range(0, n_columns, 2):
+                        _add_square(products, s, n_rows, shares, k, n_columns, group, sums)
+                group = 0
+        for s in range(n_pairs):
+            for k in range(n_states):
+                value = 0.0
+                for i in range(LANES):
+                    value += sums[(s * n_columns + k) * LANES + i]
+                parts[unit, s, k] = value
         unit = take_unit(counter)
+
+
+@njit(nogil=True)
+def _add_square(left, s, n_left, right, k, n_right, n_groups, sums):
+    """Add the products of four rows on the left with two on the right."""
+    at = (s * n_right + k) * LANES
+    down = n_right * LANES
+    a, b = load(sums, at), load(sums, at + LANES)
+    c, d = load(sums, at + down), load(sums, at + down + LANES)
+    e, f = load(sums, at + 2 * down), load(sums, at + 2 * down + LANES)
+    g, h = load(sums, at + 3 * down), load(sums, at + 3 * down + LANES)
+    for group in range(n_groups):
+        i, j = (group * n_left + s) * LANES, (group * n_right + k) * LANES
+        x, y = load(right, j), load(right, j + LANES)
+        w = load(left, i)
+        a, b = multiply_add(w, x, a), multiply_add(w, y, b)
+        w = load(left, i + LANES)
+        c, d = multiply_add(w, x, c), multiply_add(w, y, d)
+        w = load(left, i + 2 * LANES)
+        e, f = multiply_add(w, x, e), multiply_add(w, y, f)
+        w = load(left, i + 3 * LANES)
+        g, h = multiply_add(w, x, g), multiply_add(w, y, h)
+    store(sums, at, a)
+    store(sums, at + LANES, b)
+    store(sums, at + down, c)
+    store(sums, at + down + LANES, d)
+    store(sums, at + 2 * down, e)
+    store(sums, at + 2 * down + LANES, f)
+    store(sums, at + 3 * down, g)
+    store(sums, at + 3 * down + LANES, h)

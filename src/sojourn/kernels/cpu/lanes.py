@@ -103,6 +103,31 @@ def splat(typing_context, array, at):
 
 
 @intrinsic
+def get(typing_context, array, at):
+    """Return ``array.flat[at]`` of a C-ordered array."""
+    signature = array.dtype(array, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return signature, generate
+
+
+@intrinsic
+def put(typing_context, array, at, value):
+    """``array.flat[at] = value`` of a C-ordered array."""
+    signature = types.void(array, types.intp, array.dtype)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def zeros_of(typing_context, array):
     """Return zeros of the type of an array's elements."""
     signature = Lanes(array.dtype)(array)

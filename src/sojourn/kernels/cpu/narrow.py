@@ -24,9 +24,6 @@ from sojourn.kernels.interface import (
 )
 from sojourn.kernels.threads import run_units
 
-MOST_STATES = 16
-"""Number of states up to which vectors across sequences are faster than matrix products."""
-
 _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 256  # steps of a tile, where there are enough for one strip

@@ -19,6 +19,7 @@ from sojourn.kernels import reference
 from sojourn.kernels.cpu import narrow
 from sojourn.kernels.cpu.blocks import smooth_units
 from sojourn.kernels.interface import (
+    NARROW,
     Floats,
     Integers,
     Potentials,
@@ -53,7 +54,7 @@ def forward_backward(
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
-    if len(potentials.start) <= narrow.MOST_STATES:
+    if len(potentials.start) <= NARROW:
         smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
         if smoothed is not None:
             return smoothed
@@ -64,7 +65,7 @@ def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence by the forward recursion alone."""
-    if len(potentials.start) <= narrow.MOST_STATES:
+    if len(potentials.start) <= NARROW:
         found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
         if found is not None:
             return found
