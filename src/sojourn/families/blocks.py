@@ -15,6 +15,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
+from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, row_width
 
 BLOCK_STEPS = 512
@@ -80,7 +81,7 @@ class CompiledPotentials:
         )
         if n_missing and not self.whole_rows:
             return None
-        return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
+        return EmissionRows(table, log_scale, consecutive(len(x)))
 
 
 def natural_parameters(family: Family, table: DecayedTable) -> Floats:
@@ -120,7 +121,8 @@ def potential_rows(
 
     for _ in in_blocks(fill, x, n_columns * n_states, n_threads):
         pass
-    return EmissionRows(table, log_scale, xp.arange(len(x), dtype="int32", like=x))
+    index = xp.arange(len(x), dtype="int32", like=x) if is_tensor(x) else consecutive(len(x))
+    return EmissionRows(table, log_scale, index)
 
 
 def weighted_sums(

@@ -10,6 +10,7 @@ import numpy as np
 
 from sojourn.families.base import EmissionRows
 from sojourn.kernels.cpu.counts import codes, extremes, product_rows
+from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, padded_states
 
 MOST_VALUES = 1024
@@ -65,7 +66,7 @@ class TabledPotentials:
         index += firsts.astype(np.int32)
         table, log_scale = _scaled(np.concatenate(tables), np.float64)
         found = product_rows(index, table, log_scale, self.n_states, dtype, n_threads=n_threads)
-        return EmissionRows(*found, np.arange(len(x), dtype=np.int32))
+        return EmissionRows(*found, consecutive(len(x)))
 
     def _column(self, d: int, low: float, top: float, missing: bool) -> Floats:
         """Return the log potentials of the values of a column, zeros for a missing one."""

@@ -178,6 +178,13 @@ class _Strips:
             log_scale = np.asarray(self.log_scale, dtype=np.float64)
             n_units = max(1, min(16, len(self.log_z) // 64))
             run_units(
-                add_log_scales, n_units, n_threads, self.offsets, self.index, log_scale, self.log_z
+                add_log_scales,
+                n_units,
+                n_threads,
+                self.offsets,
+                self.index,
+                self.row_width == 0,
+                log_scale,
+                self.log_z,
             )
         return bool(met)

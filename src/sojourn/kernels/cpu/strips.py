@@ -24,6 +24,7 @@ from numba import njit
 
 from sojourn.kernels.cpu.lanes import (
     LANES,
+    add,
     copy_pad,
     lanes_not_above,
     load,
@@ -33,6 +34,7 @@ from sojourn.kernels.cpu.lanes import (
     transpose,
     transpose_back,
     widened,
+    zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.steps import (
@@ -409,22 +411,25 @@ def prepare(offsets, index, bits):
 
 
 @njit(nogil=True, cache=True)
-def add_log_scales(counter, n_units, offsets, index, log_scale, log_z):
+def add_log_scales(counter, n_units, offsets, index, is_dense, log_scale, log_z):
     """Add the logarithms of the factors of a sequence's rows."""
     n_sequences = log_z.shape[0]
+    sums = np.empty(LANES)
     unit = take_unit(counter)
     while unit < n_units:
         for n in range(n_sequences * unit // n_units, n_sequences * (unit + 1) // n_units):
-            a, b, c, d = 0.0, 0.0, 0.0, 0.0
             t, end = offsets[n], offsets[n + 1]
-            while t + 4 <= end:
-                a += log_scale[index[t]]
-                b += log_scale[index[t + 1]]
-                c += log_scale[index[t + 2]]
-                d += log_scale[index[t + 3]]
-                t += 4
+            total = 0.0
+            if is_dense and end - t >= LANES:
+                lanes = zeros_of(sums)
+                while t + LANES <= end:
+                    lanes = add(lanes, load(log_scale, t))
+                    t += LANES
+                store(sums, np.int64(0), lanes)
+                for i in range(LANES):
+                    total += sums[i]
             while t < end:
-                a += log_scale[index[t]]
+                total += log_scale[t if is_dense else index[t]]
                 t += 1
-            log_z[n] += (a + b) + (c + d)
+            log_z[n] += total
         unit = take_unit(counter)

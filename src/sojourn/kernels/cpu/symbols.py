@@ -45,6 +45,23 @@ def distinct(symbols: Integers, n_symbols: int) -> tuple[NDArray[np.int32] | Non
     return present[:n_present], index
 
 
+_places = np.arange(2**16, dtype=np.int32)
+
+
+def consecutive(n: int) -> NDArray[np.int32]:
+    """Return 0, 1, ..., n − 1, not to be changed: a view of an array that is kept.
+
+    Examples
+    --------
+    >>> consecutive(3)
+    array([0, 1, 2], dtype=int32)
+    """
+    global _places
+    if n > len(_places):
+        _places = np.arange(n, dtype=np.int32)
+    return _places[:n]
+
+
 def predictive_rows(
     table: Floats,
     scale: float,
