@@ -16,6 +16,13 @@ from sojourn.kernels.interface import Floats, padded_states
 MOST_VALUES = 1024
 """Number of distinct values of a column up to which a table is faster."""
 
+WORTH_TABLES = 2**9
+"""Entries times states from which tables beat the closed form in NumPy.
+
+On an AMD EPYC, Poisson, one column, 3 states: 100 steps take 77 µs by tables and 57 µs without, 300
+steps 58 and 91, 3,000 steps 73 and 716.
+"""
+
 _MOST_ROWS = 2**11  # combinations of values of columns that share a table
 
 LogTable = Callable[[Floats, int], Floats]
@@ -47,7 +54,9 @@ class TabledPotentials:
         return self.plain(x)
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
-        """Return rows for the kernel, or None if only `plain` applies."""
+        """Return rows for the kernel, or None if `plain` applies alone or is faster."""
+        if x.size * self.n_states < WORTH_TABLES:
+            return None
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
             x = np.concatenate([x, x.sum(axis=1, keepdims=True)], axis=1)

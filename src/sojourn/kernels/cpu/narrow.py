@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from sojourn.kernels.cpu.steps import STEPS, WIDTH
-from sojourn.kernels.cpu.strips import add_log_scales, finish, prepare, strip_units
+from sojourn.kernels.cpu.strips import (
+    add_log_scales,
+    finish,
+    is_consecutive,
+    prepare,
+    strip_units,
+)
 from sojourn.kernels.interface import (
     Floats,
     Integers,
@@ -28,7 +34,10 @@ _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 256  # steps of a tile, where there are enough for one strip
 _LONGEST_TILE = 4096
-_SHIFT, _LARGEST = 2.0**32, 2.0**95  # squares keep in range: see `steps`
+_CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
+    np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
+    for kind in (np.float32, np.float64)
+}
 _TOLERANCE = {4: 1e-5, 8: 1e-12}  # by which walks and edges may differ, by bytes of a number
 _FLOOR = {4: 1e-30, 8: 1e-250}  # numbers below this are as good as zero
 
@@ -117,14 +126,12 @@ class _Strips:
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.log_scale = potentials.log_scale
         self.log_z = np.zeros(len(offsets) - 1)
-        # The number of sequences that begin before a tile.
-        begins = np.arange(n_strips * WIDTH) * tile
-        self.sequences = np.searchsorted(self.offsets[:-1], begins)
+        self.sequences = np.empty(n_strips * WIDTH, np.int64)
         self.starts = np.zeros(-(-len(index) // STEPS), np.uint16)
-        is_dense = prepare(self.offsets, self.index, self.starts)
+        self.longest = prepare(self.offsets, tile, self.sequences, self.starts)
         width = padded_states(n_states)
         # Rows of consecutive steps are read as they are.
-        is_dense = is_dense and emissions.shape == (len(index), n_states)
+        is_dense = emissions.shape == (len(index), n_states) and is_consecutive(self.index)
         self.row_width = 0 if is_dense else width
         if not is_dense and emissions.shape[1] != width:
             emissions = np.zeros((len(emissions), width), dtype)
@@ -140,8 +147,6 @@ class _Strips:
 
     def run(self, n_threads: int, backward: bool, *sums: Any) -> bool:
         """Compute everything; False if an edge does not meet its neighbour, or underflows."""
-        smallest = np.finfo(self.dtype).tiny * 1e6
-        constants = smallest, _SHIFT, 1.0 / _SHIFT, _LARGEST
         failed = np.zeros(1, np.int64)
         run_units(
             strip_units,
@@ -151,11 +156,11 @@ class _Strips:
             self.starts,
             self.index,
             self.tile,
-            int(np.diff(self.offsets).max()),
+            self.longest,
             *self.potentials,
             self.emissions.ravel(),
             self.row_width,
-            np.array(constants, self.dtype),
+            _CONSTANTS[self.dtype.itemsize],
             *self.limits,
             self.log_z,
             *self.parts,

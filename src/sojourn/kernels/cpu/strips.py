@@ -395,15 +395,29 @@ def finish(
 
 
 @njit(nogil=True, cache=True)
-def prepare(offsets, index, bits):
-    """Set the bits of steps at which sequences begin, and of those after the last step.
+def prepare(offsets, tile, sequences, bits):
+    """Count the sequences that begin before each tile, and mark the steps at which they begin.
 
-    Returns whether ``index[t] == t`` everywhere.
+    Steps after the last one are marked too.  Returns the length of the longest sequence.
     """
-    for i in range(offsets.shape[0] - 1):
+    longest = 0
+    n_sequences = offsets.shape[0] - 1
+    for i in range(n_sequences):
+        longest = max(longest, offsets[i + 1] - offsets[i])
         bits[offsets[i] // STEPS] |= 1 << (offsets[i] % STEPS)
     for t in range(offsets[-1], bits.shape[0] * STEPS):
         bits[t // STEPS] |= 1 << (t % STEPS)
+    n = 0
+    for i in range(sequences.shape[0]):
+        while n < n_sequences and offsets[n] < i * tile:
+            n += 1
+        sequences[i] = n
+    return longest
+
+
+@njit(nogil=True, cache=True)
+def is_consecutive(index):
+    """Whether ``index[t] == t`` everywhere."""
     differs = 0
     for t in range(index.shape[0]):
         differs |= index[t] ^ t
