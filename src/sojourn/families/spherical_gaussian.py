@@ -201,15 +201,7 @@ class SphericalGaussian(DenseFamily):
 
         ones = np.ones(len(natural))
         return CompiledPotentials(
-            plain,
-            False,
-            location,
-            weights,
-            spans,
-            ones,
-            powers,
-            constants,
-            collapsed,
+            plain, False, location, weights, spans, ones, powers, constants, collapsed
         )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:

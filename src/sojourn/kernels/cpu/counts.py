@@ -30,7 +30,7 @@ def extremes(x: Floats, *, n_threads: int) -> tuple[Floats, Floats, NDArray[np.b
     n_units = max(1, min(16, len(x) // _STEPS_PER_UNIT))
     found = np.empty((n_units, 3, x.shape[1]))
     run_units(_extremes, n_units, n_threads, x, found)
-    return found[:, 0].min(axis=0), found[:, 1].max(axis=0), found[:, 2].any(axis=0)
+    return found[:, 0].min(axis=0), found[:, 1].max(axis=0), found[:, 2].max(axis=0) > 0.0
 
 
 @njit(nogil=True, cache=True)

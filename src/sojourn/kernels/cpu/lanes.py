@@ -24,7 +24,7 @@ LANES = 16
 _I32 = ir.IntType(32)
 
 
-class Lanes(types.Type):  # type: ignore[misc]
+class Lanes(types.Type):
     """The type of a vector of `LANES` floating-point numbers."""
 
     def __init__(self, dtype: Any) -> None:
@@ -33,7 +33,7 @@ class Lanes(types.Type):  # type: ignore[misc]
 
 
 @register_model(Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes) -> None:
         element = ir.FloatType() if kind.dtype == types.float32 else ir.DoubleType()
         super().__init__(manager, kind, ir.VectorType(element, LANES))
