@@ -32,7 +32,7 @@ from sojourn.kernels.threads import run_units
 
 _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
-_SHORTEST_TILE = 256  # steps of a tile, where there are enough for one strip
+_SHORTEST_TILE = 512  # steps of a tile, where there are enough for one strip
 _LONGEST_TILE = 4096
 _CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)

@@ -49,7 +49,7 @@ from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import prefetch, take_unit
 
 _ALL = 2**STEPS - 1
-_FIRST_WALK = 32  # steps of the shortest walk
+_FIRST_WALK = 16  # steps of the shortest walk
 _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is computed step by step
 _BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
 
