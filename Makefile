@@ -105,6 +105,7 @@ dist: .venv-dist/.ready  ## build sdist and wheel into dist/, and try the wheel 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu
 	$(BIN)/python -m benchmarks.families
+	$(BIN)/python -m benchmarks.few_states
 	$(BIN)/python -m benchmarks.readme
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences

@@ -59,6 +59,8 @@ ONE_LOOP = "one loop over the steps, whose arrays a call would have to pass on"
 ONE_LAUNCH = "one launch: registers and shared memory do not outlive a function that is called"
 LONG_FUNCTIONS = {
     "kernels: smooth_units": ONE_LOOP,
+    "kernels: strip_units": ONE_LOOP,
+    "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
     "kernels: direct_assignment_sweep": ONE_LOOP,

@@ -22,8 +22,6 @@ from sojourn.families.scales import (
     check_spread,
     column_sums,
     column_weights,
-    complete_design,
-    complete_with_one,
     located,
     reach,
     within_states,
@@ -187,7 +185,8 @@ class DiagonalGaussian(ColumnFamily):
         ones = np.ones(n_states)
         return CompiledPotentials(
             plain,
-            complete_design(location),
+            False,
+            location,
             weights,
             spans,
             ones,
@@ -198,10 +197,10 @@ class DiagonalGaussian(ColumnFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = complete_with_one(x, self.location)
-        if z is None:
+        found = column_sums(x, self.location, weights, n_threads)
+        if found is None:
             return None
-        counts, sums, squares = column_sums(z, weights, n_threads)
+        counts, sums, squares = found
         return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
 
     def check_natural(self, natural: Floats) -> None:

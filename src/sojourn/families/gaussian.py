@@ -118,6 +118,10 @@ class Gaussian(MatrixNormalFamily):
         x, present = present_rows(x)
         return with_one(x, self.location), present
 
+    def center(self) -> Floats:
+        """Return c."""
+        return np.asarray(self.location)
+
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""
         ones = np.ones((states.n_steps, 1))

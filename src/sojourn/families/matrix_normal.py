@@ -17,7 +17,6 @@ With z = (φ, y) the statistics are t = (1, z zᵀ), the upper triangle packed. 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -95,14 +94,20 @@ class MatrixNormalFamily(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of (1, z zᵀ)."""
-        z, present = self.design(x)
-        if not present.all():
-            z, weights = z[present], weights[present]
-            if len(z) == 0:
-                return None
-        pairs = np.column_stack(np.triu_indices(z.shape[1]))
-        sums = sum_products(z, pairs, weights, n_threads=n_threads)
-        return np.concatenate([weights.sum(axis=0, dtype=np.float64)[None], sums])
+        n_regressors = self.sizes[0]
+        if n_regressors > 1:
+            z, present = self.design(x)
+            x, location = np.where(present[:, None], z[:, 1:], np.nan), np.zeros(z.shape[1] - 1)
+        else:
+            location = self.center()
+        # The first row and column of z zᵀ are those of the constant, if that is a regressor.
+        pairs = np.column_stack(np.triu_indices(sum(self.sizes)))
+        pairs = np.concatenate([[[0, 0]], pairs + (n_regressors == 0)])
+        return sum_products(x, location, pairs, weights, n_threads=n_threads)[0]
+
+    def center(self) -> Floats:
+        """Return c of a family without regressors but the constant."""
+        return np.zeros(self.sizes[1])
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
@@ -129,7 +134,7 @@ class MatrixNormalFamily(DenseFamily):
         # The compiled kernel requires that all steps have the same leverage.
         if self.sizes[0] > 1 or is_tensor(natural):
             return plain
-        return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
+        return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless ν is large enough, and the matrix positive definite."""
@@ -217,7 +222,7 @@ def compiled(
     n_regressors: int,
     n_targets: int,
     plain: LogPotentials,
-    design: Callable[[Floats], tuple[Floats, Booleans]],
+    location: Floats,
     *,
     collapsed: bool,
 ) -> CompiledPotentials:
@@ -235,13 +240,9 @@ def compiled(
         inner, powers = np.ones(len(inverse)), 0.5 * dof
         constants = _expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
 
-    def with_one(x: Floats) -> tuple[Floats, Booleans]:
-        z, present = design(x)
-        if n_regressors == 0:
-            z = np.concatenate([np.ones((len(z), 1)), z], axis=1)
-        return z, present
-
-    return CompiledPotentials(plain, with_one, weights, spans, inner, powers, constants, collapsed)
+    return CompiledPotentials(
+        plain, True, location, weights, spans, inner, powers, constants, collapsed
+    )
 
 
 def _multigammaln(a: Floats, n_targets: int) -> Floats:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.families.checks import LARGEST, Booleans, Moments, as_given, column_vector
+from sojourn.families.checks import LARGEST, Moments, as_given, column_vector
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
@@ -123,25 +122,14 @@ def with_one(x: Floats, location: Any) -> Floats:
     return z
 
 
-def complete_with_one(x: Floats, location: Any) -> Floats | None:
-    """Return (1, x − c), or None if an entry is missing."""
-    z = with_one(x, location)
-    return None if np.isnan(z.sum()) else z
+def column_sums(
+    x: Floats, location: Any, weights: Floats, n_threads: int
+) -> tuple[Floats, Floats, Floats] | None:
+    """Return the weighted sums of 1 (1, K), of x − c (D, K) and of its squares (D, K).
 
-
-def complete_design(location: Any) -> Callable[[Floats], tuple[Floats, Booleans] | None]:
-    """Return `CompiledPotentials.design` for data without missing entries: x to (1, x − c)."""
-
-    def design(x: Floats) -> tuple[Floats, Booleans] | None:
-        z = complete_with_one(x, location)
-        return None if z is None else (z, np.ones(len(x), dtype=bool))
-
-    return design
-
-
-def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats, Floats]:
-    """Return the weighted sums of 1 (1, K), of the columns (D, K) and of their squares (D, K)."""
-    columns = np.arange(1, z.shape[1])
+    None if an entry is missing.
+    """
+    columns = np.arange(1, x.shape[1] + 1)
     pairs = np.concatenate(
         [
             [[0, 0]],
@@ -149,5 +137,15 @@ def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Flo
             np.column_stack([columns, columns]),
         ]
     )
-    sums = sum_products(z, pairs, weights, n_threads=n_threads)
+    sums, n_missing = sum_products(x, np.asarray(location), pairs, weights, n_threads=n_threads)
+    if n_missing:
+        return None
     return sums[:1], sums[1 : 1 + len(columns)], sums[1 + len(columns) :]
+
+
+def first_moments(x: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats] | None:
+    """Return the weighted sums of 1 (1, K) and of the columns (D, K); None if one is missing."""
+    n = x.shape[1]
+    pairs = np.column_stack([np.zeros(n + 1, np.int64), np.arange(n + 1)])
+    sums, n_missing = sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)
+    return None if n_missing else (sums[:1], sums[1:])

@@ -23,8 +23,6 @@ from sojourn.families.scales import (
     check_spread,
     column_sums,
     column_weights,
-    complete_design,
-    complete_with_one,
     located,
     reach,
     within_states,
@@ -205,22 +203,15 @@ class SphericalGaussian(DenseFamily):
 
         ones = np.ones(len(natural))
         return CompiledPotentials(
-            plain,
-            complete_design(location),
-            weights,
-            spans,
-            ones,
-            powers,
-            constants,
-            collapsed,
+            plain, False, location, weights, spans, ones, powers, constants, collapsed
         )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = complete_with_one(x, self.location)
-        if z is None:
+        found = column_sums(x, self.location, weights, n_threads)
+        if found is None:
             return None
-        counts, sums, squares = column_sums(z, weights, n_threads)
+        counts, sums, squares = found
         n = self.features
         total = squares.sum(axis=0, keepdims=True)
         return np.concatenate([np.repeat(counts, n, axis=0), n * counts, sums, total])
