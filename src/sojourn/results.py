@@ -14,7 +14,8 @@ from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences, restore_layout
-from sojourn.sources.write import ParquetSink, whole_folder
+from sojourn.sources.write import ParquetSink
+from sojourn.whole_files import check_target, part_folder
 
 StepFunction = Callable[[Sequences], tuple[Any, float]]
 """Computes one result per step, and a score."""
@@ -68,7 +69,8 @@ def to_file(
 ) -> float:
     """Write one result per step to a Parquet file, piece by piece; return the total score."""
     total = 0.0
-    with ParquetSink(target, column, overwrite=overwrite) as sink:
+    inputs = () if data.source is None else data.source.paths
+    with ParquetSink(target, column, overwrite=overwrite, inputs=inputs) as sink:
         for piece in data.pieces(family):
             for part in piece.chunks(4 * CHUNK_STEPS):
                 values, score = per_step(part)
@@ -81,5 +83,6 @@ def to_folder(
     files: RemoteFiles, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
 ) -> float:
     """Let the workers of a cluster write one result per step to files in a folder."""
-    with whole_folder(target, overwrite=overwrite) as folder:
+    check_target(target, overwrite, files.source.paths)
+    with part_folder(target) as folder:
         return files.write(per_step, column, folder)

@@ -122,7 +122,8 @@ def filter_file(
     Sequences are read in parts where the file allows it: memory does not grow with them.
     """
     check_lag(lag)
-    with NpySink(target, overwrite=overwrite) as sink:
+    inputs = () if data.source is None else data.source.paths
+    with NpySink(target, overwrite=overwrite, inputs=inputs) as sink:
         for parts in _sequences(data, evidence):
             for found in follow(evidence, parts, lag):
                 if not np.isfinite(found.log_densities).all():

@@ -226,6 +226,11 @@ class Product(Family):
         )
         return RowSums(None, sums, self.n_statistics)
 
+    def check_natural(self, natural: Floats) -> None:
+        """Check λ of every part."""
+        for part, own in zip(self.parts, _naturals(self.parts, natural), strict=True):
+            part.check_natural(own)
+
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw the columns of every part."""
         pairs = zip(self.parts, _naturals(self.parts, natural), strict=True)
@@ -328,11 +333,19 @@ def _points(
             shown = min(part.n_statistics, 50)
             out.append((values == np.arange(shown)).astype(np.float64))
         else:
-            middle = np.nanmedian(values, axis=0)
-            size = np.nanmedian(np.abs(values - middle), axis=0)
+            middle = _medians(values)
+            size = _medians(np.abs(values - middle))
             scaled = (values - middle) / np.where(size > 0, size, 1.0)
             out.append(np.sign(scaled) * np.log1p(np.abs(scaled)))
     return np.concatenate(out, axis=1)
+
+
+def _medians(values: Floats) -> Floats:
+    """Return the median of each column, zero where all of it is missing."""
+    medians, known = np.zeros(values.shape[1]), ~np.isnan(values).all(axis=0)
+    if known.any():
+        medians[known] = np.nanmedian(values[:, known], axis=0)
+    return medians
 
 
 def _names(parts: Sequence[Family]) -> list[dict[str, str]]:

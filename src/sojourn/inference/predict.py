@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Family
 from sojourn.inference.backend import Chunk, LocalBackend
-from sojourn.inference.local import chunk_potentials
+from sojourn.inference.local import chunk_potentials, impossible
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats, Integers, Potentials
@@ -26,6 +26,8 @@ def log_likelihoods(
     if backend.exact is not None and len(underflowed):
         own = data.take(underflowed)
         found[underflowed] = log_likelihoods(posterior.fetched(), family, own, backend.exact)
+    elif len(underflowed):
+        raise impossible(data, found)
     return found
 
 
@@ -38,6 +40,8 @@ def state_probabilities(
     at = 0
     for chunk, factors, index in _chunks(posterior, family, data, backend):
         smoothed = backend.forward_backward(chunk, factors, index)
+        if backend.exact is None and not np.isfinite(smoothed.log_normalizers).all():
+            raise impossible(chunk.sequences, smoothed.log_normalizers)
         out[at : at + chunk.sequences.n_steps] = to_host(smoothed.responsibilities)
         at += chunk.sequences.n_steps
     if backend.exact is not None:
@@ -63,10 +67,10 @@ def best_paths(
     """Most probable path: log joint probability of each sequence, and the states of each step."""
     chunks = _chunks(posterior, family, data, backend)
     parts = [backend.viterbi(*part) for part in chunks]
-    return (
-        np.concatenate([scores for scores, _ in parts]),
-        np.concatenate([path for _, path in parts]),
-    )
+    scores = np.concatenate([own for own, _ in parts])
+    if not np.isfinite(scores).all():
+        raise impossible(data, scores)
+    return scores, np.concatenate([path for _, path in parts])
 
 
 def draw(

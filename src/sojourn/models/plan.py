@@ -11,7 +11,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sojourn.inference.schedule import Schedule, StepSizes
-from sojourn.models.parameters import is_sampled, may_move, method_of, step_sizes
+from sojourn.models.parameters import (
+    inference_name,
+    is_sampled,
+    may_move,
+    method_of,
+    step_sizes,
+    tunings,
+)
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -32,6 +39,10 @@ FULL_PASSES, LONG_PASSES = 500, 50
 SEARCH_PASSES, SEARCH_TOL = 50, 1e-5
 """Full batches before states are merged, at most, and how far the models that are compared
 converge: states to spare converge slowly, and are to be merged.  Source: as `FULL_STEPS`."""
+
+LEARNED_PRIOR = ("concentration", "base")
+"""What ``tuned="auto"`` learns of many symbols.  Source: `python -m experiments.defaults`: the
+corpus, and the cells of sentences, where prior counts of 0.1 blur the states."""
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 2.0
@@ -65,6 +76,8 @@ class Plan(NamedTuple):
         Step sizes.
     is_open : bool
         Whether minibatches and passes were left to the library.
+    tuned : tuple of str
+        Names of the improvements on the paper's algorithm.
     """
 
     size: Size
@@ -73,6 +86,7 @@ class Plan(NamedTuple):
     tol: float | None
     schedule: StepSizes
     is_open: bool = True
+    tuned: tuple[str, ...] = ()
 
 
 def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
@@ -89,14 +103,22 @@ def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
         n_passes, tol = int(model.n_passes), None
     batch_size = None if method.whole else batch_size
     schedule = step_sizes(model, n_passes, n_sequences, n_steps, batch_size)
-    return Plan(size, batch_size, n_passes, tol, schedule, _is_open(model))
+    is_open = _is_open(model)
+    tuned = LEARNED_PRIOR if is_open and _has_usual_prior(model) else tunings(model)
+    return Plan(size, batch_size, n_passes, tol, schedule, is_open, tuned)
+
+
+def _has_usual_prior(model: BaseHMM) -> bool:
+    """Whether the prior on symbols is left to the library, which learns it."""
+    left = isinstance(model.tuned, str) and model.tuned == "auto"
+    return left and inference_name(model) == "scvi" and model.emission.has_usual_prior
 
 
 def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
     """Say which kind of data it is, for a model that leaves minibatches and passes open."""
     if is_sampled(model) or not _is_open(model) or not method_of(model).is_stochastic:
         return Size.MANY
-    if not isinstance(model.tuned, bool) or model.tuned:
+    if tunings(model):
         return Size.MANY
     if n_steps <= FULL_STEPS:
         return Size.SMALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -39,6 +39,7 @@ from sojourn.models.parameters import (
     may_move,
     method_of,
     step_sizes,
+    tunings,
 )
 from sojourn.models.plan import (
     N_PASSES,
@@ -178,6 +179,19 @@ class Training:
     cluster: Cluster | None
     held_out: Data | None
 
+    def score(self, fitted: FittedModel) -> Callable[[Posterior], float] | None:
+        """Return what scores a posterior on held-out data, per step; None if there are none."""
+        held_out = self.held_out
+        if held_out is None:
+            return None
+        remote = None if held_out.source is None else self.cluster
+
+        def score(posterior: Posterior) -> float:
+            model = replace(fitted, posterior=posterior)
+            return model.score_data(held_out, per_step=True, cluster=remote)
+
+        return score
+
 
 def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: Observers) -> None:
     """Run the training loop; however it ends, fetch the posterior into this machine's memory."""
@@ -216,15 +230,10 @@ def _run_loop(
     backend: Backend,
 ) -> Position:
     """Call `train` from a position, with all observers."""
-    held_out, cluster, checkpoints = training.held_out, training.cluster, training.checkpoints
-
-    def evaluate() -> float:
-        assert held_out is not None
-        remote = None if held_out.source is None else cluster
-        return fitted.score_data(held_out, per_step=True, cluster=remote)
-
+    checkpoints, score = training.checkpoints, training.score(fitted)
     method, n_sequences = method_of(model), training.minibatches.n_sequences
     plan, tracked = training.plan, observers.track_bound
+    moves = None if training.moves is None else replace(training.moves, validate=score)
     tracked = model._track_bound if tracked is None else tracked
     if tracked is None:
         tracked = not method.is_stochastic
@@ -238,9 +247,9 @@ def _run_loop(
             training.minibatches,
             backend,
             n_passes=plan.n_passes,
-            moves=None if plan.size is Size.SMALL else training.moves,
+            moves=None if plan.size is Size.SMALL else moves,
             bound=method.bound if tracked else None,
-            evaluate=None if held_out is None else evaluate,
+            evaluate=None if score is None else lambda: score(fitted.posterior),
             evaluate_every=observers.validation_every,
             callback=report,
             position=training.position,
@@ -271,7 +280,8 @@ def _search_first(
     parts = [piece for batch in moves.source.batches(0) for piece in pieces_of(batch)]
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
-    search = MergeSearch.on(joined(parts), bench, n_states, SEARCH_TOL, moves.settings)
+    data, score = joined(parts), training.score(fitted)
+    search = MergeSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, score)
     found, bound, tried = search.run(moves.backend.place(fitted.posterior))
     fitted.posterior.become(backend.place(found.fetched()))
     moves.state.n_rounds += 1
@@ -381,7 +391,9 @@ def partial_fit(
     total_steps = data.n_steps / len(data) * total_sequences
     if before is None:
         seed = as_seed(model.random_state)
-        posterior = initial_posterior(model, family, data, total_sequences, total_steps, seed)
+        posterior = initial_posterior(
+            model, family, data, total_sequences, total_steps, seed, tuned=tunings(model)
+        )
         fitted = new_fitted(model, family, posterior, total_sequences)
     else:
         posterior, fitted = before.posterior, before
@@ -391,11 +403,11 @@ def partial_fit(
     backend = fitted.compute.backend()
     with backend.running():
         placed = backend.place(posterior)
-        step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
+        info = step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
         backend.finish_pass()
         fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
         model._fitted = fitted
-        _move_once(model, fitted, placed, data)
+        _move_once(model, fitted, placed, data, info.step_size)
 
 
 def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None) -> int:
@@ -416,13 +428,15 @@ def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None
     return total
 
 
-def _move_once(model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences) -> None:
+def _move_once(
+    model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences, step_size: float
+) -> None:
     """Make moves on the minibatch of `partial_fit`, if it is large enough."""
     state = fitted.move_state
     moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
     if moves is None:
         return
-    moves.observe(data.n_steps, len(data), posterior.n_states)
+    moves.observe(data.n_steps, len(data), posterior.n_states, step_size)
     if moves.can_judge_on(data.n_steps, posterior):
         made = moves.run_round(posterior, fitted.family, [data], fitted.total_sequences)
         fitted.posterior = posterior.fetched()

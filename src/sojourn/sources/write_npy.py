@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sources.write import check_target, file_mode
+from sojourn.whole_files import check_target, naming, part_file
 
 _HEADER = 128  # bytes, with room for the number of rows, which is known at the end
 
@@ -26,10 +26,12 @@ class NpySink:
     path : Path
     overwrite : bool
         Whether an existing file may be replaced.
+    inputs : iterable of Path
+        Files that are being read, which must not be replaced.
 
     Examples
     --------
-    >>> import pathlib
+    >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "x.npy"
     ...     with NpySink(path) as sink:
@@ -39,19 +41,17 @@ class NpySink:
     array([0., 0., 3.])
     """
 
-    def __init__(self, path: Path, *, overwrite: bool = False) -> None:
-        check_target(path, overwrite)
+    def __init__(self, path: Path, *, overwrite: bool = False, inputs: Iterable[Path] = ()) -> None:
+        check_target(path, overwrite, inputs)
         self.path = path
         self.n_rows = 0
         self._shape: tuple[int, ...] | None = None
         self._dtype: np.dtype[Any] | None = None
 
     def __enter__(self) -> Self:
-        handle, name = tempfile.mkstemp(
-            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
-        )
-        self._part = Path(name)
-        self._file: BinaryIO = os.fdopen(handle, "wb")
+        self._stack = ExitStack()
+        part = self._stack.enter_context(part_file(self.path))
+        self._file: BinaryIO = self._stack.enter_context(part.open("wb"))
         self._file.write(b" " * _HEADER)
         return self
 
@@ -61,10 +61,8 @@ class NpySink:
             self._shape, self._dtype = rows.shape[1:], rows.dtype
         assert rows.shape[1:] == self._shape
         self.n_rows += len(rows)
-        try:
+        with naming(self.path):
             self._file.write(np.ascontiguousarray(rows, self._dtype).data)
-        except OSError as error:
-            raise OSError(error.errno, f"{error.strerror} (while writing {self.path})") from error
 
     def __exit__(
         self,
@@ -75,9 +73,10 @@ class NpySink:
         try:
             if error is None:
                 self._finish()
-        finally:
-            self._file.close()
-            self._part.unlink(missing_ok=True)
+        except BaseException as failed:
+            self._stack.__exit__(type(failed), failed, failed.__traceback__)
+            raise
+        self._stack.__exit__(kind, error, trace)
 
     def _finish(self) -> None:
         if self._dtype is None or self._shape is None:
@@ -86,9 +85,7 @@ class NpySink:
         kind = np.lib.format.dtype_to_descr(self._dtype)
         text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
         magic = np.lib.format.magic(1, 0) + (_HEADER - 10).to_bytes(2, "little")
-        self._file.seek(0)
-        self._file.write(magic + text.encode().ljust(_HEADER - 11) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        os.chmod(self._part, file_mode())
-        os.replace(self._part, self.path)
+        with naming(self.path):
+            self._file.seek(0)
+            self._file.write(magic + text.encode().ljust(_HEADER - 11) + b"\n")
+            self._file.flush()
