@@ -15,11 +15,19 @@ from numpy.typing import ArrayLike
 from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.sequences import Layout, Sequences, as_sequences
-from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSource, Source
+from sojourn.sources import (
+    DataFileError,
+    MemorySource,
+    Minibatches,
+    ShuffledSource,
+    Source,
+    TiledSource,
+)
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
 from sojourn.sources.base import joined, reading
 from sojourn.sources.shuffle import validated
+from sojourn.sources.steps import file_steps
 
 _FILE_MARKS = set("./\\*?[")
 
@@ -88,6 +96,15 @@ class Data:
         if self.sequences is not None:
             return MemorySource(self.sequences, batch_size, seed)
         return ShuffledSource(self._source, batch_size, seed, validate=family.accept)
+
+    def tiles(
+        self, family: Family, tile_length: int, batch_size: int | None, seed: int
+    ) -> TiledSource:
+        """Return minibatches of tiles of long sequences for the training loop."""
+        steps: Any = self.sequences
+        if steps is None:
+            steps = file_steps(self._source, family.accept)
+        return TiledSource(steps, tile_length, batch_size, seed, 1 + family.past)
 
     def pieces(self, family: Family) -> Iterator[Sequences]:
         """Yield the data in order, in pieces that fit in memory."""

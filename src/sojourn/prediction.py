@@ -73,6 +73,11 @@ class FittedModel:
     converged : bool or None
         Whether training ended because the likelihood rose no more; None where it had a fixed
         number of passes.
+    total_steps : int or None
+        Number of steps in the data set, where `partial_fit` was given it; not saved.
+    carried : (array, bool) or None
+        Last steps of the last minibatch of `partial_fit`, which the next may continue, and whether
+        they begin their sequence; not saved.
 
     Examples
     --------
@@ -95,6 +100,8 @@ class FittedModel:
     estimator: EstimatorRecord = field(default_factory=lambda: EstimatorRecord("HMM"))
     compute: Compute = field(default_factory=Compute)
     converged: bool | None = None
+    total_steps: int | None = None
+    carried: Any = None
 
     # ---- prediction -----------------------------------------------------------------------
 

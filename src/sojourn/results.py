@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from sojourn import __version__
 from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster, RemoteFiles, Setup
@@ -13,7 +15,7 @@ from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
-from sojourn.sequences import Sequences, restore_layout
+from sojourn.sequences import Layout, Sequences
 from sojourn.sources.write import ParquetSink, whole_folder
 
 StepFunction = Callable[[Sequences], tuple[Any, float]]
@@ -83,3 +85,23 @@ def to_folder(
     """Let the workers of a cluster write one result per step to files in a folder."""
     with whole_folder(target, overwrite=overwrite) as folder:
         return files.write(per_step, column, folder)
+
+
+def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:
+    """Return results of every step in the form of the input data.
+
+    Parameters
+    ----------
+    values : (T, ...) array
+        One result per step.
+    sequences : Sequences
+        The data that the results belong to.
+    layout : {"flat", "list", "rows", "sequences"}
+        What `as_sequences` returned with it.
+    """
+    if layout == "flat":
+        return values
+    if layout == "rows":
+        return values.reshape(len(sequences), -1, *values.shape[1:])
+    results = sequences.with_values(values)
+    return results if layout == "sequences" else list(results)

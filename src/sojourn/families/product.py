@@ -159,6 +159,11 @@ class Product(Family):
         sums = self.sum_statistics(x, weights, n_threads=1).values
         return sums.T * (total_steps / len(chosen))
 
+    @property
+    def past(self) -> int:
+        """Number of earlier steps that an observation depends on."""
+        return max(part.past for part in self.parts)
+
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""
         pairs = zip(self.parts, _split(self.parts, _known_columns(self), data), strict=True)

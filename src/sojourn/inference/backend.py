@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     sequences : Sequences, or the backend's counterpart
-        Has `offsets`, `n_steps` and a length.
+        Has `offsets`, `n_steps`, `counted` and a length.
     encoded : object
         The values as encoded by the family's `encode`.
     """
@@ -147,7 +147,9 @@ class LocalPieces(Protocol):
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
         """Return Σ log Z; a sequence without a possible path becomes an error, now or later."""
 
-    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
+    def log_potential(
+        self, chunk: Chunk, smoothed: Smoothed, potentials: Potentials, index: Integers
+    ) -> Any:
         """Return E_q of the logarithm of the product of potentials along the path."""
 
     def log_base(self, family: Family, chunk: Chunk) -> float:

@@ -330,6 +330,34 @@ class ArrowSource(Source):
 
         return steps if self.is_long else lists
 
+    def stretches(self) -> Iterator[tuple[Block, bool]]:
+        """Yield the data in order; in long format, as many rows at a time as the file has."""
+        if not self.is_long:
+            yield from super().stretches()
+            return
+        self.check_unchanged()
+        names = self.columns if not self.sequence else [self.sequence, *self.columns]
+        read, last = self._table.opened(names), None
+        for number in range(self._table.n_blocks):
+            for batch, where in read(number):
+                if batch.num_rows == 0:
+                    continue
+                with reading(where):
+                    ids, values = self._steps(batch)
+                    cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                    _check_together(ids[np.append(0, cuts)])
+                sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
+                yield Block(self._lowered(sequences), where), bool(last == ids[:1])
+                last = ids[-1:]
+        self.check_unchanged()
+
+    def sample(self) -> list[Block]:
+        """Return some blocks; in long format, rows from all over the file."""
+        if not self.is_long or self.n_steps <= PIECE_STEPS:
+            return super().sample()
+        every = -(-self.n_steps // PIECE_STEPS)
+        return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
+
     def _from_lists(self, batch: Any) -> Sequences:
         parts = [_list_sequences(batch.column(c)) for c in range(batch.num_columns)]
         if not self.is_vector:
