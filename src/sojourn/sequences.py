@@ -29,11 +29,11 @@ class Sequences:
     offsets : (N + 1,) integer array
         Sequence n is ``values[offsets[n]:offsets[n + 1]]``; ``offsets[0]`` is 0 and the last
         offset is T.
-    counted : (N, 3) integer array, optional
+    counted : (N, 4) integer array, optional
         For tiles of longer sequences: the first step of each that counts, the first after it that
-        does not, and how many steps its sequence has before all of these.  The steps around the
-        tile are buffers, from which the states at its edges are estimated; a tile that does not
-        begin its sequence has at least one step before it.  None if everything counts.
+        does not, and how many steps its sequence has before all of these and after.  The steps
+        around the tile are buffers, from which the states at its edges are estimated; a tile that
+        does not begin its sequence has a step before it at least.  None if everything counts.
 
     Examples
     --------
@@ -259,7 +259,7 @@ class Sequences:
         ----------
         begins, lengths : (M,) integer arrays
             Flat positions of the first steps, and the lengths.
-        counted : (M, 3) integer array, optional
+        counted : (M, 4) integer array, optional
             Which of them count.
 
         Examples

@@ -105,7 +105,7 @@ def test_every_step_and_transition_is_in_one_tile_of_a_pass(lengths, tile, buffe
     assert sum(map(len, batches)) == source.n_sequences
     ends = []
     for batch in batches:
-        for piece, (first, last, _) in zip(batch, batch.counted, strict=True):
+        for piece, (first, last, *_) in zip(batch, batch.counted, strict=True):
             assert 0 <= first < last <= len(piece)
             np.testing.assert_array_equal(np.diff(piece), 1)  # a piece has its neighbours
             sequence = np.searchsorted(offsets, piece[first], side="right") - 1

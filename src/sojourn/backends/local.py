@@ -77,7 +77,7 @@ class KernelPieces(ABC):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk, or of its tiles."""
-        tiles = self._tiles(chunk)
+        tiles = self.tiles(chunk)
         if tiles is not None:
             return tiles.forward_backward(potentials, index, squares=squares)
         return self.kernel.forward_backward(
@@ -89,7 +89,7 @@ class KernelPieces(ABC):
             n_threads=self.n_threads,
         )
 
-    def _tiles(self, chunk: Chunk) -> TileKernel | None:
+    def tiles(self, chunk: Chunk) -> TileKernel | None:
         """Return the kernel for tiles, if the chunk has tiles."""
         counted = chunk.sequences.counted
         if counted is None:
@@ -103,7 +103,7 @@ class KernelPieces(ABC):
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk, as an array in memory."""
-        tiles = self._tiles(chunk)
+        tiles = self.tiles(chunk)
         if tiles is not None:
             return to_host(tiles.log_normalizers(potentials, index))
         offsets = chunk.sequences.offsets

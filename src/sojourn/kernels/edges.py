@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed, Squares
 from sojourn.kernels.ragged import flat_steps
 
+_APART = 12.0  # logarithm of the ratio of the largest and the smallest number that is probed with
 _SQUARINGS = 10  # Θ to the power of 2 to this: states that take longer to mix are rare
 
 
@@ -68,6 +69,8 @@ class Tiles:
         Numbers of the tiles after which their sequence goes on.
     after, after_offsets : integer arrays
         The buffers after these, the last step first.
+    ending : (M',) boolean array
+        Whether such a buffer reaches the end of the sequence.
     """
 
     steps: NDArray[np.int64]
@@ -79,6 +82,7 @@ class Tiles:
     cut: NDArray[np.int64]
     after: NDArray[np.int64]
     after_offsets: NDArray[np.int64]
+    ending: NDArray[np.bool_]
 
     @classmethod
     def of(cls, offsets: NDArray[np.int64], counted: NDArray[np.int64]) -> Tiles:
@@ -86,12 +90,12 @@ class Tiles:
 
         Examples
         --------
-        >>> tiles = Tiles.of(np.array([0, 4, 9]), np.array([[0, 3, 0], [2, 4, 7]]))
+        >>> tiles = Tiles.of(np.array([0, 4, 9]), np.array([[0, 3, 0, 9], [2, 4, 7, 0]]))
         >>> tiles.steps, tiles.before, tiles.after
         (array([0, 1, 2, 6, 7]), array([4, 5]), array([3, 8]))
         """
         begins, ends = offsets[:-1], offsets[1:]
-        first, last, earlier = counted.T
+        first, last, earlier, later = counted.T
         inner, cut = np.flatnonzero(first > 0), np.flatnonzero(begins + last < ends)
         n_after = (ends - begins - last)[cut]
         # Backwards: the positions of reversed runs are those of runs in reversed data.
@@ -106,6 +110,7 @@ class Tiles:
             cut,
             after,
             _ends(n_after),
+            later[cut] == 0,
         )
 
 
@@ -155,8 +160,16 @@ class TileKernel:
         As `Kernel.forward_backward`, but log Z of a tile is the log likelihood of its steps given
         those before, and responsibilities are zero at steps that do not count.
         """
-        tiles, edges = self.tiles, self._edges(potentials, index)
-        found = self._smoothed(potentials, index, edges, squares=squares)
+        potentials, tiles = _written_out(potentials), self.tiles
+        edges = self.edges(potentials, index)
+        factors, own = self._folded(potentials, index, edges)
+        found = self.kernel.forward_backward(
+            factors,
+            own,
+            _placed(index)(tiles.offsets),
+            squares=squares,
+            n_threads=self.n_threads,
+        )
         xp, like = namespace(found.responsibilities), found.responsibilities
         place = _placed(like)
         heads = like[place(tiles.offsets[:-1])]
@@ -186,28 +199,83 @@ class TileKernel:
 
     def log_normalizers(self, potentials: Potentials, index: Any) -> Any:
         """Compute the log likelihood of every tile given what its buffer has before it."""
-        edges = self._edges(potentials, index, after=False)
+        potentials = _written_out(potentials)
+        edges = self.edges(potentials, index, after=False)
         factors, own = self._folded(potentials, index, edges)
         offsets = _placed(index)(self.tiles.offsets)
         return self.kernel.log_normalizers(factors, own, offsets, n_threads=self.n_threads)
 
-    def _edges(self, potentials: Potentials, index: Any, *, after: bool = True) -> Edges:
-        """Run the recursions over the buffers."""
+    def best_paths(self, potentials: Potentials, index: Any) -> Any:
+        """Find the part of the best path of each sequence that is in each tile, flat."""
+        potentials = _written_out(potentials)
+        edges = self.edges(potentials, index, best=True)
+        factors, own = self._folded(potentials, index, edges)
+        offsets = _placed(index)(self.tiles.offsets)
+        return self.kernel.viterbi(factors, own, offsets, n_threads=self.n_threads)[1]
+
+    def are_settled(
+        self, potentials: Potentials, index: Any, tolerance: float, *, best: bool = False
+    ) -> bool:
+        """Whether the edges of tiles do not depend on what lies beyond their buffers.
+
+        The recursions over the buffers are run from two vectors that are far apart.  Where both
+        end in the same one, any other does: a product of matrices that maps two vectors in general
+        position to the same direction has rank one, to rounding.
+        """
+        potentials = _written_out(potentials)
+        xp, n_states = namespace(potentials.start), len(potentials.start)
+        rng = np.random.default_rng(n_states)
+        apart = np.exp(-_APART * rng.random(n_states))
+        probe = xp.astype(_placed(potentials.start)(apart), _dtype(potentials.start))
+        one, other = (
+            self.edges(potentials, index, best=best, probe=given) for given in (None, probe)
+        )
+        return all(
+            float(abs(getattr(one, name) - getattr(other, name)).max()) <= tolerance
+            for name in ("filtered", "after")
+            if len(getattr(one, name))
+        )
+
+    def edges(
+        self,
+        potentials: Potentials,
+        index: Any,
+        *,
+        after: bool = True,
+        best: bool = False,
+        probe: Floats | None = None,
+    ) -> Edges:
+        """Run the recursions over the buffers.
+
+        Parameters
+        ----------
+        after : bool
+            Whether those after the tiles are wanted.
+        best : bool
+            Whether maxima over paths are wanted in place of sums.
+        probe : (K,) array, optional
+            What to begin with inside a sequence, in place of its stationary distribution.
+        """
         tiles, theta = self.tiles, potentials.transitions
         xp, place = namespace(theta), _placed(theta)
-        begin = xp.astype(stationary(theta), _dtype(theta))
+        begin = xp.astype(stationary(theta), _dtype(theta)) if probe is None else probe
         heads = xp.where(place(tiles.reaching)[:, None], potentials.start, begin)
-        filtered = self._last(potentials, heads, index, tiles.before, tiles.before_offsets)
+        last = self._last_best if best else self._last
+        filtered = last(potentials, heads, index, tiles.before, tiles.before_offsets)
+        predicted = _maxima(filtered, theta) if best else filtered @ theta
         if not after:
-            return Edges(filtered, filtered @ theta, filtered[:0])
+            return Edges(filtered, predicted, filtered[:0])
+        ones = xp.ones_like(potentials.start)
+        heads = xp.where(place(tiles.ending)[:, None], ones, ones if probe is None else probe)
         backwards = potentials._replace(transitions=xp.ascontiguousarray(theta.T))
-        coming = self._last(backwards, None, index, tiles.after, tiles.after_offsets) @ theta.T
-        return Edges(filtered, filtered @ theta, coming / xp.amax(coming, axis=1)[:, None])
+        coming = last(backwards, heads, index, tiles.after, tiles.after_offsets)
+        coming = _maxima(coming, theta.T) if best else coming @ theta.T
+        return Edges(filtered, predicted, coming / xp.amax(coming, axis=1)[:, None])
 
     def _last(
         self,
         potentials: Potentials,
-        heads: Floats | None,
+        heads: Floats,
         index: Any,
         steps: NDArray[np.int64],
         offsets: NDArray[np.int64],
@@ -218,38 +286,52 @@ class TileKernel:
 
         Parameters
         ----------
-        heads : (N, K) array or None
-            Potentials of the first state of each; None for ones.
+        heads : (N, K) array
+            Potentials of the first state of each.
         """
-        xp, place = namespace(potentials.emissions), _placed(index)
-        ones = xp.ones_like(potentials.start)
+        place = _placed(index)
         if len(offsets) == 1:
-            return xp.zeros_like(ones[None][:0])
-        table = potentials.emissions[index[place(steps)]]
-        if heads is not None:
-            firsts = place(offsets[:-1])
-            table[firsts, : len(ones)] = table[firsts, : len(ones)] * heads
-        own = xp.arange(len(steps), dtype=_dtype(index), like=index)
-        found = self.kernel.forward_backward(
-            Potentials(ones, potentials.transitions, table),
-            own,
-            place(offsets),
-            n_threads=self.n_threads,
-        )
+            return heads[:0]
+        factors, own = _alone(potentials, heads, index, steps, offsets)
+        found = self.kernel.forward_backward(factors, own, place(offsets), n_threads=self.n_threads)
         last: Floats = found.responsibilities[place(offsets[1:] - 1)]
         return last
 
-    def _smoothed(
-        self, potentials: Potentials, index: Any, edges: Edges, *, squares: bool
-    ) -> Smoothed:
-        factors, own = self._folded(potentials, index, edges)
-        return self.kernel.forward_backward(
-            factors,
-            own,
-            _placed(index)(self.tiles.offsets),
-            squares=squares,
-            n_threads=self.n_threads,
+    def _last_best(
+        self,
+        potentials: Potentials,
+        heads: Floats,
+        index: Any,
+        steps: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+    ) -> Floats:
+        """Return the probability of the best path to each state of the last step, (N, K).
+
+        One run of Viterbi's algorithm per state, which is the only one possible at that step; the
+        largest probability is one.
+        """
+        xp, place, n_states = namespace(heads), _placed(index), heads.shape[1]
+        n, length = len(offsets) - 1, int(offsets[-1])
+        if n == 0:
+            return heads[:0]
+        factors, own = _alone(potentials, heads, index, steps, offsets)
+        lasts, table = place(offsets[1:] - 1), factors.emissions
+        only = xp.zeros((n, n_states, table.shape[1]), _dtype(table), like=table)
+        states = np.arange(n_states)
+        only[:, place(states), place(states)] = table[lasts, :n_states]
+        numbers = place(length + n_states * np.arange(n))
+        several = [own + 0 * own for _ in states]
+        for k in states:
+            several[k][lasts] = xp.astype(numbers + int(k), _dtype(own))
+        starts = np.concatenate([offsets[:-1] + k * length for k in states] + [[n_states * length]])
+        factors = factors._replace(
+            emissions=xp.concatenate([table, only.reshape(n * n_states, -1)])
         )
+        scores, _ = self.kernel.viterbi(
+            factors, xp.concatenate(several), place(starts), n_threads=self.n_threads
+        )
+        logs = scores.reshape(n_states, n).T
+        return xp.astype(xp.exp(logs - xp.amax(logs, axis=1)[:, None]), _dtype(heads))
 
     def _folded(
         self, potentials: Potentials, index: Any, edges: Edges
@@ -278,6 +360,49 @@ class TileKernel:
         together = xp.concatenate([table, rows, tails])
         ones = xp.ones_like(potentials.start)
         return Potentials(ones, potentials.transitions, together, scale), own
+
+
+def _written_out(potentials: Potentials) -> Potentials:
+    """Return potentials with an emission table that rows can be taken from.
+
+    On a device it may be computed as it is read, and the row after its last is that of a missing
+    observation.
+    """
+    if not is_tensor(potentials.start):
+        return potentials
+    from sojourn.kernels.cuda.potentials import plain  # needs PyTorch, which is there
+
+    written, n_states = plain(potentials), len(potentials.start)
+    table, scale = written.emissions[:, :n_states], written.log_scale
+    xp = namespace(table)
+    table = xp.concatenate([table, xp.ones_like(table[:1])])
+    if scale is not None:
+        scale = xp.concatenate([scale, xp.zeros_like(scale[:1])])
+    return written._replace(emissions=table, log_scale=scale)
+
+
+def _alone(
+    potentials: Potentials,
+    heads: Floats,
+    index: Any,
+    steps: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> tuple[Potentials, Any]:
+    """Return the potentials of some runs of steps alone, a row for each, without scales."""
+    xp, place = namespace(potentials.emissions), _placed(index)
+    ones, firsts = xp.ones_like(potentials.start), place(offsets[:-1])
+    table = potentials.emissions[index[place(steps)]]
+    table[firsts, : len(ones)] = table[firsts, : len(ones)] * heads
+    own = xp.arange(len(steps), dtype=_dtype(index), like=index)
+    return Potentials(ones, potentials.transitions, table), own
+
+
+def _maxima(rows: Floats, matrix: Floats) -> Floats:
+    """Return the largest of ``rows[n, k] * matrix[k, l]`` over k, (N, K)."""
+    xp = namespace(rows)
+    if len(rows) == 0:
+        return rows
+    return xp.amax(rows[:, :, None] * matrix[None], axis=1)
 
 
 def _quotients(numerators: Floats, denominators: Floats) -> Floats:

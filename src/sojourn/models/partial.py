@@ -108,8 +108,9 @@ def _continued(carried: Any, begins: bool, data: Sequences) -> Sequences:
     values = np.concatenate([carried.astype(data.values.dtype, copy=False), data.values])
     offsets = data.offsets + n
     offsets[0] = 0
-    counted = np.stack([0 * data.lengths, data.lengths, 0 * data.lengths], axis=1)
-    counted[0] = [n, n + data.lengths[0], not begins]
+    counted = np.zeros((len(data), 4), dtype=np.int64)
+    counted[:, 1] = data.lengths
+    counted[0] = [n, n + data.lengths[0], not begins, 0]
     return Sequences(values, offsets, counted)
 
 

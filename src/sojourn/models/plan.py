@@ -51,6 +51,10 @@ Source: as `TILE_LENGTH`."""
 TILE_PASSES, TILE_UPDATES = 10, 800
 """Passes over tiles at least, and updates.  Source: as `TILE_LENGTH`."""
 
+FULL_TILES = 3
+"""Passes at the end in which all tiles are one minibatch, with step size one: the noise of
+minibatches goes.  Source: as `TILE_LENGTH`."""
+
 EDGE_TOLERANCE = 1e-2
 """Change of the states at the edges of tiles, in total variation, from doubling the buffers, below
 which these are large enough.  Source: as `TILE_LENGTH`."""
@@ -103,6 +107,8 @@ class Plan(NamedTuple):
         About how many steps a tile has; None where sequences are not cut.
     narrow : Narrow or None
         How training begins with more states than asked for.
+    whole_from : int or None
+        Pass, counted from 0, from which on all tiles are one minibatch.
     """
 
     size: Size
@@ -113,6 +119,7 @@ class Plan(NamedTuple):
     is_open: bool = True
     tile_length: int | None = None
     narrow: Narrow | None = None
+    whole_from: int | None = None
 
 
 def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
@@ -156,16 +163,18 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
         schedule: StepSizes = step_sizes(model, n_passes, n_tiles, n_steps, batch_size)
         return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, length)
     wide = _wide(model)
+    n_full = FULL_TILES if is_open else 0
     schedule = LinearDecay.plan(
         model.n_states if wide is None else wide.wide,
-        n_passes,
+        n_passes - n_full,
         batch_size or n_tiles,
         n_tiles,
         n_steps,
     )
     if wide is not None:
         wide = wide._replace(first=round(WIDE_SHARE * n_passes))
-    return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, length, wide)
+    whole = n_passes - n_full if n_full else None
+    return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, length, wide, whole)
 
 
 def _wide(model: BaseHMM) -> Narrow | None:

@@ -23,6 +23,7 @@ from sojourn.families import Family
 from sojourn.inference import Backend, Position, Problem, train
 from sojourn.inference.buffers import GrowingBuffers
 from sojourn.inference.problem import Tiled
+from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
@@ -252,9 +253,9 @@ def _run_loop(
         reporting(model, plan.n_passes, observers.callback) as report,
         checkpoints if checkpoints is not None else nullcontext(),
     ):
-        source = training.minibatches
+        source, schedule = training.minibatches, _schedule(plan, training.minibatches)
         return train(
-            Problem(fitted.family, method.objective, plan.schedule, n_sequences, _tiled(source)),
+            Problem(fitted.family, method.objective, schedule, n_sequences, _tiled(source)),
             fitted.posterior,
             training.minibatches,
             backend,
@@ -269,6 +270,14 @@ def _run_loop(
             checkpoint=checkpoints,
             tol=plan.tol,
         )
+
+
+def _schedule(plan: Plan, source: Minibatches) -> StepSizes:
+    """Return the step sizes; those of passes in which all tiles are one minibatch are one."""
+    if not isinstance(source, TiledSource) or source.whole_from is None:
+        return plan.schedule
+    per_pass = -(-source.n_sequences // (source.batch_size or source.n_sequences))
+    return ThenWhole(plan.schedule, source.whole_from * per_pass)
 
 
 def _tiled(source: Minibatches) -> Tiled | None:
@@ -413,7 +422,7 @@ def _minibatches(
         files = results.remote_files(cluster, data, family, compute_of(model))
         return ClusterSource(files, plan.batch_size, seed)
     if plan.tile_length is not None:
-        return data.tiles(family, plan.tile_length, plan.batch_size, seed)
+        return data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
     if not method_of(model).remembers:
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:

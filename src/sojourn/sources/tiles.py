@@ -53,7 +53,7 @@ class Cuts(NamedTuple):
         """Return some of the tiles with buffers, shorter ones where the sequence ends."""
         begins, ends, low, high = (part[tiles] for part in self)
         first, last = np.maximum(begins - buffer, low), np.minimum(ends + buffer, high)
-        counted = np.stack([begins - first, ends - first, first - low], axis=1)
+        counted = np.stack([begins - first, ends - first, first - low, high - last], axis=1)
         return data.spans(first, last - first, counted)
 
 
@@ -75,6 +75,8 @@ class TiledSource(Minibatches):
     seed : int
     buffer : int
         Steps around a tile, at least one; may be changed between passes.
+    whole_from : int, optional
+        Pass, counted from 0, from which on all tiles are one minibatch.
 
     Examples
     --------
@@ -85,13 +87,20 @@ class TiledSource(Minibatches):
     """
 
     def __init__(
-        self, data: Steps, tile_length: int, batch_size: int | None, seed: int, buffer: int = 1
+        self,
+        data: Steps,
+        tile_length: int,
+        batch_size: int | None,
+        seed: int,
+        buffer: int = 1,
+        whole_from: int | None = None,
     ) -> None:
         self.data = data
         self.tile_length = tile_length
         self.batch_size = batch_size
         self.seed = seed
         self.buffer = buffer
+        self.whole_from = whole_from
         lengths = np.diff(data.offsets)
         self._counts = np.maximum(1, np.rint(lengths / tile_length)).astype(np.int64)
 
@@ -110,9 +119,10 @@ class TiledSource(Minibatches):
         """Length of the longest sequence."""
         return int(np.diff(self.data.offsets).max())
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all tiles are in one minibatch."""
+    def is_whole(self, n_pass: int) -> bool:
+        """Whether all tiles of a pass are in one minibatch."""
+        if self.whole_from is not None and n_pass >= self.whole_from:
+            return True
         return self.batch_size is None or self.batch_size >= self.n_sequences
 
     def cuts(self, n_pass: int) -> Cuts:
@@ -132,14 +142,14 @@ class TiledSource(Minibatches):
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
         cuts, buffer, n_tiles = self.cuts(n_pass), self.buffer, self.n_sequences
-        if self.is_whole:
+        order = np.random.default_rng([self.seed, n_pass]).permutation(n_tiles)
+        if self.is_whole(n_pass):
             size = max(1, WHOLE_STEPS // (self.tile_length + 2 * buffer))
-            parts = [np.arange(at, min(at + size, n_tiles)) for at in range(0, n_tiles, size)]
+            parts = [order[at : at + size] for at in range(0, n_tiles, size)]
             pieces = (cuts.pieces(part, buffer, self.data) for part in parts)
             if start == 0:
                 yield next(pieces) if len(parts) == 1 else pieces
             return
         assert self.batch_size is not None
-        order = np.random.default_rng([self.seed, n_pass]).permutation(n_tiles)
         for begin in range(start * self.batch_size, n_tiles, self.batch_size):
             yield cuts.pieces(order[begin : begin + self.batch_size], buffer, self.data)

@@ -64,6 +64,8 @@ class ParquetSink:
         self._n_waiting = 0
         self._writer: Any = None
         self._part: Path | None = None
+        self._steps: list[NDArray[Any]] = []
+        self._n_steps = self._n_rows = 0
 
     def __enter__(self) -> Self:
         handle, name = tempfile.mkstemp(
@@ -80,6 +82,17 @@ class ParquetSink:
         steps = sum(piece.n_steps for piece in self._waiting)
         if self._n_waiting >= 8 * GROUP_SEQUENCES or steps >= 8 * GROUP_STEPS:
             self._flush(last=False)
+
+    def write_steps(self, values: NDArray[Any], offsets: NDArray[np.int64]) -> None:
+        """Write some more steps of sequences with these offsets; a row needs all of a sequence."""
+        self._steps.append(values)
+        self._n_steps += len(values)
+        done = int(np.searchsorted(offsets, self._n_steps, side="right")) - 1
+        if done > self._n_rows:
+            own, begin = np.concatenate(self._steps), self._n_steps - sum(map(len, self._steps))
+            ends = offsets[self._n_rows : done + 1] - begin
+            self.write(Sequences(own[: ends[-1]], ends))
+            self._steps, self._n_rows = [own[ends[-1] :]], done
 
     def _flush(self, last: bool) -> None:
         if not self._waiting:
@@ -140,6 +153,106 @@ class ParquetSink:
             os.replace(self._part, self.path)
         except OSError as error:
             raise _named(error, self.path) from error
+
+
+class NpySink:
+    """Write sequences to a ``.npy`` file, with the offsets in another; memory stays small.
+
+    The files get their names when they are complete; after an error there are none.
+
+    Parameters
+    ----------
+    path : Path
+        The offsets of ``x.npy`` go to ``x.offsets.npy``.
+    column : str
+        Not used: the file has one array.
+    overwrite : bool
+        Whether existing files may be replaced.
+
+    Examples
+    --------
+    >>> import sojourn as sj, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x.npy"
+    ...     with NpySink(path, "states") as sink:
+    ...         sink.write(Sequences.from_list([[3, 1, 4], [1]]))
+    ...     sj.open(path).n_sequences, np.load(path)
+    (2, array([3, 1, 4, 1]))
+    """
+
+    def __init__(self, path: Path, column: str, *, overwrite: bool = False) -> None:
+        check_target(path, overwrite)
+        self.path = path
+        self.offsets_path = path.with_suffix(".offsets.npy")
+        check_target(self.offsets_path, overwrite)
+        self._file: Any = None
+        self._first: NDArray[Any] | None = None
+        self._ends: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
+        self._n_steps = 0
+
+    def __enter__(self) -> Self:
+        self._file = tempfile.NamedTemporaryFile(
+            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part", delete=False
+        )
+        return self
+
+    def write(self, sequences: Sequences) -> None:
+        """Write some sequences."""
+        self._ends.append(self._n_steps + sequences.offsets[1:])
+        self._write(sequences.values)
+
+    def write_steps(self, values: NDArray[Any], offsets: NDArray[np.int64]) -> None:
+        """Write some more steps of sequences with these offsets."""
+        self._ends = [offsets]
+        self._write(values)
+
+    def _write(self, values: NDArray[Any]) -> None:
+        if self._first is None:
+            self._first = values[:0]
+            self._header()
+        self._n_steps += len(values)
+        try:
+            np.ascontiguousarray(values).tofile(self._file)
+        except OSError as error:
+            raise _named(error, self.path) from error
+
+    def _header(self) -> None:
+        """Write the header, which has room for any number of steps."""
+        assert self._first is not None
+        described = {
+            "descr": np.lib.format.dtype_to_descr(self._first.dtype),
+            "fortran_order": False,
+            "shape": (self._n_steps, *self._first.shape[1:]),
+        }
+        self._file.seek(0)
+        np.lib.format.write_array_header_1_0(self._file, described)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        part = Path(self._file.name)
+        try:
+            if error is None:
+                self._finish(part)
+        finally:
+            self._file.close()
+            part.unlink(missing_ok=True)
+
+    def _finish(self, part: Path) -> None:
+        if self._first is None:
+            raise ValueError(f"{self.path}: there is no data to write")
+        self._header()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        os.chmod(part, 0o666 & ~_umask())
+        offsets = part.with_suffix(".offsets")
+        with offsets.open("wb") as file:
+            np.save(file, np.concatenate(self._ends).astype(np.int64))
+        os.replace(offsets, self.offsets_path)
+        os.replace(part, self.path)
 
 
 @contextmanager

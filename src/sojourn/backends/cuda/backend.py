@@ -17,7 +17,7 @@ import torch
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.cuda import graphs
 from sojourn.backends.cuda.feed import Feed
-from sojourn.backends.cuda.windows import chunks_on_device
+from sojourn.backends.cuda.windows import chunks_on_device, uploaded
 from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
@@ -190,6 +190,10 @@ class CudaBackend(KernelPieces):
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut sequences into chunks that fit, and place each on the device."""
         return chunks_on_device(family, data, n_states, self.device)
+
+    def as_chunk(self, family: Family, data: Sequences) -> Chunk:
+        """Place sequences on the device as one chunk."""
+        return uploaded(family, [data], self.device).chunk(0)
 
     def host_sequences(self, chunk: Chunk) -> Sequences:
         """Fetch the sequences of a chunk."""

@@ -39,7 +39,7 @@ class DeviceBatch:
     family : Family
     host : callable
         Returns the same sequences on the host.
-    counted : (N, 3) array or None
+    counted : (N, 4) array or None
         For tiles: which steps count, on the host.
     """
 
