@@ -16,7 +16,7 @@ class Progress(NamedTuple):
     passes : float
         Passes over the data, including the fraction of the current one.
     sequences : int
-        Sequences seen so far.
+        Sequences, or tiles of them, seen so far.
     steps : int
         Time steps seen so far.
     updates : int
