@@ -5,12 +5,13 @@ python -m experiments.long_sequences DATA [--seeds 2] [--only NAME ...]
 DATA is an .npy file with one sequence of marks (T, D), 0 or 1; the published figures are those of
 ten marks in 672,261 bins of a chromosome.  Every model is scored on the uncut sequence, in nats per
 step.  The thresholds of `sojourn.models.plan` for long sequences come from the rows that change
-one of them.
+one of them.  Rows that are in the result file are replaced, others are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from pathlib import Path
@@ -29,6 +30,7 @@ MODELS = {
     "HDPHMM(30)": lambda **options: sj.HDPHMM(30, sj.Bernoulli(), **options),
 }
 CUT = 500
+KEY = ("row", "model", "seed")  # what a row of the file is replaced by
 
 ROWS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "defaults": (list(MODELS), {}),
@@ -82,18 +84,19 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(ROWS))
     arguments = parser.parse_args()
     values = np.load(arguments.data).astype(np.float64)
-    rows: list[dict[str, Any]] = []
+    rows = json.loads(RESULT.read_text())["rows"] if RESULT.exists() else []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", sj.FitWarning)
         for title in arguments.only:
             names, changes = ROWS[title]
             for name in names:
                 for seed in range(arguments.seeds):
-                    rows.append({"row": title} | measure(name, values, seed, changes))
-                    print(rows[-1], flush=True)
-    shape = list(values.shape)
-    command = "python -m experiments.long_sequences DATA"
-    write_result(RESULT, {"command": command, "shape": shape, "rows": rows})
+                    row = {"row": title} | measure(name, values, seed, changes)
+                    rows = [old for old in rows if any(old[key] != row[key] for key in KEY)]
+                    rows.append(row)
+                    print(row, flush=True)
+                    shape, command = list(values.shape), "python -m experiments.long_sequences DATA"
+                    write_result(RESULT, {"command": command, "shape": shape, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
+    FEW_SEQUENCES,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
@@ -71,6 +72,7 @@ from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -174,12 +176,17 @@ def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -
     plan = plan_training(model, data.n_sequences, data.n_steps)
     if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
         plan = plan._replace(narrow=None)
-    is_once = data.source is not None and not data.source.is_repeatable
-    if plan.tile_length is None or not (is_once or cluster is not None):
+    is_auto, source = isinstance(model.tile_length, str), data.source
+    if plan.tile_length is None or source is None:
         return plan
-    if not isinstance(model.tile_length, str):
+    is_once = not source.is_repeatable
+    if not is_auto and (is_once or cluster is not None):
         what = "an iterable that can be read once" if is_once else "data on a cluster"
         raise ValueError(f"tile_length={model.tile_length!r} cannot cut {what}: tile_length=None")
+    # To convert a file takes disk space: only where there would be no minibatches without.
+    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
+    if not (is_once or cluster is not None or (is_auto and converts)):
+        return plan
     uncut = clone(model).set_params(tile_length=None)
     return plan_training(uncut, data.n_sequences, data.n_steps)
 

@@ -10,6 +10,11 @@ import sojourn as sj
 from sojourn.backends.compute import Compute
 from sojourn.inference.long import LongPrediction
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
 RNG = np.random.default_rng(0)
 SYMBOLS = RNG.integers(-1, 4, size=70)
 NUMBERS = RNG.normal(size=(70, 2))
