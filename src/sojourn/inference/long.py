@@ -20,7 +20,7 @@ from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.local import chunk_potentials
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.edges import TileKernel
+from sojourn.kernels.edges import TileKernel, written_out
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.tiles import Cuts, Steps
@@ -165,6 +165,7 @@ def _log_joint(
     starts: NDArray[np.int64],
 ) -> Floats:
     """Return the log probability of each step and its state, given the state before it."""
+    potentials = written_out(potentials)
     start, transitions, table = (to_host(part).astype(np.float64) for part in potentials[:3])
     with np.errstate(divide="ignore"):
         steps = np.log(transitions)[before, path]

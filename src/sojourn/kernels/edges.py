@@ -160,7 +160,7 @@ class TileKernel:
         As `Kernel.forward_backward`, but log Z of a tile is the log likelihood of its steps given
         those before, and responsibilities are zero at steps that do not count.
         """
-        potentials, tiles = _written_out(potentials), self.tiles
+        potentials, tiles = written_out(potentials), self.tiles
         edges = self.edges(potentials, index)
         factors, own = self._folded(potentials, index, edges)
         found = self.kernel.forward_backward(
@@ -199,7 +199,7 @@ class TileKernel:
 
     def log_normalizers(self, potentials: Potentials, index: Any) -> Any:
         """Compute the log likelihood of every tile given what its buffer has before it."""
-        potentials = _written_out(potentials)
+        potentials = written_out(potentials)
         edges = self.edges(potentials, index, after=False)
         factors, own = self._folded(potentials, index, edges)
         offsets = _placed(index)(self.tiles.offsets)
@@ -207,7 +207,7 @@ class TileKernel:
 
     def best_paths(self, potentials: Potentials, index: Any) -> Any:
         """Find the part of the best path of each sequence that is in each tile, flat."""
-        potentials = _written_out(potentials)
+        potentials = written_out(potentials)
         edges = self.edges(potentials, index, best=True)
         factors, own = self._folded(potentials, index, edges)
         offsets = _placed(index)(self.tiles.offsets)
@@ -222,7 +222,7 @@ class TileKernel:
         end in the same one, any other does: a product of matrices that maps two vectors in general
         position to the same direction has rank one, to rounding.
         """
-        potentials = _written_out(potentials)
+        potentials = written_out(potentials)
         xp, n_states = namespace(potentials.start), len(potentials.start)
         rng = np.random.default_rng(n_states)
         apart = np.exp(-_APART * rng.random(n_states))
@@ -362,7 +362,7 @@ class TileKernel:
         return Potentials(ones, potentials.transitions, together, scale), own
 
 
-def _written_out(potentials: Potentials) -> Potentials:
+def written_out(potentials: Potentials) -> Potentials:
     """Return potentials with an emission table that rows can be taken from.
 
     On a device it may be computed as it is read, and the row after its last is that of a missing
