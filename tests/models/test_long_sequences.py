@@ -105,6 +105,16 @@ def test_it_learns_and_does_not_depend_on_threads(recording, options):
         assert one.score(missing, LENGTHS) / sum(LENGTHS) > gaussians + 0.3
 
 
+def test_training_begins_with_more_states_and_ends_with_those_asked_for(recording):
+    model = tiled(batch_size="auto", n_passes="auto").fit(recording, LENGTHS)
+    sizes = [entry["states"] for entry in model.history_]
+    assert (sizes[0], sizes[-1], len(model.transmat_)) == (9, 3, 3)
+    assert sizes == sorted(sizes, reverse=True)
+    merges = [move for entry in model.history_ for move in entry["moves"]]
+    assert [move["n_states"] for move in merges] == [8, 7, 6, 5, 4, 3]
+    np.testing.assert_allclose(np.sort(model.means_[:, 0]), [0.0, 4.0, 8.0], atol=0.3)
+
+
 def test_a_resumed_run_is_the_same(recording, tmp_path):
     for options in ({}, {"cls": sj.HDPHMM, "batch_size": "auto", "n_passes": "auto"}):
         straight = tiled(**options).fit(recording, LENGTHS)
