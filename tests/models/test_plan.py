@@ -12,6 +12,8 @@ from sojourn.models.plan import (
     FULL_STEPS,
     LONG_MEAN,
     MOST_RESTARTS,
+    TILED_STEPS,
+    WIDE_MOST,
     Size,
     n_restarts,
     plan_training,
@@ -38,6 +40,12 @@ def hmm(**options):
 )
 def test_the_size_of_the_data_decides(n_sequences, n_steps, size):
     assert size_of(hmm(), n_sequences, n_steps) is size
+
+
+def test_many_states_of_not_so_many_steps_take_sequences_whole():
+    many = sj.HMM(WIDE_MOST, sj.Categorical(5))
+    assert size_of(many, 1, TILED_STEPS) is Size.LONG
+    assert size_of(many, 1, TILED_STEPS + 1) is Size.TILED
 
 
 @pytest.mark.parametrize(("n_sequences", "size"), [(49, Size.LONG), (50, Size.MANY)])

@@ -87,7 +87,8 @@ class HMM(BaseHMM):
         places in each pass, and minibatches consist of tiles, weighted by their steps.  Every step
         and every transition is in one tile of a pass, and only true starts count as starts.
         "auto" cuts where `batch_size` and `n_passes` are "auto", sequences have 256 steps or more
-        on average, and there are more than 32,768 steps; None never cuts.
+        on average, and there are more than 32,768 steps, or 262,144 for 32 states or more; None
+        never cuts.
     buffer : int, "auto" or None
         Steps before and after a tile from which the states at its edges are estimated.  "auto"
         doubles it, before each pass, until the edges no longer depend on it; ``history_`` has the

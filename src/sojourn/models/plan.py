@@ -40,6 +40,11 @@ LONG_MEAN = 2**8
 """Mean length from which sequences are long: a minibatch has a number of steps then, rather than of
 sequences, and what is longer than a tile is cut.  No experiment: half a tile."""
 
+TILED_STEPS = 2**18
+"""Steps up to which a model of many states (`WIDE_MOST`) takes sequences whole: there full batches
+are quick, and find more of the merges.  Source: `python -m experiments.defaults`, the cells of
+100,000 steps: 40 states of 80 by full batches, 41 to 45 by tiles."""
+
 TILE_LENGTH = 512
 """Steps of a tile: long beside buffers, and short enough for many of them in a minibatch.
 Source: `python -m experiments.long_sequences`."""
@@ -211,6 +216,8 @@ def _cuts(model: BaseHMM, n_sequences: int, n_steps: float) -> bool:
     if not isinstance(model.tile_length, str):
         return True
     is_long = n_steps > FULL_STEPS and n_steps >= LONG_MEAN * n_sequences
+    if n_steps <= TILED_STEPS and model.n_states >= WIDE_MOST:
+        return False
     return is_long and _is_open(model) and method_of(model).is_stochastic
 
 
