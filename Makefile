@@ -3,18 +3,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test test-gpu test-newcomer test-lowest docs lint format types dist bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
+.PHONY: help setup demo test test-gpu test-newcomer test-lowest soak lock docs lint format types dist bench bench-scale bench-families bench-gpu peers-gpu bench-cluster compare references reproduce clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
 setup: $(READY)  ## make the virtual environment
 
-$(READY): pyproject.toml
+# The versions that the tests were last run with; make setup LOCK= takes the newest ones allowed.
+LOCK ?= -c requirements-dev.lock
+
+$(READY): pyproject.toml | requirements-dev.lock
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sojourn needs Python 3.11 or later; try: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(LOCK) -e '.[dev]'
 	touch $(READY)
+
+lock: $(READY)  ## write the versions of this environment to requirements-dev.lock
+	$(BIN)/python -m tools.lock > requirements-dev.lock.part
+	mv requirements-dev.lock.part requirements-dev.lock
 
 demo: $(READY)  ## learn word classes from the Python documentation
 	$(BIN)/sojourn demo
@@ -45,6 +52,11 @@ test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Tri
 
 test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
 	$(BIN)/python -m tests.newcomer
+
+SECONDS ?= 600
+
+soak: $(READY)  ## look for crashes and losses by random inputs, crafted files and kills: make soak SECONDS=3600
+	$(BIN)/python -m tests.soak --seconds $(SECONDS)
 
 LOWEST_BIN := .venv-lowest/bin
 TESTS ?=
@@ -93,6 +105,7 @@ dist: .venv-dist/.ready  ## build sdist and wheel into dist/, and try the wheel 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
 	$(BIN)/python -m benchmarks.cpu
 	$(BIN)/python -m benchmarks.families
+	$(BIN)/python -m benchmarks.few_states
 	$(BIN)/python -m benchmarks.readme
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import sojourn
 
@@ -138,6 +139,17 @@ def test_the_lowest_versions_are_those_of_the_project():
     for requirement in wanted:
         name, version = re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()
         assert f"{name}=={version}" in pins
+
+
+def test_the_lock_file_has_an_allowed_version_of_everything():
+    pairs = (
+        line.split("==") for line in (ROOT / "requirements-dev.lock").read_text().split("\n")[1:]
+    )
+    locked = {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+    extras = PROJECT["project"]["optional-dependencies"]
+    for line in (*PROJECT["project"]["dependencies"], *extras["dev"]):
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(locked[requirement.name.lower()]), line
 
 
 @pytest.mark.parametrize("requirement", ["numpy", "numpy<2", "numpy==1.26", "numpy>1.26"])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sojourn as sj
 from sojourn.results import restore_layout
 from sojourn.sequences import Sequences, as_sequences, position
 
@@ -497,3 +498,66 @@ def test_masked_entries_become_missing_values():
         as_sequences(counts, [2], step_ndim=1)[0].values, [[3, np.nan], [4, 1]]
     )
     np.testing.assert_array_equal(as_sequences([symbols], step_ndim=1)[0].values[1], [np.nan])
+
+
+# ---- numbers that would index beyond the data --------------------------------------------------
+
+BIG = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        [BIG, BIG, 7],
+        [2**62, 2**62, 2**62, 2**62, 5],
+        np.array([2**64 - 1, 6], np.uint64),
+        np.array([2**63, 2**63, 5], np.uint64),
+        [5, BIG],
+    ],
+)
+def test_lengths_that_overflow_are_refused(lengths):
+    with pytest.raises(ValueError, match=r"lengths add up to \d+, but there are 5 steps"):
+        Sequences.from_lengths(np.arange(5), lengths)
+    model = sj.HMM(2, sj.Categorical(5))
+    with pytest.raises(ValueError, match="add up"):
+        model.fit(np.arange(5), lengths)
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [0, BIG, -BIG, 5],
+        [0, -(2**63), 5],
+        [0, 7, 5],
+        np.array([0, 2**63, 5], np.uint64),
+        np.array([0, 2**64 - 1, 5], np.uint64),
+    ],
+)
+def test_offsets_that_overflow_are_refused(offsets, tmp_path):
+    with pytest.raises(ValueError, match="ends before it begins"):
+        Sequences(np.arange(5), offsets)
+    np.save(tmp_path / "x.npy", np.arange(5))
+    np.save(tmp_path / "x.offsets.npy", offsets)
+    with pytest.raises(sj.DataFileError, match=r"x\.offsets\.npy.* ends before it begins"):
+        sj.open(tmp_path / "x.npy")
+
+
+def test_arrow_lists_that_point_beyond_their_values_are_refused():
+    offsets = pa.array([0, 50, 3], pa.int32()).buffers()[1]
+    values = pa.array([1, 2, 3])
+    array = pa.Array.from_buffers(pa.list_(pa.int64()), 2, [None, offsets], children=[values])
+    with pytest.raises(ValueError, match="lists are damaged"):
+        Sequences.from_arrow(array)
+
+
+def test_masked_complex_numbers_are_refused():
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        as_sequences(np.ma.array([1 + 2j, 3j], mask=[False, True]), step_ndim=1)
+
+
+@pytest.mark.parametrize("odd", ["M8[s]", "m8[s]", "S3", "V4"])
+def test_what_is_neither_number_nor_string_is_refused_by_name(odd):
+    dates = np.zeros(2, odd)
+    for data in ([dates, np.arange(2)], [np.arange(2), dates], dates, np.ma.array(dates)):
+        with pytest.raises((TypeError, ValueError), match="numbers or strings, got"):
+            as_sequences(data)

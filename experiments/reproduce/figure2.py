@@ -21,9 +21,9 @@ from experiments.reproduce.corpus import Corpus
 from sojourn.families import Categorical
 from sojourn.inference import Progress
 from sojourn.models import HDPHMM, HMM
-from sojourn.persist import write_whole
 from sojourn.sources import open as open_source
 from sojourn.transitions.options import HDPOptions
+from sojourn.whole_files import write_whole
 
 METHODS = ("SVI", "SCVI", "SCVI-HDP")
 POINTS_PER_PASS = 5  # three times as many in the first pass

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -23,10 +21,12 @@ from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
+from sojourn.model_checks import check_model, check_training
 from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
+from sojourn.whole_files import write_whole
 
 _FORMAT = 1
 _ESTIMATORS = frozenset({"HMM", "HDPHMM"})
@@ -40,7 +40,13 @@ class ModelFileError(ValueError):
     """A file that is not a valid model file: truncated, altered, of another kind or version."""
 
 
-def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None = None) -> None:
+def save(
+    model: Any,
+    path: str | PathLike[str],
+    training: dict[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
     """Write a fitted model to `path`, atomically.
 
     The file contains the parameters of the estimator, the emission family with its vocabulary, the
@@ -52,7 +58,11 @@ def save(model: Any, path: str | PathLike[str], training: dict[str, Any] | None 
     path : path
     training : dict, optional
         Position in the training, as JSON values; with it, the model file is a checkpoint.
+    overwrite : bool
+        Whether a file that is not a model file may be replaced; a model file is in any case.
     """
+    if not overwrite and not _may_replace(Path(path)):
+        raise FileExistsError(f"{path} exists and is not a model file: overwrite=True replaces it")
     fitted = as_fitted(model)
     posterior = fitted.posterior.fetched()
     family_values, family_arrays = fitted.family.config()
@@ -100,17 +110,26 @@ def read(path: str | PathLike[str]) -> tuple[FittedModel, dict[str, Any] | None]
         If the file is truncated, was altered, or is not a model file.
     """
     description, arrays = _unpack(Path(path))
-    with lacking(path):
-        return _rebuild(description, arrays), description.get("training")
+    with refusing(path):
+        fitted, training = _rebuild(description, arrays), description.get("training")
+        check_model(fitted)
+        if training is not None:
+            check_training(training)
+        return fitted, training
 
 
 @contextmanager
-def lacking(path: str | PathLike[str]) -> Iterator[None]:
-    """Turn missing or unexpected entries of a model file into an error that names the file."""
+def refusing(path: str | PathLike[str]) -> Iterator[None]:
+    """Turn what is wrong with the content of a model file into one error that names the file."""
     try:
-        yield
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            yield
+    except ModelFileError:
+        raise
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelFileError(f"{path} lacks an entry that a model needs: {error}") from error
+    except (ValueError, ArithmeticError, LookupError, AssertionError, RecursionError) as error:
+        raise ModelFileError(f"{path} does not describe a model: {error}") from error
 
 
 def describe_parameters(estimator: EstimatorRecord) -> dict[str, Any]:
@@ -212,6 +231,15 @@ def _pack(description: dict[str, Any], arrays: Arrays) -> bytes:
     return raw[: place.start(1)] + digest + raw[place.end(1) :]
 
 
+def _may_replace(path: Path) -> bool:
+    """Whether there is no file, an empty one, or one that begins like a model file."""
+    if not path.is_file():
+        return True
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return path.stat().st_size == 0 or _DIGEST.search(file.read(min(size, 2**26))) is not None
+
+
 def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
     raw = path.read_bytes()
     header_end = 8 + int.from_bytes(raw[:8], "little")
@@ -229,34 +257,13 @@ def _unpack(path: Path) -> tuple[dict[str, Any], Arrays]:
         arrays = safetensors.numpy.load(raw)
         metadata = json.loads(raw[8:header_end])["__metadata__"]
         description = json.loads(metadata["sojourn"])
+        if type(description) is not dict:
+            raise TypeError("its description is not an object")
         version = description["format"]
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{path} is not a sojourn model file: {error}") from error
-    if version != _FORMAT:
-        raise ModelFileError(f"{path} has format {version}, but this version reads {_FORMAT}")
+    if type(version) is not int or version != _FORMAT:
+        raise ModelFileError(
+            f"{path} has format {str(version)[:40]}, but this version reads {_FORMAT}"
+        )
     return description, arrays
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically: under a temporary name, which is then renamed."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OSError(error.errno, f"{error.strerror} (while writing {path})") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """Read the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

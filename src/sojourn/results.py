@@ -16,7 +16,8 @@ from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Layout, Sequences
-from sojourn.sources.write import NpySink, ParquetSink, whole_folder
+from sojourn.sources.write import NpySink, ParquetSink
+from sojourn.whole_files import check_target, part_folder
 
 StepFunction = Callable[[Sequences], tuple[Any, float]]
 """Computes one result per step, and a score."""
@@ -77,8 +78,9 @@ def to_file(
 ) -> float:
     """Write one result per step to a file, piece by piece; return the total score."""
     total = 0.0
+    inputs = () if data.source is None else data.source.paths
     sink_type = NpySink if target.suffix == ".npy" else ParquetSink
-    with sink_type(target, column, overwrite=overwrite) as sink:
+    with sink_type(target, column, overwrite=overwrite, inputs=inputs) as sink:
         steps = data.long_steps(family)
         if steps is not None:
             for values, score in groups(steps):
@@ -97,7 +99,8 @@ def to_folder(
     files: RemoteFiles, per_step: StepFunction, column: str, target: Path, *, overwrite: bool
 ) -> float:
     """Let the workers of a cluster write one result per step to files in a folder."""
-    with whole_folder(target, overwrite=overwrite) as folder:
+    check_target(target, overwrite, files.source.paths)
+    with part_folder(target) as folder:
         return files.write(per_step, column, folder)
 
 

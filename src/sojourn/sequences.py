@@ -13,7 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.kernels.ragged import flat_steps
+from sojourn.kernels.ragged import checked_offsets, flat_steps
 
 Layout = Literal["flat", "list", "rows", "sequences"]
 """Form of the input data, in which results are returned; see `restore_layout`."""
@@ -53,20 +53,9 @@ class Sequences:
     ) -> None:
         self.values: NDArray[Any] = np.asarray(values)
         self.counted = counted
-        raw = np.asarray(offsets)
-        if raw.ndim != 1 or len(raw) == 0 or not np.issubdtype(raw.dtype, np.integer):
-            raise ValueError("offsets must be a one-dimensional array of integers, not empty")
-        self.offsets: NDArray[np.int64] = raw.astype(np.int64, copy=False)
         if self.values.ndim == 0:
             raise ValueError("values must be an array of steps, not a single value")
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.values):
-            raise ValueError(
-                f"offsets run from {self.offsets[0]} to {self.offsets[-1]}, "
-                f"but there are {len(self.values)} steps: they must run from 0 to that number"
-            )
-        if (np.diff(self.offsets) < 0).any():
-            at = int(np.flatnonzero(np.diff(self.offsets) < 0)[0])
-            raise ValueError(f"sequence {at} ends before it begins: offsets must not decrease")
+        self.offsets: NDArray[np.int64] = checked_offsets(offsets, len(self.values))
 
     @classmethod
     def _sound(
@@ -105,10 +94,11 @@ class Sequences:
         if (lengths < 0).any():
             at = int(np.flatnonzero(lengths < 0)[0])
             raise ValueError(f"sequence {at} has the negative length {lengths[at]}")
-        if lengths.sum() != len(values):
-            raise ValueError(
-                f"lengths add up to {int(lengths.sum())}, but there are {len(values)} steps"
-            )
+        # Python's integers do not overflow, but many take long to add.
+        is_small = lengths.sum(dtype=np.float64) < 2.0**62
+        total = int(lengths.sum()) if is_small else sum(lengths.tolist())
+        if total != len(values):
+            raise ValueError(f"lengths add up to {total}, but there are {len(values)} steps")
         return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
 
     @classmethod
@@ -162,6 +152,7 @@ class Sequences:
         if array.null_count:
             at = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
             raise ValueError(f"sequence {at} is null")
+        check_arrow(array)
         offsets = array.offsets.to_numpy().astype(np.int64)
         steps = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         offsets -= offsets[0]
@@ -318,6 +309,16 @@ class Sequences:
         )
 
 
+def check_arrow(array: Any) -> None:
+    """Check the buffers of a PyArrow array or batch: those of a file may point anywhere."""
+    import pyarrow as pa
+
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"the lists are damaged: {error}") from error
+
+
 def position(step: int, offsets: NDArray[np.int64]) -> str:
     """Describe a flat position by sequence and position in it.
 
@@ -416,6 +417,7 @@ def _fill_masked(data: Any, step_ndim: int) -> Any:
     """Fill masked entries with missing values; return other data unchanged."""
     if not isinstance(data, np.ma.MaskedArray):
         return data
+    _refuse_dtype(data.dtype)
     if step_ndim == 0 and data.dtype.kind in "iu":
         return np.ma.filled(data.astype(np.int64), -1)
     return np.ma.filled(data.astype(np.float64), np.nan) if np.ma.is_masked(data) else data.data
@@ -430,13 +432,20 @@ def _array(data: Any) -> NDArray[Any]:
         ) from None
     if array.ndim == 0:
         raise TypeError(f"expected sequences, got {type(data).__name__}")
-    if array.dtype.kind == "c":
-        raise ValueError("Complex data not supported: pass real and imaginary parts as columns")
+    _refuse_dtype(array.dtype)
     if array.dtype.kind == "U" and not hasattr(data, "__array__"):
         objects = np.asarray(data, dtype=object)
         if not all(isinstance(item, str) for item in objects.flat):
             return objects  # NumPy would convert numbers among strings to strings
     return array
+
+
+def _refuse_dtype(dtype: np.dtype[Any]) -> None:
+    """Refuse what is neither a number nor a string, before NumPy converts or fails to."""
+    if dtype.kind == "c":
+        raise ValueError("Complex data not supported: pass real and imaginary parts as columns")
+    if dtype.kind not in "biufUTO":
+        raise TypeError(f"the data must be numbers or strings, got {dtype}: convert them first")
 
 
 def _ndim(item: Any) -> int:
@@ -456,6 +465,7 @@ def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"sequence {n} has steps of different shapes") from None
     if array.ndim == 0:
         raise TypeError(f"sequence {n} is a single value, not a sequence")
+    _refuse_dtype(array.dtype)
     if array.dtype.kind == "U" and not all(isinstance(item, str) for item in sequence):  # type: ignore[union-attr]
         odd = next(i for i, item in enumerate(sequence) if not isinstance(item, str))  # type: ignore[arg-type]
         raise ValueError(f"sequence {n}, position {odd}: a number among strings")

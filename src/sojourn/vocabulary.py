@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.ragged import checked_offsets
 from sojourn.sequences import Sequences, position
 
 
@@ -137,8 +138,10 @@ class Vocabulary:
         cls, text: NDArray[np.uint8], offsets: NDArray[np.int64], unknown: str | None
     ) -> Vocabulary:
         """Undo `to_arrays`."""
+        if text.dtype != np.uint8 or text.ndim != 1:
+            raise ValueError("the text of a vocabulary must be bytes")
         raw = text.tobytes()
-        spans = itertools.pairwise(offsets)
+        spans = itertools.pairwise(checked_offsets(offsets, len(raw)).tolist())
         words = [raw[begin:end].decode(errors="surrogatepass") for begin, end in spans]
         return cls(words, unknown)
 

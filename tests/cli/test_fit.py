@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import sojourn as sj
 from sojourn.cli import app
+from sojourn.kernels.cpu.notice import notice
 
 TEXT = "The cat sleeps .\nthe dog barks .\na bird sings\n"
 
@@ -83,7 +84,8 @@ def test_text_is_learned_from_scored_decoded_and_inspected(tmp_path):
     assert "what it stands for" in run("inspect", "model.sojourn")
 
 
-def test_json_is_one_object_and_nothing_else(tmp_path):
+def test_json_is_one_object_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(notice, "said", True)  # of what is compiled, the first time
     (tmp_path / "corpus.txt").write_text(TEXT * 30)
     result = CliRunner().invoke(app, ["fit", "corpus.txt", "-k", "2", "--json"])
     assert result.exit_code == 0, result.output

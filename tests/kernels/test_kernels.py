@@ -338,6 +338,7 @@ def test_gemm_equals_numpy(n_rows, n_columns, depth, transposed, add, dtype):
     np.testing.assert_allclose(c, expected, rtol=1e-4 if dtype is np.float32 else 1e-12, atol=1e-4)
 
 
+@settings(deadline=None)  # it may have to compile
 @given(arrays(np.int32, st.integers(1, 60), elements=st.integers(0, 10**6)))
 def test_distinct_numbers_the_symbols_present(values):
     present, index = symbols.distinct(values, 10**6 + 1)

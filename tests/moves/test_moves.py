@@ -490,8 +490,8 @@ def test_what_a_device_launches_counts_where_data_are_many():
 
 def test_training_earns_a_share_of_its_work_for_moves():
     state = MoveState()
-    state.earn(1000, 30, 5, MOVES)
-    state.earn(500, 20, 5, MOVES)
+    state.earn(1000, 30, 5, 1.0, MOVES)
+    state.earn(500, 20, 5, 0.5, MOVES)
     assert state.n_sequences == 50
     expected = MOVES.move_share * (training_work(1000, 5, MOVES) + training_work(500, 5, MOVES))
     assert state.budget == pytest.approx(expected)
@@ -811,7 +811,7 @@ def test_other_settings_make_other_moves(gaussian):
     for share, n_rounds in ((0.0, 0), (1e9, 1)):
         state, settings = MoveState(), MoveSettings(move_share=share)
         moves = Moves(8, 0, model.fitted_.compute.backend(), state=state, settings=settings)
-        moves.observe(data.n_steps, len(data), 8)
+        moves.observe(data.n_steps, len(data), 8, 1.0)
         moves.run_round(replace(model.fitted_.posterior), model.emission_, [data], len(data))
         assert state.n_rounds == n_rounds
 
@@ -828,5 +828,6 @@ def test_a_model_file_keeps_the_names_of_what_moves_carry_on():
         "grown": True,
         "lost": -0.25,
         "variance": 0.125,
+        "effective_steps": 0.0,
     }
     assert MoveState.from_json(described) == state

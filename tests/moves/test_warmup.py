@@ -9,14 +9,14 @@ import sojourn as sj
 from experiments.number_of_states import without_moves
 from sojourn.inference import Position, Progress
 from sojourn.moves.settings import MoveSettings
-from sojourn.moves.warmup import WarmUp, in_pieces
+from sojourn.moves.warmup import FirstMinibatches, WarmUp, in_pieces
 from sojourn.progress import LiveProgress
+from sojourn.sources import MemorySource
 from tests.support.cluster.data import write_parquet
 from tests.support.known_states import simulate
 from tests.support.proposals import moves_of
 
 SETTINGS = MoveSettings()
-ENOUGH_BATCHES = SETTINGS.warmup_enough_batches
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +42,41 @@ def plan(family, n_sequences=2000, n_states=30, n_steps=70_000, n_batches=2, *, 
 
 def test_little_data_are_seen_several_times_and_more_data_once():
     numbers, few = sj.Gaussian(n_features=2), sj.Categorical(100)
-    assert plan(numbers) == WarmUp(10, 50)
-    assert plan(few) == WarmUp(20, 14)
-    assert plan(few, grows=True) == WarmUp(40, 14)
+    assert plan(numbers) == WarmUp(10, 50, 40)
+    assert plan(few) == WarmUp(20, 14, 143)
+    assert plan(few, grows=True) == WarmUp(40, 14, 143)
     assert plan(few, n_states=90).batch_size == 21  # as many steps as eight a state have
-    assert plan(few, 100_000, n_steps=3_500_000) == WarmUp(1, 34)
+    assert plan(few, 100_000, n_steps=3_500_000) == WarmUp(1, 34, 2942)
     # Of a large alphabet a small minibatch has too little.
     assert plan(sj.Categorical(20_000), 14_000, 45, 230_000).batch_size == 80
 
 
 def test_what_has_enough_minibatches_needs_none():
     family = sj.Gaussian(n_features=2)
-    assert plan(family, n_batches=ENOUGH_BATCHES) is None
-    assert plan(family, 20_000, n_steps=700_000, n_batches=ENOUGH_BATCHES - 1) is None
-    assert plan(family, 10**6, n_steps=3.5e7) is None
+    assert plan(family, n_batches=39) is not None
+    assert plan(family, n_batches=40) is None  # ten passes have 400 updates
+    assert plan(family, 20_000, n_steps=700_000, n_batches=40) is None
     assert plan(family, 50, n_steps=255, n_states=2, n_batches=1) is None
     assert plan(family, 50, n_steps=256, n_states=2, n_batches=1) is not None
+
+
+def test_of_much_data_a_part_is_enough():
+    family = sj.Gaussian(n_features=2)
+    whole = plan(family, 10**6, n_steps=SETTINGS.warmup_max_steps)
+    part = plan(family, 10**7, n_steps=10 * SETTINGS.warmup_max_steps)
+    assert part == whole
+    assert part.n_batches * part.batch_size < 1.01e6
+
+
+def test_only_the_first_minibatches_of_every_pass_are_seen():
+    data = sj.Sequences.from_list([[n] for n in range(10)])
+    whole = MemorySource(data, 2, 0)
+    first = FirstMinibatches(whole, 3, 6)
+    for n_pass in range(2):
+        expected = [batch.values.tolist() for batch in whole.batches(n_pass)][:3]
+        assert [batch.values.tolist() for batch in first.batches(n_pass)] == expected
+        assert [batch.values.tolist() for batch in first.batches(n_pass, 2)] == expected[2:]
+    assert first.n_sequences == 6
 
 
 @given(

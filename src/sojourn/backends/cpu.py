@@ -43,6 +43,7 @@ class CpuBackend(KernelPieces, HostBackend):
     n_threads: int
     dtype: str | None = None
     _reader: _ReadAhead | None = field(default=None, init=False, repr=False)
+    _whole: _Whole = field(default_factory=lambda: _Whole(), init=False, repr=False)
 
     slow_launches = False
     exact = None
@@ -57,7 +58,7 @@ class CpuBackend(KernelPieces, HostBackend):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, the next one prepared in the background."""
-        reader = _ReadAhead(problem.family, source.batches(n_pass, start))
+        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole)
         if source.may_read_ahead and self.n_threads > 1:
             self._reader = reader
         try:
@@ -114,17 +115,34 @@ class CpuBackend(KernelPieces, HostBackend):
         return sum_log_base(family, chunk.sequences)
 
 
+class _Whole:
+    """The last minibatch, which is the same in every pass where it is all of the data."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Family, Any, list[Chunk]] | None = None
+
+    def prepared(self, family: Family, batch: Any) -> Iterable[Chunk]:
+        """Cut a minibatch into encoded chunks, or return those of the same one before."""
+        last = self._last
+        if last is not None and last[0] is family and last[1] is batch:
+            return last[2]
+        chunks = prepare(family, batch)
+        self._last = (family, batch, chunks) if isinstance(chunks, list) else None
+        return chunks
+
+
 class _ReadAhead:
     """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
-    def __init__(self, family: Family, batches: Iterator[Any]) -> None:
+    def __init__(self, family: Family, batches: Iterator[Any], whole: _Whole) -> None:
         self._family = family
         self._batches = batches
+        self._whole = whole
         self._next: Background | None = None
 
     def _make(self) -> Iterable[Chunk] | None:
         batch = next(self._batches, None)
-        return None if batch is None else prepare(self._family, batch)
+        return None if batch is None else self._whole.prepared(self._family, batch)
 
     def start_next(self) -> None:
         """Start to prepare the next minibatch in the background."""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
+from unicodedata import category
 
 import typer
 from rich.console import Console
@@ -19,7 +20,27 @@ def console(*, quiet: bool = False) -> Console:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object on one line."""
-    typer.echo(json.dumps(value, ensure_ascii=False))
+    typer.echo(printable(json.dumps(value, ensure_ascii=False)))
+
+
+def printable(text: str) -> str:
+    r"""Replace control characters, so that data cannot control the terminal.
+
+    Letters of all scripts stay, with the invisible ones that join them; what moves the cursor,
+    breaks the line or reverses the direction of writing does not.
+
+    Examples
+    --------
+    >>> printable("a\x1b[2Jb")
+    'a�[2Jb'
+    """
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if category(c) in _HARMFUL or c in _DIRECTIONS else c for c in text)
+
+
+_HARMFUL = {"Cc", "Cs", "Zl", "Zp"}
+_DIRECTIONS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @contextmanager
@@ -39,7 +60,9 @@ def errors_in_short() -> Iterator[None]:
     except FileNotFoundError as error:
         name = error.filename
         _stop(f"there is no file {name}" if name else str(error))
-    except (OSError, ValueError, ImportError) as error:
+    except MemoryError as error:
+        _stop(f"not enough memory: {error}")
+    except (OSError, ValueError, TypeError, ImportError, FloatingPointError) as error:
         _stop(str(error))
     except KeyboardInterrupt as error:
         typer.echo(f"Stopped. {error}".strip(), err=True)
@@ -47,5 +70,6 @@ def errors_in_short() -> Iterator[None]:
 
 
 def _stop(message: str) -> NoReturn:
-    typer.echo(f"Error: {message}", err=True)
+    lines = (printable(line) for line in message.splitlines())
+    typer.echo(f"Error: {' '.join(lines)}", err=True)
     raise typer.Exit(1) from None

@@ -39,10 +39,17 @@ class Opened(NamedTuple):
 
 
 def reading_options(
-    column: list[str] | None, sequence: str | None, lower: bool | None, pattern: str | None
+    column: list[str] | None,
+    sequence: str | None,
+    lower: bool | None,
+    pattern: str | None,
+    max_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Collect the options that were given on the command line."""
-    given = {"column": column or None, "sequence": sequence, "lower": lower, "pattern": pattern}
+    given = {
+        "column": column or None, "sequence": sequence, "lower": lower, "pattern": pattern,
+        "max_bytes": max_bytes,
+    }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -52,13 +59,15 @@ def open_data(path: str, given: Mapping[str, Any]) -> Opened:
     kind = kind_of(here) if here.is_file() else None
     if kind in TABLES:
         options = {name: value for name, value in given.items() if name != "pattern"}
-        types = column_types(here, kind)
+        types = column_types(here, kind, options.get("max_bytes"))
         if not any(str(of).startswith(("list", "large_list")) for of in types.values()):
             return _open_table(path, types, options)
         if len(options.get("column") or ()) == 1:
             options["column"] = options["column"][0]
     else:
-        known = ("lower", "pattern") if kind in ("text", "gzip", "zstd") else tuple(given)
+        known = (
+            ("lower", "pattern", "max_bytes") if kind in ("text", "gzip", "zstd") else tuple(given)
+        )
         options = {name: value for name, value in given.items() if name in known}
     return Opened(open_source(path, **options), [], True, dict(options), [])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sojourn.cli.cluster import connected
-from sojourn.cli.common import errors_in_short
+from sojourn.cli.common import errors_in_short, printable
 from sojourn.cli.options import (
     Address,
     Columns,
@@ -17,6 +17,7 @@ from sojourn.cli.options import (
     Force,
     JsonLines,
     Lower,
+    MaxBytes,
     ModelFile,
     Pattern,
     Sequence,
@@ -47,6 +48,7 @@ def decode(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    max_bytes: MaxBytes = None,
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
@@ -65,13 +67,17 @@ def decode(
         raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
     from sojourn.models import load
+    from sojourn.whole_files import check_target
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
-        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        opened = open_for(
+            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes)
+        )
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
             return
+        check_target(out, force, [model])
         predict = fitted.predict_proba if proba else fitted.predict
         predict(opened.source, out=out, overwrite=force, client=client)
     typer.echo(json.dumps({"path": str(out)}) if as_json else f"written: {out}")
@@ -97,6 +103,6 @@ def _print_states(
                 typer.echo("\t".join(rows))
             elif words:
                 pairs = zip(symbols[n].tolist(), result.tolist(), strict=True)
-                typer.echo(" ".join(f"{word}/{state}" for word, state in pairs))
+                typer.echo(printable(" ".join(f"{word}/{state}" for word, state in pairs)))
             else:
                 typer.echo(" ".join(map(str, result.tolist())))

@@ -31,6 +31,7 @@ def fit(
     sequence: opt.Sequence = None,
     lower: opt.Lower = None,
     pattern: opt.Pattern = None,
+    max_bytes: opt.MaxBytes = None,
     device: opt.Device = "cpu",
     jobs: opt.Jobs = None,
     cluster: opt.Address = None,
@@ -53,19 +54,18 @@ def fit(
     target, screen = out or _default_target(data), console(quiet=as_json)
     with errors_in_short(), connected(cluster, workers) as client:
         from sojourn.cli.data import open_data, reading_options
-        from sojourn.sources.write import check_target
+        from sojourn.whole_files import check_target
 
         check_target(target, force)
-        opened = open_data(data, reading_options(column, sequence, lower, pattern))
-        for note in opened.notes:
-            screen.print(f"[dim]{summary.plain(note)}[/]", soft_wrap=True)
-        remote = client is not None
-        parts = holdout.hold_out(opened, held_out, seed, remote=remote)
+        opened = open_data(data, reading_options(column, sequence, lower, pattern, max_bytes))
+        summary.show_notes(screen, opened.notes)
+        parts = holdout.hold_out(opened, held_out, seed, remote=client is not None)
+        check_target(target, force, [*opened.source.paths, *getattr(parts.held_out, "paths", ())])
         choice = choosing.choose(opened, parts.train, family, min_count, max_size)
         screen.print(summary.about_data(parts, choice), soft_wrap=True)
         model = training.make_model(
             kind, states, choice, moves, init_states, n_passes=passes,
-            batch_size=training.usual_batch_size(batch_size, parts.n_sequences, remote=remote),
+            batch_size=training.usual_batch_size(batch_size, parts.n_sequences, client is not None),
             forgetting_rate=forgetting_rate, inference=inference, n_init=restarts, device=device,
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
@@ -74,7 +74,7 @@ def fit(
             model, parts, checkpoint=checkpoint, resume=resume, client=client
         )
         model.provenance_ = summary.provenance(data, opened, parts, choice)
-        model.save(target)
+        model.save(target, overwrite=force)
     if as_json:
         print_json(summary.result(model, target, parts) | {"warnings": notes})
     else:

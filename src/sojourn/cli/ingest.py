@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sojourn.cli.common import errors_in_short, print_json
-from sojourn.cli.options import Columns, DataFile, Force, Json, Pattern, Sequence
+from sojourn.cli.options import Columns, DataFile, Force, Json, MaxBytes, Pattern, Sequence
 
 
 def ingest(
@@ -20,6 +20,7 @@ def ingest(
     ] = None,
     lower: Annotated[bool, typer.Option("--lower", help="Convert text to lower case.")] = False,
     pattern: Pattern = None,
+    max_bytes: MaxBytes = None,
     column: Columns = None,
     sequence: Sequence = None,
     vocabulary: Annotated[
@@ -48,6 +49,7 @@ def ingest(
             report=report,
             lower=lower,
             pattern=pattern,
+            max_bytes=max_bytes,
             column=columns,
             sequence=sequence,
         )

@@ -45,6 +45,14 @@ Pattern = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+MaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Longest line of a text, and most bytes that a compressed table may unpack to.",
+        rich_help_panel=DATA,
+    ),
+]
 Address = Annotated[
     str | None,
     typer.Option("--cluster", help="Compute on the Dask cluster with this scheduler address."),

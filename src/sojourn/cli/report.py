@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sojourn.cli.common import errors_in_short, print_json
-from sojourn.cli.options import Columns, Force, Json, Lower, ModelFile, Pattern, Sequence
+from sojourn.cli.options import Columns, Force, Json, Lower, MaxBytes, ModelFile, Pattern, Sequence
 
 
 def report(
@@ -25,6 +25,7 @@ def report(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    max_bytes: MaxBytes = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -37,12 +38,13 @@ def report(
         from sojourn.cli.data import open_for, reading_options
         from sojourn.models import load
         from sojourn.report.page import write_report
-        from sojourn.sources.write import check_target
+        from sojourn.whole_files import check_target
 
-        check_target(target, force)
+        check_target(target, force, [model])
         fitted = load(model)
-        given = reading_options(column, sequence, lower, pattern)
+        given = reading_options(column, sequence, lower, pattern, max_bytes)
         source = None if data is None else open_for(fitted, data, given).source
+        check_target(target, force, () if source is None else source.paths)
         write_report(fitted, target, source, title=title)
     if as_json:
         print_json({"path": str(target), "states_used": fitted.n_states_})

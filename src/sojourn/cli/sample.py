@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sojourn.cli.common import errors_in_short
+from sojourn.cli.common import errors_in_short, printable
 from sojourn.cli.options import JsonLines, ModelFile, Seed
 
 
@@ -41,7 +41,8 @@ def sample(
                 typer.echo(json.dumps({"values": steps, "states": path.tolist()}))
             elif isinstance(family, Categorical):
                 pairs = zip(steps, path, strict=True)
-                typer.echo(" ".join(f"{word}/{k}" if states else str(word) for word, k in pairs))
+                shown = (f"{word}/{k}" if states else str(word) for word, k in pairs)
+                typer.echo(printable(" ".join(shown)))
             else:
                 for row, k in zip(steps, path, strict=True):
                     end = [str(k)] if states else []

@@ -12,6 +12,7 @@ from sojourn.cli.options import (
     DataFile,
     Json,
     Lower,
+    MaxBytes,
     ModelFile,
     Pattern,
     Sequence,
@@ -26,6 +27,7 @@ def score(
     sequence: Sequence = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    max_bytes: MaxBytes = None,
     cluster: Address = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -40,7 +42,9 @@ def score(
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
-        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        opened = open_for(
+            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes)
+        )
         if client is None:
             each = fitted.log_likelihood(opened.source)
             n_sequences, total = len(each), math.fsum(each)

@@ -19,9 +19,15 @@ def plain(text: str) -> str:
     """Escape text that comes from the data or the command line for Rich."""
     from rich.markup import escape
 
-    from sojourn.cli.tables import printable
+    from sojourn.cli.common import printable
 
     return escape(printable(text))
+
+
+def show_notes(screen: Console, notes: list[str]) -> None:
+    """Show what was decided about the data."""
+    for note in notes:
+        screen.print(f"[dim]{plain(note)}[/]", soft_wrap=True)
 
 
 def about_data(parts: Parts, choice: Choice) -> str:
@@ -63,7 +69,7 @@ def provenance(data: str, opened: Opened, parts: Parts, choice: Choice) -> dict[
         "held_out": parts.how,
         "reason": choice.reason,
         "columns": opened.columns,
-        "reading": opened.reading,
+        "reading": {name: how for name, how in opened.reading.items() if name != "max_bytes"},
         "date": datetime.now(UTC).date().isoformat(),
         "version": f"sojourn {__version__}",
     }

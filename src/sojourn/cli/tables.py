@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
+from sojourn.cli.common import printable
 from sojourn.models.base import BaseHMM
 from sojourn.report.states import summarize
 
@@ -31,14 +32,3 @@ def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
             str(entry.following),
         )
     return table
-
-
-def printable(text: str) -> str:
-    r"""Replace control characters, so that data cannot control the terminal.
-
-    Examples
-    --------
-    >>> printable("a\x1b[2Jb")
-    'a�[2Jb'
-    """
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)

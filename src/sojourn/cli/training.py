@@ -45,7 +45,7 @@ def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
     return MoveSettings(init_states=init_states)
 
 
-def usual_batch_size(batch_size: int | None, n_sequences: int, *, remote: bool) -> int | None:
+def usual_batch_size(batch_size: int | None, n_sequences: int, remote: bool) -> int | None:
     """Return the sequences per update: as given, large ones for a cluster, or None to choose."""
     if batch_size is None and remote:
         return min(_REMOTE_BATCH, n_sequences)

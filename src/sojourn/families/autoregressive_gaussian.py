@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.checks import check_columns, check_real, column_moments, plain_values
 from sojourn.families.regression import RegressionFamily
+from sojourn.families.scales import reach
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -118,7 +119,7 @@ class AutoregressiveGaussian(RegressionFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that rows are complete or missing."""
-        return check_real(data, self.features, whole_rows=True)
+        return check_real(data, self.features, largest=reach(self.scale), whole_rows=True)
 
     def observations(self, data: Sequences) -> Floats:
         """Return every step with its past, shape (T, D + L D): x_t, x_{t−1}, ..., x_{t−L}."""

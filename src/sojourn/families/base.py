@@ -203,6 +203,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
         """Check and validate data as read from a file."""
         return self.validate(self.as_steps(data))
 
+    @property
+    def has_usual_prior(self) -> bool:
+        """Whether the prior is one that `learned_prior` can learn, and was not chosen."""
+        return False
+
     def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
         """Return a prior that is learned along with the statistics; None if there is none.
 
@@ -348,6 +353,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     @abstractmethod
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return posterior means under hmmlearn's names."""
+
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError if λ is outside the domain of a_g; by default all must be positive."""
+        if natural.min() <= 0.0:
+            raise ValueError("statistics and prior are not positive together")
 
     @abstractmethod
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

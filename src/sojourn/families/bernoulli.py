@@ -12,7 +12,9 @@ from sojourn.families.checks import check_columns, check_counts, column_vector
 from sojourn.families.columns import log_beta
 from sojourn.families.dense import DenseFamily
 from sojourn.families.rates import concatenated
-from sojourn.kernels.arrays import namespace
+from sojourn.families.scales import first_moments
+from sojourn.families.tabled import TabledPotentials
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -95,7 +97,23 @@ class Bernoulli(DenseFamily):
         log = xp.log if collapsed else xp.digamma
         total = log(alpha + beta)
         weights = xp.concatenate([log(alpha) - total, log(beta) - total], axis=1).T
-        return lambda x: self.statistics(x) @ weights
+
+        def plain(x: Floats) -> Floats:
+            return self.statistics(x) @ weights
+
+        if is_tensor(natural):
+            return plain
+        zeros = self.features
+        return TabledPotentials(
+            plain,
+            lambda values, d: np.where(values > 0.0, weights[d], weights[zeros + d]),
+            len(natural),
+        )
+
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of data without missing entries."""
+        found = first_moments(x, weights, n_threads)
+        return None if found is None else np.concatenate([found[1], found[0] - found[1]])
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw zeros and ones with the posterior mean probabilities."""

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
-from sojourn.families.checks import Booleans
 from sojourn.families.table import DecayedTable
+from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
-from sojourn.kernels.interface import Floats, padded_states
+from sojourn.kernels.cpu.symbols import consecutive
+from sojourn.kernels.interface import Floats, row_width
 
 BLOCK_STEPS = 512
 """Steps in a block: few enough to stay in the cache, and for BLAS to use one thread."""
@@ -38,11 +39,11 @@ class CompiledPotentials:
     ----------
     plain : LogPotentials
         The closed form, which defines what is computed.
-    design : callable
-        Maps x to the kernel's z and which steps are present, or to None if the kernel does not
-        apply to x.
-    weights : array
+    whole_rows : bool
+        Whether a step with a missing entry is missing; otherwise the kernel does not apply to it.
+    location : array
         Argument of `kernels.cpu.densities.student_rows`, as are those that follow.
+    weights : array
     spans : array
     factors : array
     powers : array
@@ -51,7 +52,8 @@ class CompiledPotentials:
     """
 
     plain: LogPotentials
-    design: Callable[[Floats], tuple[Floats, Booleans] | None]
+    whole_rows: bool
+    location: Floats
     weights: Floats
     spans: NDArray[np.int64]
     factors: Floats
@@ -65,12 +67,9 @@ class CompiledPotentials:
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
-        designed = self.design(x)
-        if designed is None:
-            return None
-        z, present = designed
-        table, log_scale = student_rows(
-            z,
+        table, log_scale, n_missing = student_rows(
+            x,
+            self.location,
             self.weights,
             self.spans,
             self.factors,
@@ -80,10 +79,9 @@ class CompiledPotentials:
             collapsed=self.collapsed,
             n_threads=n_threads,
         )
-        if not present.all():
-            table[~present, : len(self.powers)] = 1.0
-            log_scale[~present] = 0.0
-        return EmissionRows(table, log_scale, np.arange(len(x), dtype=np.int32))
+        if n_missing and not self.whole_rows:
+            return None
+        return EmissionRows(table, log_scale, consecutive(len(x)))
 
 
 def natural_parameters(family: Family, table: DecayedTable) -> Floats:
@@ -105,12 +103,12 @@ def potential_rows(
     Blocks, and hence results, do not depend on the number of threads.  A block may take
     `n_columns` numbers per step and state.
     """
-    if isinstance(log_potentials, CompiledPotentials):
+    if isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled
     xp = namespace(x)
-    width = n_states if is_tensor(x) else padded_states(n_states)
+    width = n_states if is_tensor(x) else row_width(n_states)
     table = xp.zeros((len(x), width), dtype, like=x)
     log_scale = xp.empty(len(x), "float64", like=x)
 
@@ -123,7 +121,8 @@ def potential_rows(
 
     for _ in in_blocks(fill, x, n_columns * n_states, n_threads):
         pass
-    return EmissionRows(table, log_scale, xp.arange(len(x), dtype="int32", like=x))
+    index = xp.arange(len(x), dtype="int32", like=x) if is_tensor(x) else consecutive(len(x))
+    return EmissionRows(table, log_scale, index)
 
 
 def weighted_sums(

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn import memory
 from sojourn.families.base import EmissionRows
+from sojourn.families.checks import LARGEST
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
@@ -41,6 +43,10 @@ class SymbolsPresent(NamedTuple):
     rows: Integers | None
     places: Integers
     has_missing: bool
+
+
+CONCENTRATION = 0.1
+"""Prior count of a symbol, where none is given."""
 
 
 class Categorical(DirichletFamily):
@@ -81,7 +87,7 @@ class Categorical(DirichletFamily):
     def __init__(
         self,
         n_symbols: int | None = None,
-        concentration: float | ArrayLike = 0.1,
+        concentration: float | ArrayLike = CONCENTRATION,
         vocabulary: Vocabulary | None = None,
     ) -> None:
         self.n_symbols = n_symbols
@@ -96,6 +102,7 @@ class Categorical(DirichletFamily):
     def resolve(self, data: Sequences, n_states: int) -> Categorical:
         """Fill in the alphabet, and check the prior against it."""
         vocabulary, n_symbols = self.vocabulary, self.n_symbols
+        source = f"n_symbols={n_symbols}"
         if vocabulary is None and data.values.dtype.kind in "UTO":
             vocabulary = Vocabulary.from_sequences(data)
         if n_symbols is None:
@@ -103,21 +110,31 @@ class Categorical(DirichletFamily):
                 n_symbols = len(vocabulary)
             else:
                 # Negative symbols are left to `validate`, which reports their position.
-                n_symbols = max(1, int(_whole_numbers(data).max()) + 1)
+                whole = _whole_numbers(data)
+                at = int(whole.argmax())
+                n_symbols = max(1, int(whole[at]) + 1)
+                source = f"{position(at, data.offsets)}: symbol {whole[at]}"
         if isinstance(n_symbols, bool) or not isinstance(n_symbols, int | np.integer):
             raise TypeError(f"n_symbols must be a whole number, got {n_symbols!r}")
         if vocabulary is not None and len(vocabulary) > n_symbols:
             raise ValueError(f"n_symbols={n_symbols}, but the vocabulary has {len(vocabulary)}")
         if not 1 <= n_symbols < 2**31:
             raise ValueError(f"n_symbols must lie between 1 and 2**31 - 1, got {n_symbols}")
+        if not memory.fits(n_symbols * n_states, 4):
+            size = memory.gigabytes(n_symbols * n_states, 4)
+            raise ValueError(
+                f"{source} makes a table of {n_symbols} symbols for each of {n_states} states, "
+                f"{size}, more than a quarter of the memory: number symbols from 0 without gaps, "
+                "or give a vocabulary"
+            )
         concentration = np.asarray(self.concentration, dtype=np.float64)
         if concentration.shape not in ((), (n_symbols,), (n_states, n_symbols)):
             raise ValueError(
                 f"concentration has the shape {concentration.shape}; a number, ({n_symbols},) "
                 f"or ({n_states}, {n_symbols}) was expected"
             )
-        if not (np.isfinite(concentration).all() and (concentration > 0).all()):
-            raise ValueError("concentration must be positive and finite")
+        if not ((concentration > 0).all() and (concentration <= LARGEST).all()):
+            raise ValueError(f"concentration must be positive and finite, at most {LARGEST:g}")
         return Categorical(
             int(n_symbols),
             float(concentration) if concentration.ndim == 0 else concentration.copy(),
@@ -156,6 +173,11 @@ class Categorical(DirichletFamily):
         """Return λ°, shape (V,) or (K, V)."""
         prior = np.asarray(self.concentration, dtype=np.float64)
         return np.full(self.n_statistics, float(prior)) if prior.ndim == 0 else prior
+
+    @property
+    def has_usual_prior(self) -> bool:
+        """Whether `concentration` is the default."""
+        return np.ndim(self.concentration) == 0 and bool(self.concentration == CONCENTRATION)
 
     def learned_prior(self, *, seen: bool, new: bool) -> SymbolPrior | None:
         """Return a prior to be learned, if `concentration` is one number for all symbols."""
@@ -231,7 +253,10 @@ class Categorical(DirichletFamily):
         """Return the distinct symbols, and the index of every step among them."""
         # numba would compile once more for a read-only array, which is another type.
         x = data.values if data.values.flags.writeable else data.values.copy()
-        if x.min() >= 0:
+        least = x.min()
+        if least < MISSING or x.max() >= self.n_statistics:  # compiled code does not check again
+            raise ValueError(f"a symbol is outside the alphabet 0..{self.n_statistics - 1}")
+        if least >= 0:
             return SymbolsPresent(*symbols.distinct(x, self.n_statistics), False)
         missing = x == MISSING
         rows, places = symbols.distinct(np.where(missing, 0, x), self.n_statistics)
@@ -339,6 +364,7 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
         return values
     if values.dtype.kind != "f":
         raise TypeError(f"symbols must be whole numbers or strings, got {values.dtype}")
+    values = values.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
         bad = ~(np.abs(values) < 2**53) | (values != np.floor(values))
     if bad.any():

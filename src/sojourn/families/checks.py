@@ -14,6 +14,17 @@ from sojourn.sequences import Sequences, position
 
 Booleans = NDArray[np.bool_]
 
+LARGEST = 1e120
+"""Largest magnitude of real data: squares, and their sums over 1e60 steps, remain finite."""
+
+SMALLEST = 1e-120
+"""Smallest magnitude of positive data: its reciprocal remains finite in the same way."""
+
+LARGEST_COUNT = 2**53
+"""Largest count: beyond it, double precision does not hold all whole numbers."""
+
+_SMALLEST_PARAMETER = 1e-300  # smaller ones lose precision, and their reciprocals overflow
+
 
 class Moments(NamedTuple):
     """Mean and variance of each column.
@@ -66,18 +77,29 @@ def check_columns(data: Sequences, n_features: int | None, name: str) -> int:
 
 def column_vector(name: str, value: Any, n_features: int, *, positive: bool = True) -> Floats:
     """Return a parameter as one number per column."""
-    vector = np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), (n_features,)))
+    given = np.asarray(value, dtype=np.float64)
+    if given.shape not in ((), (1,), (n_features,)):
+        raise ValueError(f"{name} has the shape {given.shape}, the data have {n_features} columns")
+    vector = np.array(np.broadcast_to(given, (n_features,)))
+    least, most = (_SMALLEST_PARAMETER, LARGEST**2) if positive else (-LARGEST, LARGEST)
     if not np.isfinite(vector).all() or (positive and (vector <= 0).any()):
         raise ValueError(f"{name} must be {'positive and ' if positive else ''}finite, got {value}")
+    if (vector > most).any() or (vector < least).any():
+        raise ValueError(f"{name}={value} is too large or too small to compute with")
     return vector
 
 
-def check_real(data: Sequences, n_features: int, *, whole_rows: bool = False) -> Sequences:
-    """Check real numbers: finite, or NaN if missing (with `whole_rows` only whole rows)."""
+def check_real(
+    data: Sequences, n_features: int, *, whole_rows: bool = False, largest: float = LARGEST
+) -> Sequences:
+    """Check real numbers: not too large, or NaN if missing (with `whole_rows` only whole rows)."""
     values = _numbers(data, n_features)
     if values.dtype.kind != "f":
         return data.with_values(values)
-    _refuse(np.isinf(values), data, lambda at: f"{values[at]} is not a finite number")
+    limit = values.dtype.type(min(largest, float(np.finfo(values.dtype).max)))
+    with np.errstate(invalid="ignore"):
+        bad = np.abs(values) > limit
+    _refuse(bad, data, lambda at: f"{values[at]} is not a finite number of at most {largest:g}")
     if whole_rows:
         refuse_partly_missing(np.isnan(values), data)
     return data.with_values(values)
@@ -89,7 +111,9 @@ def check_positive(data: Sequences, n_features: int, *, zero: bool = False) -> S
     values, kind = data.values, "non-negative" if zero else "positive"
     with np.errstate(invalid="ignore"):
         bad = values < 0 if zero else values <= 0
+        tiny = (values < SMALLEST) & (values > 0)
     _refuse(bad, data, lambda at: f"{values[at]} is not a {kind} number")
+    _refuse(tiny, data, lambda at: f"{values[at]} is too small: {SMALLEST:g} is the smallest")
     return data
 
 
@@ -99,8 +123,8 @@ def check_counts(
     """Check whole numbers of at least `least` and at most `most`."""
     data = check_real(data, n_features)
     values = data.values
-    limit = np.inf if most is None else most
-    what = f"a whole number of at least {least}" if most is None else f"{least} or {most}"
+    limit = LARGEST_COUNT if most is None else most
+    what = f"a whole number from {least} to 2**53" if most is None else f"{least} or {most}"
     with np.errstate(invalid="ignore"):
         bad = (values < least) | (values > limit)
         if values.dtype.kind == "f":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.categorical import Categorical
+from sojourn.families.checks import LARGEST_COUNT
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.gaussian import Gaussian
 from sojourn.families.poisson import Poisson
@@ -74,7 +75,8 @@ def _kind(column: NDArray[Any]) -> str:
     known = column[~np.isnan(column)] if column.dtype.kind == "f" else column
     if column.dtype.kind == "b" or np.isin(known, (0, 1)).all():
         return "binary"
-    is_whole = bool((known == np.floor(known)).all()) and bool((known >= 0).all())
+    is_whole = bool((known == np.floor(known)).all() and (known >= 0).all())
+    is_whole = is_whole and bool((known <= LARGEST_COUNT).all())  # not infinity, for example
     return "counts" if is_whole else "real"
 
 

@@ -15,10 +15,9 @@ import numpy as np
 from sojourn.families.blocks import LogPotentials
 from sojourn.families.checks import Booleans
 from sojourn.families.dense import DenseFamily
+from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
-
-_MOST_VALUES = 1024  # distinct values up to which a table of potentials is faster
 
 
 class ColumnFamily(DenseFamily):
@@ -93,7 +92,16 @@ class ColumnFamily(DenseFamily):
         def plain(x: Floats) -> Floats:
             return self._sum_columns(entry, x, natural)
 
-        return plain if is_tensor(natural) else self.compiled(plain, natural, collapsed=collapsed)
+        if is_tensor(natural):
+            return plain
+        if self.discrete:
+            parts = self.parts(natural)
+
+            def column(values: Floats, d: int) -> Floats:
+                return entry(values, d, *(part[:, d] for part in parts))
+
+            return TabledPotentials(plain, column, len(natural))
+        return self.compiled(plain, natural, collapsed=collapsed)
 
     def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the potentials with a compiled form, if there is one; by default as they are."""
@@ -114,11 +122,7 @@ class ColumnFamily(DenseFamily):
         total = np.zeros((len(x), len(natural)))
         for d in range(self.features):
             column, own = filled[:, d], tuple(part[:, d] for part in parts)
-            if self.discrete and 0 <= (top := int(column.max())) < min(_MOST_VALUES, len(column)):
-                values = np.maximum(np.arange(top + 1.0), column.min())[:, None]
-                rows = entry(values, d, *own)[column.astype(np.intp)]
-            else:
-                rows = entry(column[:, None], d, *own)
+            rows = entry(column[:, None], d, *own)
             if missing[:, d].any():
                 rows = rows * ~missing[:, d, None]
             total += rows

@@ -27,6 +27,13 @@ from sojourn.kernels.arrays import is_tensor
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
+WORTH_COMPILING = 2**12
+"""Entries times states from which compiled sums beat a matrix product of NumPy.
+
+On an AMD EPYC, Poisson, one column, 3 states: 1,000 steps take 31 µs compiled and 19 µs by NumPy,
+3,000 steps 37 and 56.
+"""
+
 
 class DenseFamily(Family):
     """A family with one row of potentials per step.
@@ -101,7 +108,7 @@ class DenseFamily(Family):
     ) -> RowSums:
         """Return the weighted sums of the statistics, one matrix product per block."""
         n, sums = self.n_statistics, None
-        if not is_tensor(encoded):
+        if not is_tensor(encoded) and encoded.size * responsibilities.shape[1] >= WORTH_COMPILING:
             sums = self.compiled_sums(encoded, responsibilities, n_threads)
         if sums is None:
             sums = weighted_sums(self.statistics, encoded, responsibilities, n, n_threads)

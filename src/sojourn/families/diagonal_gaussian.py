@@ -19,11 +19,11 @@ from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
+    check_spread,
     column_sums,
     column_weights,
-    complete_design,
-    complete_with_one,
     located,
+    reach,
     within_states,
 )
 from sojourn.kernels.arrays import namespace
@@ -108,7 +108,7 @@ class DiagonalGaussian(ColumnFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite."""
-        return check_real(data, self.features)
+        return check_real(data, self.features, largest=reach(self.scale))
 
     def prior(self) -> Floats:
         """Return λ° = (κ°, ν°, κ° m, Ψ° + κ° m²) with m = m° − c."""
@@ -185,7 +185,8 @@ class DiagonalGaussian(ColumnFamily):
         ones = np.ones(n_states)
         return CompiledPotentials(
             plain,
-            complete_design(location),
+            False,
+            location,
             weights,
             spans,
             ones,
@@ -196,11 +197,16 @@ class DiagonalGaussian(ColumnFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = complete_with_one(x, self.location)
-        if z is None:
+        found = column_sums(x, self.location, weights, n_threads)
+        if found is None:
             return None
-        counts, sums, squares = column_sums(z, weights, n_threads)
+        counts, sums, squares = found
         return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
+
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless κ, ν and Ψ are positive."""
+        kappa, nu, sums, squares = self.parts(natural)
+        check_spread(kappa, nu, sums, squares)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

@@ -19,6 +19,7 @@ from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
 from sojourn.families.scales import (
     check_dof,
     located,
+    reach,
     scale_matrix,
     with_one,
     within_states,
@@ -103,7 +104,7 @@ class Gaussian(MatrixNormalFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that rows are complete or missing."""
-        return check_real(data, self.features, whole_rows=True)
+        return check_real(data, self.features, largest=reach(self.scale), whole_rows=True)
 
     def prior(self) -> Floats:
         """Return λ°."""
@@ -116,6 +117,10 @@ class Gaussian(MatrixNormalFamily):
         """Return z = (1, x − c)."""
         x, present = present_rows(x)
         return with_one(x, self.location), present
+
+    def center(self) -> Floats:
+        """Return c."""
+        return np.asarray(self.location)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

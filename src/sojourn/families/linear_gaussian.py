@@ -14,6 +14,7 @@ from sojourn.families.checks import (
     refuse_partly_missing,
 )
 from sojourn.families.regression import RegressionFamily
+from sojourn.families.scales import reach
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences, position
 
@@ -100,6 +101,8 @@ class LinearGaussian(RegressionFamily):
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "LinearGaussian")
         n_targets = self.n_targets
+        if isinstance(n_targets, bool) or not isinstance(n_targets, int | np.integer):
+            raise TypeError(f"n_targets must be a whole number, got {n_targets!r}")
         if not 1 <= n_targets < n_features:
             raise ValueError(
                 f"n_targets={n_targets} of {n_features} columns leaves no target or no covariate"
@@ -113,7 +116,7 @@ class LinearGaussian(RegressionFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that targets are complete or missing."""
-        data = check_real(data, self.features)
+        data = check_real(data, self.features, largest=reach(self.scale))
         missing = np.isnan(data.values)
         refuse_partly_missing(missing[:, : self.n_targets], data)
         unknown = missing[:, self.n_targets :].any(axis=1) & ~missing[:, 0]

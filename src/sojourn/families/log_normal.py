@@ -128,6 +128,10 @@ class LogNormal(DenseFamily):
 
         return potentials
 
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless κ, ν and Ψ of the logarithms are positive."""
+        self.logarithms.check_natural(natural)
+
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw positive vectors with the posterior mean parameters of the logarithms."""
         return np.exp(self.logarithms.sample(natural, states, rng))

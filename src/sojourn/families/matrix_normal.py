@@ -17,7 +17,6 @@ With z = (φ, y) the statistics are t = (1, z zᵀ), the upper triangle packed. 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -95,14 +94,20 @@ class MatrixNormalFamily(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of (1, z zᵀ)."""
-        z, present = self.design(x)
-        if not present.all():
-            z, weights = z[present], weights[present]
-            if len(z) == 0:
-                return None
-        pairs = np.column_stack(np.triu_indices(z.shape[1]))
-        sums = sum_products(z, pairs, weights, n_threads=n_threads)
-        return np.concatenate([weights.sum(axis=0, dtype=np.float64)[None], sums])
+        n_regressors = self.sizes[0]
+        if n_regressors > 1:
+            z, present = self.design(x)
+            x, location = np.where(present[:, None], z[:, 1:], np.nan), np.zeros(z.shape[1] - 1)
+        else:
+            location = self.center()
+        # The first row and column of z zᵀ are those of the constant, if that is a regressor.
+        pairs = np.column_stack(np.triu_indices(sum(self.sizes)))
+        pairs = np.concatenate([[[0, 0]], pairs + (n_regressors == 0)])
+        return sum_products(x, location, pairs, weights, n_threads=n_threads)[0]
+
+    def center(self) -> Floats:
+        """Return c of a family without regressors but the constant."""
+        return np.zeros(self.sizes[1])
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
@@ -129,7 +134,17 @@ class MatrixNormalFamily(DenseFamily):
         # The compiled kernel requires that all steps have the same leverage.
         if self.sizes[0] > 1 or is_tensor(natural):
             return plain
-        return compiled(factors, *self.sizes, plain, self.design, collapsed=collapsed)
+        return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
+
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless ν is large enough, and the matrix positive definite."""
+        joint = joint_matrices(natural)
+        size = np.sqrt(np.maximum(np.diagonal(joint, axis1=1, axis2=2), 1e-300))
+        scaled = joint / (size[:, :, None] * size[:, None, :])
+        if natural[:, 0].min() <= self.sizes[1] - 1 or not np.isfinite(scaled).all():
+            raise ValueError("the degrees of freedom are too few, or the sums not finite")
+        if np.linalg.eigvalsh(scaled).min() < -1e-6 or size.min() <= 1e-140:
+            raise ValueError("sums of squares and products are not positive definite")
 
     def draw(
         self,
@@ -174,15 +189,20 @@ def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Fl
 def factorize(natural: Floats, n_regressors: int) -> Factors:
     """Factorise λ by a Cholesky decomposition."""
     xp = namespace(natural)
-    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
-    place = np.zeros((side, side), dtype=np.int64)
-    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
-    joint = xp.take(natural, np.maximum(place, place.T).ravel(), 1)
-    lower = stable_cholesky(joint.reshape(-1, side, side))
+    lower = stable_cholesky(joint_matrices(natural))
     logs = 2.0 * xp.log(xp.diagonal(lower))
     return Factors(
         natural[:, 0], lower, logs[:, :n_regressors].sum(axis=1), logs[:, n_regressors:].sum(axis=1)
     )
+
+
+def joint_matrices(natural: Floats) -> Floats:
+    """Return the matrices whose upper triangles are packed in λ, shape (K, R + D, R + D)."""
+    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
+    place = np.zeros((side, side), dtype=np.int64)
+    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
+    joint = namespace(natural).take(natural, np.maximum(place, place.T).ravel(), 1)
+    return joint.reshape(-1, side, side)
 
 
 def stable_cholesky(matrices: Floats) -> Floats:
@@ -202,7 +222,7 @@ def compiled(
     n_regressors: int,
     n_targets: int,
     plain: LogPotentials,
-    design: Callable[[Floats], tuple[Floats, Booleans]],
+    location: Floats,
     *,
     collapsed: bool,
 ) -> CompiledPotentials:
@@ -220,13 +240,9 @@ def compiled(
         inner, powers = np.ones(len(inverse)), 0.5 * dof
         constants = _expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
 
-    def with_one(x: Floats) -> tuple[Floats, Booleans]:
-        z, present = design(x)
-        if n_regressors == 0:
-            z = np.concatenate([np.ones((len(z), 1)), z], axis=1)
-        return z, present
-
-    return CompiledPotentials(plain, with_one, weights, spans, inner, powers, constants, collapsed)
+    return CompiledPotentials(
+        plain, True, location, weights, spans, inner, powers, constants, collapsed
+    )
 
 
 def _multigammaln(a: Floats, n_targets: int) -> Floats:

@@ -17,11 +17,11 @@ from sojourn.families.checks import (
 )
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import DenseFamily
+from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
-
-_MOST_VALUES = 1024  # distinct counts up to which a table of potentials is faster
 
 
 class Multinomial(DenseFamily):
@@ -103,24 +103,35 @@ class Multinomial(DenseFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log probability of a Dirichlet-multinomial, or x E[log φ] + log h(x)."""
         totals = natural.sum(axis=1)
+        xp = namespace(natural)
+        weights = None
         if not collapsed:
-            xp = namespace(natural)
             weights = (xp.digamma(natural) - xp.digamma(totals)[:, None]).T
-            return lambda x: self.statistics(x) @ weights + self.log_base_measure(x)[:, None]
 
-        def predictive(x: Floats) -> Floats:
+        def plain(x: Floats) -> Floats:
+            base = self.log_base_measure(x)[:, None]
+            if weights is not None:
+                return self.statistics(x) @ weights + base
             counts, _ = present_rows(x)
-            if is_tensor(x):  # a GPU prefers few and large operations
-                total = log_rising(natural, counts[:, None]).sum(axis=2)
-                total -= log_rising(totals, counts.sum(axis=1)[:, None])
-                return total + self.log_base_measure(x)[:, None]
-            total = _risen(totals, counts.sum(axis=1))
-            np.negative(total, out=total)
-            for w in np.flatnonzero(counts.any(axis=0)):
-                total += _risen(natural[:, w], counts[:, w])
-            return total + self.log_base_measure(x)[:, None]
+            total = log_rising(natural, counts[:, None]).sum(axis=2)
+            return total - log_rising(totals, counts.sum(axis=1)[:, None]) + base
 
-        return predictive
+        def column(values: Floats, d: int) -> Floats:
+            base = xp.gammaln(values + 1.0)
+            if d == self.features:  # the number of trials
+                return base - (log_rising(totals, values) if collapsed else 0.0 * totals)
+            risen = log_rising(natural[:, d], values) if weights is None else values * weights[d]
+            return risen - base
+
+        if is_tensor(natural):  # a GPU prefers few and large operations
+            return plain
+        return TabledPotentials(plain, column, len(natural), totals=True)
+
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of the counts, without missing steps."""
+        n = self.features
+        pairs = np.column_stack([np.zeros(n, np.int64), 1 + np.arange(n)])
+        return sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)[0]
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw one symbol per step: the number of trials is not part of the model."""
@@ -130,11 +141,3 @@ class Multinomial(DenseFamily):
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``emissionprob_``, shape (K, V)."""
         return {"emissionprob_": natural / natural.sum(axis=1, keepdims=True)}
-
-
-def _risen(a: Floats, counts: Floats) -> Floats:
-    """Return log Γ(a + x) − log Γ(a), shape (T, K), by a table if there are few counts."""
-    top = int(counts.max())
-    if top >= min(_MOST_VALUES, len(counts)):
-        return log_rising(a, counts[:, None])
-    return log_rising(a, np.arange(top + 1.0)[:, None])[counts.astype(np.intp)]

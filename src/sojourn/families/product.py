@@ -24,6 +24,11 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
 
+def _past(family: Product) -> int:
+    """Return the number of earlier steps that an observation depends on: the most of the parts."""
+    return max(part.past for part in family.parts)
+
+
 class Product(Family):
     r"""Families side by side: each describes its own columns, independent given the state.
 
@@ -61,6 +66,8 @@ class Product(Family):
 
     step_ndim = 1
     table_dtype = "float64"
+
+    past = property(_past)
 
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts
@@ -159,11 +166,6 @@ class Product(Family):
         sums = self.sum_statistics(x, weights, n_threads=1).values
         return sums.T * (total_steps / len(chosen))
 
-    @property
-    def past(self) -> int:
-        """Number of earlier steps that an observation depends on."""
-        return max(part.past for part in self.parts)
-
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""
         pairs = zip(self.parts, _split(self.parts, _known_columns(self), data), strict=True)
@@ -230,6 +232,11 @@ class Product(Family):
             n_threads,
         )
         return RowSums(None, sums, self.n_statistics)
+
+    def check_natural(self, natural: Floats) -> None:
+        """Check λ of every part."""
+        for part, own in zip(self.parts, _naturals(self.parts, natural), strict=True):
+            part.check_natural(own)
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw the columns of every part."""
@@ -333,11 +340,19 @@ def _points(
             shown = min(part.n_statistics, 50)
             out.append((values == np.arange(shown)).astype(np.float64))
         else:
-            middle = np.nanmedian(values, axis=0)
-            size = np.nanmedian(np.abs(values - middle), axis=0)
+            middle = _medians(values)
+            size = _medians(np.abs(values - middle))
             scaled = (values - middle) / np.where(size > 0, size, 1.0)
             out.append(np.sign(scaled) * np.log1p(np.abs(scaled)))
     return np.concatenate(out, axis=1)
+
+
+def _medians(values: Floats) -> Floats:
+    """Return the median of each column, zero where all of it is missing."""
+    medians, known = np.zeros(values.shape[1]), ~np.isnan(values).all(axis=0)
+    if known.any():
+        medians[known] = np.nanmedian(values[:, known], axis=0)
+    return medians
 
 
 def _names(parts: Sequence[Family]) -> list[dict[str, str]]:

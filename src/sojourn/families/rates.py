@@ -14,6 +14,7 @@ import numpy as np
 from sojourn.families.checks import check_columns, column_moments, column_vector
 from sojourn.families.columns import ColumnFamily, log_beta
 from sojourn.families.dense import DenseFamily
+from sojourn.families.scales import first_moments
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -27,7 +28,7 @@ def concatenated(family: DenseFamily, *names: str) -> Floats:
 
 
 class OneParameterFamily(ColumnFamily):
-    """A family with one unknown per state and column.
+    """A family with one unknown per state and column, and t(x) linear in x.
 
     Subclasses say which data they take, and which prior the means of the columns suggest.
     """
@@ -54,6 +55,20 @@ class OneParameterFamily(ColumnFamily):
     def validate(self, data: Sequences) -> Sequences:
         """Check the data."""
         return self.check(data, self.features)
+
+    def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
+        """Return the weighted sums of complete data, as t(x) = t(0) + x (t(1) − t(0))."""
+        found = first_moments(x, weights, n_threads)
+        if found is None:
+            return None
+        counts, sums = found
+        shape = (1, self.features)
+        at_zero, at_one = (self.entry_statistics(np.full(shape, end)) for end in (0.0, 1.0))
+        parts = []
+        for zero, one in zip(at_zero, at_one, strict=True):
+            first, last = (np.broadcast_to(end, shape).T for end in (zero, one))
+            parts.append(first * counts + (last - first) * sums)
+        return np.concatenate(parts)
 
     def prior(self) -> Floats:
         """Return λ°, the two parameters of the prior."""

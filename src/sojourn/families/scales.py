@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.families.checks import Booleans, Moments, as_given, column_vector
+from sojourn.families.checks import LARGEST, Moments, as_given, column_vector
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.densities import sum_products
 from sojourn.kernels.interface import Floats
@@ -55,10 +54,12 @@ def scale_matrix(scale: Any, n_features: int) -> Floats:
     """Return Ψ° as a matrix; raise an error if it is not positive definite."""
     scale = np.asarray(scale, dtype=np.float64)
     if scale.ndim < 2:
-        scale = np.diag(np.broadcast_to(scale, n_features))
+        scale = np.diag(column_vector("scale", scale, n_features))
     if scale.shape != (n_features, n_features):
         raise ValueError(f"scale has the shape {scale.shape}, not ({n_features}, {n_features})")
-    if not np.isfinite(scale).all() or not np.allclose(scale, scale.T, rtol=1e-10, atol=0):
+    if not (np.abs(scale) <= LARGEST**2).all():
+        raise ValueError(f"scale must be finite, and at most {LARGEST**2:g}")
+    if not np.allclose(scale, scale.T, rtol=1e-10, atol=0):
         raise ValueError("scale must be finite and symmetric")
     size = np.sqrt(np.abs(np.diag(scale)))
     size[size == 0] = 1.0
@@ -69,11 +70,34 @@ def scale_matrix(scale: Any, n_features: int) -> Floats:
     return scale
 
 
+def reach(scale: Any) -> float:
+    """Return how large data may be under a prior scale Ψ°: (x / Ψ°^½)² must not overflow.
+
+    Data only add to Ψ°, so that this holds for the posterior too.
+
+    Examples
+    --------
+    >>> reach(np.eye(2)), reach([1.0, 1e-200])
+    (1e+120, 1e+50)
+    """
+    scale = np.asarray(scale, dtype=np.float64)
+    least = np.linalg.eigvalsh(scale)[0] if scale.ndim == 2 else scale.min()
+    return float(min(LARGEST, np.sqrt(max(least, 0.0)) * 1e150))
+
+
 def check_dof(value: Any, least: float) -> float:
     """Return the degrees of freedom; raise an error if they are not above `least`."""
     if not (np.isfinite(value) and value > least):
         raise ValueError(f"degrees_of_freedom must be above {least}, got {value!r}")
     return float(value)
+
+
+def check_spread(kappa: Floats, nu: Floats, sums: Floats, squares: Floats) -> None:
+    """Raise a ValueError unless κ, ν and Ψ = squares − sums²/κ are positive, up to rounding."""
+    if min(kappa.min(), nu.min(), squares.min()) <= 0.0:
+        raise ValueError("counts or sums of squares are not positive")
+    if (sums * (sums / kappa) > squares * (1.0 + 1e-6)).any():
+        raise ValueError("sums of squares are smaller than the sums allow")
 
 
 def column_weights(
@@ -98,25 +122,14 @@ def with_one(x: Floats, location: Any) -> Floats:
     return z
 
 
-def complete_with_one(x: Floats, location: Any) -> Floats | None:
-    """Return (1, x − c), or None if an entry is missing."""
-    z = with_one(x, location)
-    return None if np.isnan(z.sum()) else z
+def column_sums(
+    x: Floats, location: Any, weights: Floats, n_threads: int
+) -> tuple[Floats, Floats, Floats] | None:
+    """Return the weighted sums of 1 (1, K), of x − c (D, K) and of its squares (D, K).
 
-
-def complete_design(location: Any) -> Callable[[Floats], tuple[Floats, Booleans] | None]:
-    """Return `CompiledPotentials.design` for data without missing entries: x to (1, x − c)."""
-
-    def design(x: Floats) -> tuple[Floats, Booleans] | None:
-        z = complete_with_one(x, location)
-        return None if z is None else (z, np.ones(len(x), dtype=bool))
-
-    return design
-
-
-def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats, Floats]:
-    """Return the weighted sums of 1 (1, K), of the columns (D, K) and of their squares (D, K)."""
-    columns = np.arange(1, z.shape[1])
+    None if an entry is missing.
+    """
+    columns = np.arange(1, x.shape[1] + 1)
     pairs = np.concatenate(
         [
             [[0, 0]],
@@ -124,5 +137,15 @@ def column_sums(z: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Flo
             np.column_stack([columns, columns]),
         ]
     )
-    sums = sum_products(z, pairs, weights, n_threads=n_threads)
+    sums, n_missing = sum_products(x, np.asarray(location), pairs, weights, n_threads=n_threads)
+    if n_missing:
+        return None
     return sums[:1], sums[1 : 1 + len(columns)], sums[1 + len(columns) :]
+
+
+def first_moments(x: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats] | None:
+    """Return the weighted sums of 1 (1, K) and of the columns (D, K); None if one is missing."""
+    n = x.shape[1]
+    pairs = np.column_stack([np.zeros(n + 1, np.int64), np.arange(n + 1)])
+    sums, n_missing = sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)
+    return None if n_missing else (sums[:1], sums[1:])

@@ -20,11 +20,11 @@ from sojourn.families.dense import DenseFamily
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
+    check_spread,
     column_sums,
     column_weights,
-    complete_design,
-    complete_with_one,
     located,
+    reach,
     within_states,
 )
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -116,7 +116,7 @@ class SphericalGaussian(DenseFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite."""
-        return check_real(data, self.features)
+        return check_real(data, self.features, largest=reach(self.scale))
 
     def prior(self) -> Floats:
         """Return λ° = (κ° for each column, ν°, κ° m, Ψ° + κ° mᵀm) with m = m° − c."""
@@ -203,25 +203,27 @@ class SphericalGaussian(DenseFamily):
 
         ones = np.ones(len(natural))
         return CompiledPotentials(
-            plain,
-            complete_design(location),
-            weights,
-            spans,
-            ones,
-            powers,
-            constants,
-            collapsed,
+            plain, False, location, weights, spans, ones, powers, constants, collapsed
         )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of data without missing entries."""
-        z = complete_with_one(x, self.location)
-        if z is None:
+        found = column_sums(x, self.location, weights, n_threads)
+        if found is None:
             return None
-        counts, sums, squares = column_sums(z, weights, n_threads)
+        counts, sums, squares = found
         n = self.features
         total = squares.sum(axis=0, keepdims=True)
         return np.concatenate([np.repeat(counts, n, axis=0), n * counts, sums, total])
+
+    def check_natural(self, natural: Floats) -> None:
+        """Raise a ValueError unless κ, ν and Ψ are positive."""
+        n = self.features
+        kappa, sums = natural[:, :n], natural[:, n + 1 : 2 * n + 1]
+        between = (sums * (sums / kappa)).sum(axis=1) if kappa.min() > 0.0 else natural[:, -1]
+        check_spread(kappa[:, :1], natural[:, n], between * 0.0, natural[:, -1])
+        if kappa.min() <= 0.0 or (between > natural[:, -1] * (1.0 + 1e-6)).any():
+            raise ValueError("counts are not positive, or sums of squares too small for the sums")
 
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw vectors with the posterior mean parameters."""

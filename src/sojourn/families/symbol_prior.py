@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn import file_values
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, Integers
@@ -213,5 +214,20 @@ class SymbolPrior:
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
         prior = cls(len(arrays["times_seen"]), values["of_seen"])
+        if vars(prior).keys() - {"times_seen"} != values.keys():
+            raise ValueError("the learned prior has other entries than a prior of symbols")
         vars(prior).update(values, times_seen=arrays["times_seen"].copy())
         return prior
+
+    def check(self, n_symbols: int) -> None:
+        """Raise a ValueError unless it is a prior that training can reach."""
+        times = file_values.array("times_seen", self.times_seen, (n_symbols,), kinds="u")
+        for name in ("learns_seen", "learns_new"):
+            file_values.flag(name, getattr(self, name))
+        for name in ("of_seen", "of_new"):
+            file_values.positive(name, getattr(self, name))
+        for name in ("n_sequences", "steps_before", "steps_since"):
+            file_values.whole(name, getattr(self, name))
+        n_seen, n_once = int(np.count_nonzero(times)), int((times == 1).sum())
+        file_values.whole("n_seen", self.n_seen, n_seen, n_seen)
+        file_values.whole("n_once", self.n_once, n_once, n_once)

@@ -16,7 +16,7 @@ from sojourn.families.checks import (
     present_rows,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
-from sojourn.families.scales import check_dof, scale_matrix, within_states
+from sojourn.families.scales import check_dof, reach, scale_matrix, within_states
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -83,7 +83,7 @@ class ZeroMeanGaussian(MatrixNormalFamily):
 
     def validate(self, data: Sequences) -> Sequences:
         """Check that the data are finite, and that rows are complete or missing."""
-        return check_real(data, self.features, whole_rows=True)
+        return check_real(data, self.features, largest=reach(self.scale), whole_rows=True)
 
     def prior(self) -> Floats:
         """Return λ°."""

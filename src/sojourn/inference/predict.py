@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Family
 from sojourn.inference.backend import Chunk, LocalBackend
-from sojourn.inference.local import chunk_potentials
+from sojourn.inference.local import chunk_potentials, impossible
 from sojourn.inference.long import LongPrediction, is_long
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
@@ -31,6 +31,8 @@ def log_likelihoods(
     if backend.exact is not None and len(underflowed):
         own = data.take(underflowed)
         found[underflowed] = log_likelihoods(posterior.fetched(), family, own, backend.exact)
+    elif len(underflowed):
+        raise impossible(data, found)
     return found
 
 
@@ -48,6 +50,8 @@ def state_probabilities(
         return out
     for chunk, factors, index in _chunks(posterior, family, data, backend):
         smoothed = backend.forward_backward(chunk, factors, index)
+        if backend.exact is None and not np.isfinite(smoothed.log_normalizers).all():
+            raise impossible(chunk.sequences, smoothed.log_normalizers)
         out[at : at + chunk.sequences.n_steps] = to_host(smoothed.responsibilities)
         at += chunk.sequences.n_steps
     if backend.exact is not None:
@@ -79,10 +83,10 @@ def best_paths(
         return scores, np.concatenate([path for path, _, _ in groups])
     chunks = _chunks(posterior, family, data, backend)
     parts = [backend.viterbi(*part) for part in chunks]
-    return (
-        np.concatenate([scores for scores, _ in parts]),
-        np.concatenate([path for _, path in parts]),
-    )
+    scores = np.concatenate([own for own, _ in parts])
+    if not np.isfinite(scores).all():
+        raise impossible(data, scores)
+    return scores, np.concatenate([path for _, path in parts])
 
 
 def draw(

@@ -24,7 +24,7 @@ from sojourn.transitions import Rows
 class StateMoves(Protocol):
     """Changes the number of states; see `sojourn.moves`."""
 
-    def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+    def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
         """Record a minibatch that a model of `n_states` states was trained on."""
 
     def after_pass(
@@ -180,7 +180,8 @@ class _Training:
             )
             value = info.bound if is_first else value
             if self.moves is not None:
-                self.moves.observe(info.n_steps, info.n_sequences, self.posterior.n_states)
+                n_states = self.posterior.n_states
+                self.moves.observe(info.n_steps, info.n_sequences, n_states, info.step_size)
             self.at = self.at.after(info, time.perf_counter() - before)
             if self.tol is not None:
                 self.at = self.at.with_likelihood(info)

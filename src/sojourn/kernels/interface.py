@@ -26,6 +26,21 @@ def padded_states(n_states: int) -> int:
     return -(-n_states // PAD) * PAD
 
 
+NARROW = 16
+"""Number of states up to which rows need no padding on the CPU."""
+
+
+def row_width(n_states: int) -> int:
+    """Return the numbers of a row of emission potentials that spares the CPU's kernel a copy.
+
+    Examples
+    --------
+    >>> row_width(3), row_width(45)
+    (3, 48)
+    """
+    return n_states if n_states <= NARROW else padded_states(n_states)
+
+
 class Potentials(NamedTuple):
     """The factors of q(z) for a batch: non-negative, rows need not sum to one.
 

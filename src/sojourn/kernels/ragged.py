@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def flat_steps(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -18,3 +18,28 @@ def flat_steps(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray
     steps = np.repeat(begins - (ends - lengths), lengths)
     steps += np.arange(len(steps))
     return steps
+
+
+def checked_offsets(offsets: ArrayLike, n_steps: int) -> NDArray[np.int64]:
+    """Return where sequences begin and end, as int64; refuse what would index beyond the steps.
+
+    Everything that says where a sequence lies goes through here: kernels index with it unchecked.
+
+    Examples
+    --------
+    >>> checked_offsets([0, 3, 5], 5)
+    array([0, 3, 5])
+    """
+    raw = np.asarray(offsets)
+    if raw.ndim != 1 or len(raw) == 0 or raw.dtype.kind not in "iu":
+        raise ValueError("offsets must be a one-dimensional array of integers, not empty")
+    if raw[0] != 0 or raw[-1] != n_steps:
+        raise ValueError(
+            f"offsets run from {raw[0]} to {raw[-1]}, but there are {n_steps} steps: "
+            "they must run from 0 to that number"
+        )
+    back = raw[1:] < raw[:-1]  # compared, not subtracted, which could overflow
+    if back.any():
+        at = int(np.flatnonzero(back)[0])
+        raise ValueError(f"sequence {at} ends before it begins: offsets must not decrease")
+    return raw.astype(np.int64, copy=False)

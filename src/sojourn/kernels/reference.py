@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 
+@np.errstate(invalid="ignore")  # of a sequence without a possible path
 def forward_backward(
     potentials: Potentials,
     index: Integers,

@@ -18,7 +18,7 @@ from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
 from sojourn.models.attributes import Learned
-from sojourn.models.parameters import COMMON, Constraint, compute_of, record_of
+from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
 from sojourn.prediction import FittedModel
@@ -46,7 +46,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     tol: float
     forgetting_rate: float
     delay: float
-    tuned: bool | Collection[str]
+    tuned: bool | str | Collection[str]
     moves: Literal["auto"] | MoveSettings | None
     init: str | Statistics
     n_init: int | Literal["auto"]
@@ -252,6 +252,15 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         return bic(self.fitted_, X, lengths)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Save the model to one file, atomically; `sojourn.load` reads it."""
-        persist.save(self.fitted_, path)
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Save the model to one file, atomically; `sojourn.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            An existing model file is replaced.
+        overwrite : bool
+            Whether to replace a file of any other kind too.
+        """
+        check_parameters(self)  # a file with others would be refused
+        persist.save(self.fitted_, path, overwrite=overwrite)

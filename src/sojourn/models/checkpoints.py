@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from sojourn.families import Family
 from sojourn.inference import Position, Progress
 from sojourn.models.parameters import Whole, record_of, tunings
 from sojourn.prediction import FittedModel
+from sojourn.whole_files import locked, remove_unlocked
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -51,6 +53,12 @@ class Checkpoints:
         self._written = time.monotonic()
         self._interrupted = False
         self._old_handler: Any = None
+        self._lock: int | None = None
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     # ---- resuming -------------------------------------------------------------------------
 
@@ -92,8 +100,6 @@ class Checkpoints:
     def begin(self, fitted: FittedModel, identity: dict[str, Any]) -> None:
         """Take the model to be trained, and what a resumed run must have in common with it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
-            leftover.unlink()  # from a run that was killed while writing
         self._fitted, self._identity = fitted, identity
 
     def __call__(self, position: Position, *, now: bool = False) -> None:
@@ -121,9 +127,15 @@ class Checkpoints:
             old.unlink(missing_ok=True)
         self._written = time.monotonic()
 
-    # ---- Ctrl-C ---------------------------------------------------------------------------
+    # ---- one run at a time, and Ctrl-C ----------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._lock = os.open(self.folder, os.O_RDONLY)
+        if not locked(self._lock):
+            self._unlock()
+            raise BlockingIOError(f"another run is writing checkpoints to {self.folder}")
+        for leftover in self.folder.glob(f".{_PATTERN}.*.part"):
+            remove_unlocked(leftover)  # from a run that was killed while writing
         if threading.current_thread() is threading.main_thread():
             self._old_handler = signal.signal(signal.SIGINT, self._on_interrupt)
         return self
@@ -139,6 +151,7 @@ class Checkpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._unlock()
         if self._old_handler is not None:
             signal.signal(signal.SIGINT, self._old_handler)
             self._old_handler = None

@@ -7,10 +7,11 @@ from typing import Any
 
 from sojourn.interop import read_hmmlearn
 from sojourn.models.base import BaseHMM
-from sojourn.models.deprecated import restore
+from sojourn.models.deprecated import OLD_NAMES, restore
 from sojourn.models.hdp_hmm import HDPHMM
 from sojourn.models.hmm import HMM
-from sojourn.persist import lacking, read
+from sojourn.models.parameters import check_parameters
+from sojourn.persist import read, refusing
 from sojourn.prediction import FittedModel
 
 _ESTIMATORS: dict[str, type[HMM] | type[HDPHMM]] = {"HMM": HMM, "HDPHMM": HDPHMM}
@@ -22,7 +23,8 @@ def load(path: str | PathLike[str]) -> BaseHMM:
     Raises
     ------
     ModelFileError
-        If the file is truncated, was altered, or is not a model file.
+        If the file is truncated, was altered, is not a model file, or does not describe a model:
+        sizes, types, signs and values are checked before there is one.
 
     Examples
     --------
@@ -36,8 +38,10 @@ def load(path: str | PathLike[str]) -> BaseHMM:
     True
     """
     fitted, _ = read(path)
-    with lacking(path):
-        return estimator_of(fitted)
+    with refusing(path):
+        model = estimator_of(fitted)
+        check_parameters(model)
+        return model
 
 
 def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
@@ -78,6 +82,8 @@ def estimator_of(fitted: FittedModel) -> BaseHMM:
     """Return an estimator that holds a fitted model, with the parameters it was fitted with."""
     kind = _ESTIMATORS[fitted.estimator.name]
     parameters = restore(fitted.estimator.parameters, kind._values)
+    for name in OLD_NAMES.keys() & parameters.keys():
+        raise KeyError(OLD_NAMES[name][0])  # a field without the parameter that it belongs to
     model: BaseHMM = kind(emission=fitted.family, **parameters)
     model._fitted = fitted
     return model

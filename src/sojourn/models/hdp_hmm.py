@@ -101,9 +101,9 @@ class HDPHMM(BaseHMM):
         from 0 to 1.  0 makes every step size 1.
     delay : float
         Offset of the update number n in the step sizes; larger values make early updates smaller.
-    tuned : bool or collection of str
+    tuned : "auto", bool or collection of str
         Improvements on the paper: True for all of them, or names among "steps", "concentration"
-        and "base", as described for `HMM`.
+        and "base", as described for `HMM`.  "auto" learns the prior on many symbols.
     moves : "auto", MoveSettings or None
         Merge, delete and split states during training, as described for `HMM`.  None is the
         algorithm of the paper, which keeps all K states.
@@ -195,7 +195,7 @@ class HDPHMM(BaseHMM):
         tol: float = 1e-6,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
-        tuned: bool | Collection[str] = False,
+        tuned: bool | str | Collection[str] = "auto",
         moves: Literal["auto"] | MoveSettings | None = "auto",
         init: str | Statistics = "auto",
         n_init: int | Literal["auto"] = "auto",

@@ -104,7 +104,7 @@ class HMM(BaseHMM):
         from 0 to 1.  0 makes every step size 1.
     delay : float
         Offset of the update number n in the step sizes; larger values make early updates smaller.
-    tuned : bool or collection of str
+    tuned : "auto", bool or collection of str
         Improvements on the paper, for "scvi" and "svi": True for all of them, or a collection of
         names.
 
@@ -114,7 +114,9 @@ class HMM(BaseHMM):
           from the given number;
         - "base": symbols that have not been seen get a separate prior count, eq (18).
 
-        False is the paper's algorithm.  A concentration given as an array is not changed.
+        False is the paper's algorithm.  A concentration given as an array is not changed.  "auto"
+        learns "concentration" and "base" of many `Categorical` sequences where `inference`,
+        `concentration`, `batch_size` and `n_passes` have their defaults, and nothing else.
     moves : "auto", MoveSettings or None
         Merge, delete and split states at the end of passes, where that raises the collapsed bound;
         with `partial_fit`, after minibatches of at least 8,192 steps or an eighth of the data.
@@ -206,7 +208,7 @@ class HMM(BaseHMM):
         tol: float = 1e-6,
         forgetting_rate: float = 0.5,
         delay: float = 1.0,
-        tuned: bool | Collection[str] = False,
+        tuned: bool | str | Collection[str] = "auto",
         moves: Literal["auto"] | MoveSettings | None = None,
         init: str | Statistics = "auto",
         n_init: int | Literal["auto"] = "auto",

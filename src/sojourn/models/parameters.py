@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from sojourn import memory
 from sojourn.backends.compute import DEVICES, Compute
 from sojourn.families import Categorical, Family
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
@@ -154,6 +155,9 @@ FIELDS: dict[type, dict[str, Constraint]] = {
 def check_parameters(model: BaseHMM) -> None:
     """Reject invalid parameters before anything else happens."""
     _check_all(model, model._constraints)
+    if not memory.fits(model.n_states**2):
+        size = memory.gigabytes(model.n_states**2)
+        raise ValueError(f"n_states={model.n_states} needs a transition matrix of {size}")
     _check_inference(model)
     for value in model.get_params(deep=False).values():
         _check_all(value, FIELDS.get(type(value), {}))
@@ -290,9 +294,11 @@ def compute_of(model: BaseHMM) -> Compute:
 
 
 def tunings(model: BaseHMM) -> tuple[str, ...]:
-    """Return the names of the improvements on the paper's algorithm in use."""
+    """Return the names of the improvements on the paper's algorithm that were asked for."""
     if isinstance(model.tuned, bool | np.bool_):
         return TUNINGS if model.tuned else ()
+    if isinstance(model.tuned, str) and model.tuned == "auto":
+        return ()
     return (model.tuned,) if isinstance(model.tuned, str) else tuple(model.tuned)
 
 
@@ -323,7 +329,7 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
-        elif name == "tuned" and not isinstance(value, bool):
+        elif name == "tuned" and not isinstance(value, bool | str):
             stored[name] = tunings(model)
         elif isinstance(value, np.random.Generator | np.random.RandomState):
             stored[name] = None

@@ -17,6 +17,7 @@ from sojourn.models.parameters import (
     is_sampled,
     method_of,
     step_sizes,
+    tunings,
 )
 from sojourn.models.plan import N_PASSES
 from sojourn.models.start import initial_posterior, make_moves, new_fitted
@@ -67,7 +68,9 @@ def partial_fit(
     if before is None:
         seed = as_seed(model.random_state)
         steps = data.n_counted / share
-        posterior = initial_posterior(model, family, data, total_sequences, steps, seed)
+        posterior = initial_posterior(
+            model, family, data, total_sequences, steps, seed, tuned=tunings(model)
+        )
         fitted = new_fitted(model, family, posterior, total_sequences)
     else:
         posterior, fitted = before.posterior, before
@@ -79,7 +82,7 @@ def partial_fit(
     backend = fitted.compute.backend()
     with backend.running():
         placed = backend.place(posterior)
-        step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
+        info = step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
         backend.finish_pass()
         fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
         fitted.total_steps = total_steps
@@ -89,7 +92,7 @@ def partial_fit(
         )
         fitted.carried = carried.values[carried.n_steps - kept :].copy(), begins
         model._fitted = fitted
-        _move_once(model, fitted, placed, data, n_units)
+        _move_once(model, fitted, placed, data, n_units, info.step_size)
 
 
 def _share(data: Sequences, total_sequences: int, total_steps: int | None) -> float:
@@ -155,14 +158,19 @@ def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None
 
 
 def _move_once(
-    model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences, total: int
+    model: BaseHMM,
+    fitted: FittedModel,
+    posterior: Posterior,
+    data: Sequences,
+    total: int,
+    step_size: float,
 ) -> None:
     """Make moves on the minibatch of `partial_fit`, if it is large enough."""
     state = fitted.move_state
     moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
     if moves is None:
         return
-    moves.observe(data.n_counted, len(data), posterior.n_states)
+    moves.observe(data.n_counted, len(data), posterior.n_states, step_size)
     if moves.can_judge_on(data.n_counted, posterior):
         made = moves.run_round(posterior, fitted.family, [data], total)
         fitted.posterior = posterior.fetched()

@@ -75,6 +75,10 @@ SEARCH_PASSES, SEARCH_TOL = 50, 1e-5
 """Full batches before states are merged, at most, and how far the models that are compared
 converge: states to spare converge slowly, and are to be merged.  Source: as `FULL_STEPS`."""
 
+LEARNED_PRIOR = ("concentration", "base")
+"""What ``tuned="auto"`` learns of many symbols.  Source: `python -m experiments.defaults`: the
+corpus, and the cells of sentences, where prior counts of 0.1 blur the states."""
+
 MOST_RESTARTS = 10
 RESTART_SECONDS = 2.0
 _CALL_SECONDS, _WORK_SECONDS = 3e-4, 2e-10  # of a pass, and of a unit of its work (K + 32)² T
@@ -108,6 +112,8 @@ class Plan(NamedTuple):
         Step sizes.
     is_open : bool
         Whether minibatches and passes were left to the library.
+    tuned : tuple of str
+        Names of the improvements on the paper's algorithm.
     tile_length : int or None
         About how many steps a tile has; None where sequences are not cut.
     narrow : Narrow or None
@@ -122,6 +128,7 @@ class Plan(NamedTuple):
     tol: float | None
     schedule: StepSizes
     is_open: bool = True
+    tuned: tuple[str, ...] = ()
     tile_length: int | None = None
     narrow: Narrow | None = None
     whole_from: int | None = None
@@ -143,7 +150,15 @@ def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
         n_passes, tol = int(model.n_passes), None
     batch_size = None if method.whole else batch_size
     schedule = step_sizes(model, n_passes, n_sequences, n_steps, batch_size)
-    return Plan(size, batch_size, n_passes, tol, schedule, _is_open(model))
+    is_open = _is_open(model)
+    tuned = LEARNED_PRIOR if is_open and _has_usual_prior(model) else tunings(model)
+    return Plan(size, batch_size, n_passes, tol, schedule, is_open, tuned)
+
+
+def _has_usual_prior(model: BaseHMM) -> bool:
+    """Whether the prior on symbols is left to the library, which learns it."""
+    left = isinstance(model.tuned, str) and model.tuned == "auto"
+    return left and inference_name(model) == "scvi" and model.emission.has_usual_prior
 
 
 def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
@@ -164,9 +179,10 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     else:
         n_passes = int(model.n_passes)
     tol = float(model.tol) if method.whole and isinstance(model.n_passes, str) else None
+    tuned = tunings(model)
     if method.whole or not (is_open or "steps" in tunings(model)):
         schedule: StepSizes = step_sizes(model, n_passes, n_tiles, n_steps, batch_size)
-        return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, length)
+        return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length)
     wide = _wide(model)
     n_full = FULL_TILES if is_open else 0
     schedule = LinearDecay.plan(
@@ -179,7 +195,9 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     if wide is not None:
         wide = wide._replace(first=round(WIDE_SHARE * n_passes))
     whole = n_passes - n_full if n_full else None
-    return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, length, wide, whole)
+    return Plan(
+        Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length, wide, whole
+    )
 
 
 def _wide(model: BaseHMM) -> Narrow | None:
@@ -200,7 +218,7 @@ def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
         return Size.TILED
     if is_sampled(model) or not _is_open(model) or not method_of(model).is_stochastic:
         return Size.MANY
-    if not isinstance(model.tuned, bool) or model.tuned:
+    if tunings(model):
         return Size.MANY
     if n_steps <= FULL_STEPS:
         return Size.SMALL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -20,7 +20,7 @@ from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
 from sojourn.data import Data
 from sojourn.families import Family
-from sojourn.inference import Backend, Position, Problem, train
+from sojourn.inference import Backend, Position, Posterior, Problem, train
 from sojourn.inference.buffers import GrowingBuffers
 from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
@@ -206,6 +206,19 @@ class Training:
     cluster: Cluster | None
     held_out: Data | None
 
+    def score(self, fitted: FittedModel) -> Callable[[Posterior], float] | None:
+        """Return what scores a posterior on held-out data, per step; None if there are none."""
+        held_out = self.held_out
+        if held_out is None:
+            return None
+        remote = None if held_out.source is None else self.cluster
+
+        def score(posterior: Posterior) -> float:
+            model = replace(fitted, posterior=posterior)
+            return model.score_data(held_out, per_step=True, cluster=remote)
+
+        return score
+
 
 def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: Observers) -> None:
     """Run the training loop; however it ends, fetch the posterior into this machine's memory."""
@@ -244,15 +257,10 @@ def _run_loop(
     backend: Backend,
 ) -> Position:
     """Call `train` from a position, with all observers."""
-    held_out, cluster, checkpoints = training.held_out, training.cluster, training.checkpoints
-
-    def evaluate() -> float:
-        assert held_out is not None
-        remote = None if held_out.source is None else cluster
-        return fitted.score_data(held_out, per_step=True, cluster=remote)
-
+    checkpoints, score = training.checkpoints, training.score(fitted)
     method, n_sequences = method_of(model), training.minibatches.n_sequences
     plan, tracked = training.plan, observers.track_bound
+    moves = _validated(training.moves, score)
     tracked = model._track_bound if tracked is None else tracked
     if tracked is None:
         tracked = not method.is_stochastic
@@ -267,16 +275,25 @@ def _run_loop(
             training.minibatches,
             backend,
             n_passes=plan.n_passes,
-            moves=None if plan.size is Size.SMALL else training.moves,
+            moves=None if plan.size is Size.SMALL else moves,
             buffers=_buffers(model, fitted, source, backend),
             bound=method.bound if tracked else None,
-            evaluate=None if held_out is None else evaluate,
+            evaluate=None if score is None else lambda: score(fitted.posterior),
             evaluate_every=observers.validation_every,
             callback=report,
             position=training.position,
             checkpoint=checkpoints,
             tol=plan.tol,
         )
+
+
+def _validated(
+    moves: StateMoves | None, score: Callable[[Posterior], float] | None
+) -> StateMoves | None:
+    """Return moves that must not lower a score."""
+    if isinstance(moves, Narrowing):
+        return replace(moves, moves=_validated(moves.moves, score))
+    return replace(moves, validate=score) if isinstance(moves, Moves) else moves
 
 
 def _schedule(plan: Plan, source: Minibatches) -> StepSizes:
@@ -328,7 +345,8 @@ def _search_first(
     parts = [piece for batch in moves.source.batches(0) for piece in pieces_of(batch)]
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
-    search = MergeSearch.on(joined(parts), bench, n_states, SEARCH_TOL, moves.settings)
+    data, score = joined(parts), training.score(fitted)
+    search = MergeSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, score)
     found, bound, tried = search.run(moves.backend.place(fitted.posterior))
     fitted.posterior.become(backend.place(found.fetched()))
     moves.state.n_rounds += 1

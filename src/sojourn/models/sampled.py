@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sojourn.data import Data
 from sojourn.families import Categorical, Family
 from sojourn.inference import Progress
 from sojourn.kernels.interface import Floats
-from sojourn.models.parameters import compute_of, sampling_of
+from sojourn.models.parameters import compute_of, inference_name, sampling_of
 from sojourn.models.start import Callback, new_fitted, reporting
 from sojourn.sampling import Chains, Sampler, Samples, SamplingProgress, SymbolData
 from sojourn.sampling import run_chains as run
 from sojourn.sampling.averages import posterior_of
-from sojourn.sequences import Sequences
+from sojourn.sequences import Sequences, position
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -30,6 +32,7 @@ def fit(
 ) -> None:
     """Draw from the posterior; parameters come from the draw of highest joint probability."""
     sampler = model._make_sampler(family)
+    _refuse_missing(data, inference_name(model))
     chains = sampling_of(model).chains
     with reporting(model, chains.n_sweeps, callback) as report:
         samples, history = sample_posterior(
@@ -51,6 +54,16 @@ def fit(
         score = fitted.score_data(held_out, per_step=True)
         history[-1] = history[-1]._replace(score=score)
     fitted.history = [entry._asdict() for entry in history]
+
+
+def _refuse_missing(data: Sequences, inference: str) -> None:
+    """Refuse missing symbols, which the samplers would have to draw."""
+    missing = np.flatnonzero(data.values < 0)
+    if len(missing):
+        raise ValueError(
+            f"{position(int(missing[0]), data.offsets)}: inference={inference!r} does not take "
+            "missing symbols; 'scvi', 'svi', 'vb' and 'em' do"
+        )
 
 
 def symbol_prior(family: Family, inference: str) -> Floats:

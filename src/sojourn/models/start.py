@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -19,7 +19,6 @@ from sojourn.models.parameters import (
     inference_name,
     may_move,
     record_of,
-    tunings,
 )
 from sojourn.models.plan import Plan, Size
 from sojourn.moves.budget import MoveState
@@ -48,7 +47,9 @@ def start(
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
     wide = None if plan.narrow is None else plan.narrow.wide
-    posterior = initial_posterior(model, family, sample, n_sequences, n_steps, seed, wide)
+    posterior = initial_posterior(
+        model, family, sample, n_sequences, n_steps, seed, wide, tuned=plan.tuned
+    )
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -141,6 +142,8 @@ def initial_posterior(
     total_steps: float,
     seed: int,
     wide: int | None = None,
+    *,
+    tuned: Collection[str],
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 
@@ -150,7 +153,8 @@ def initial_posterior(
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)
-        return _tuned(model, Posterior.from_statistics(model.init, transitions, dtype), family)
+        given = Posterior.from_statistics(model.init, transitions, dtype)
+        return _with_learned_prior(given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
     if n_states != model.n_states:
@@ -164,7 +168,8 @@ def initial_posterior(
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
-    return _tuned(model, Posterior.from_statistics(statistics, transitions, dtype), family)
+    drawn = Posterior.from_statistics(statistics, transitions, dtype)
+    return _with_learned_prior(drawn, family, tuned)
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
@@ -183,9 +188,8 @@ def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
         raise ValueError("init has a negative count")
 
 
-def _tuned(model: BaseHMM, posterior: Posterior, family: Family) -> Posterior:
+def _with_learned_prior(posterior: Posterior, family: Family, tuned: Collection[str]) -> Posterior:
     """Make the emission prior a learned one, if asked for."""
-    tuned = tunings(model)
     posterior.emissions.prior = family.learned_prior(
         seen="concentration" in tuned, new="base" in tuned
     )

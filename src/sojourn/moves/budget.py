@@ -88,6 +88,8 @@ class MoveState:
         positive.
     held_out_variance : float
         Variance of that, from the differences between sequences.
+    effective_steps : float
+        Steps of the data that the running statistics are an average of: large step sizes forget.
     """
 
     budget: float = 0.0
@@ -98,11 +100,22 @@ class MoveState:
     grown: bool = False
     held_out_change: float = 0.0
     held_out_variance: float = 0.0
+    effective_steps: float = 0.0
 
-    def earn(self, n_steps: int, n_sequences: int, n_states: int, settings: MoveSettings) -> None:
+    def earn(
+        self,
+        n_steps: int,
+        n_sequences: int,
+        n_states: int,
+        step_size: float,
+        settings: MoveSettings,
+    ) -> None:
         """Take in a minibatch: a share of its work may go into moves."""
         self.budget += settings.move_share * training_work(n_steps, n_states, settings)
         self.n_sequences += n_sequences
+        # Weights w of minibatches of S steps average over S / Σ w² steps.
+        kept = (1.0 - step_size) ** 2 / self.effective_steps if self.effective_steps else 0.0
+        self.effective_steps = 1.0 / (kept + step_size**2 / n_steps)
 
     def end_round(
         self,

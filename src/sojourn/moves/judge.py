@@ -7,6 +7,7 @@ gets equally many: otherwise the progress of training would be taken for a gain 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -198,15 +199,31 @@ class Judge:
 
     def compare(self, proposed: Fit, n_baseline: int) -> Verdict:
         """Compare a proposal with the present model after `n_baseline` more steps, eq (26)."""
-        settings, base = self.settings, self.baseline(n_baseline)
-        differences = (proposed.held_out - base.held_out) / max(1, self.sample.held_out_steps)
-        change, variance = self.held_out_change + float(differences.sum()), self.held_out_variance
-        tolerance = settings.held_out_tolerance
+        base = self.baseline(n_baseline)
+        fresh, variance, is_safe = self._held_out(proposed.held_out, base.held_out)
+        if not self.sample.stands_for_all:
+            # Whatever the sample says, all the data must not lose: the model at hand has their
+            # statistics, and the proposal is to be better on sequences that it has not seen.
+            fresh, variance, _ = self._held_out(proposed.held_out, self.at_hand)
+            is_safe = fresh > self.settings.held_out_errors * np.sqrt(variance)
+        return Verdict(proposed.bound - base.bound, fresh, variance, bool(is_safe))
+
+    def _held_out(self, proposed: Floats, present: Floats) -> tuple[float, float, bool]:
+        """Compare the log likelihoods of held-out sequences under two models, eq (26)."""
+        settings, tolerance = self.settings, self.settings.held_out_tolerance
+        differences = (proposed - present) / max(1, self.sample.held_out_steps)
+        change = float(differences.sum())
         enough = len(differences) >= settings.held_out_min_sequences
-        variance += float(len(differences) * differences.var()) if enough else tolerance**2
-        is_safe = change + settings.held_out_errors * np.sqrt(variance) >= -tolerance
-        gain = proposed.bound - base.bound
-        return Verdict(gain, change - self.held_out_change, variance, bool(is_safe))
+        variance = float(len(differences) * differences.var()) if enough else tolerance**2
+        variance += self.held_out_variance
+        lowest = self.held_out_change + change + settings.held_out_errors * np.sqrt(variance)
+        return change, variance, bool(lowest >= -tolerance)
+
+    @cached_property
+    def at_hand(self) -> Floats:
+        """Log likelihood of each held-out sequence under the posterior of the stream."""
+        chunks = self.sample.held_out
+        return self.fitter.bench.log_likelihoods(self.start, chunks) if chunks else np.zeros(0)
 
     def decide(
         self,
@@ -246,6 +263,11 @@ class Judge:
         if self.groups is not None:
             self.groups = None if weights is None else weights @ self.groups
         self._baselines = {0: proposed}
+
+    def refuse_all(self) -> None:
+        """Take back what was accepted, as on data that the user held out it is worse."""
+        n_states = self.start.n_states
+        self.moves = [move._replace(accepted=False, n_states=n_states) for move in self.moves]
 
     def record(
         self, kind: Kind, states: list[list[int]], verdict: Verdict, *, accepted: bool

@@ -77,10 +77,10 @@ class Narrowing:
     moves: StateMoves | None
     settings: MoveSettings
 
-    def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+    def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
         """Let the moves that come after it take in a minibatch."""
         if self.moves is not None:
-            self.moves.observe(n_steps, n_sequences, n_states)
+            self.moves.observe(n_steps, n_sequences, n_states, step_size)
 
     def after_pass(
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int

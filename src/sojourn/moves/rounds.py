@@ -6,6 +6,7 @@ stream.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from sojourn.moves.restart import restart_transitions, restart_work
 from sojourn.moves.sample import Batches, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import SplitPlan, split_states
+from sojourn.moves.stream import merge_in_stream
 from sojourn.moves.workbench import Workbench
 from sojourn.sources.base import Minibatches
 from sojourn.transitions import Rows
@@ -88,6 +90,9 @@ class Moves:
         What moves carry from one round to the next; changed in place.
     settings : MoveSettings
         Every threshold.
+    validate : callable, optional
+        Returns the score of a posterior on data that the user held out: proposals that lower it
+        are refused.
     """
 
     most_states: int
@@ -97,10 +102,11 @@ class Moves:
     grows: bool = False
     state: MoveState = field(default_factory=MoveState)
     settings: MoveSettings = field(default_factory=MoveSettings)
+    validate: Callable[[Posterior], float] | None = None
 
-    def observe(self, n_steps: int, n_sequences: int, n_states: int) -> None:
+    def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
         """Take in a minibatch: a share of its work may go into moves."""
-        self.state.earn(n_steps, n_sequences, n_states, self.settings)
+        self.state.earn(n_steps, n_sequences, n_states, step_size, self.settings)
 
     def after_pass(
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
@@ -111,12 +117,15 @@ class Moves:
             family.statistics_are_counts
             and total_steps > settings.symbols_steps_per_state * self.most_states
         )
-        ready = self.grows or self.state.warmed_up
+        ready = self.grows or (
+            self.state.warmed_up and not self.exceeds_sample(family, total_steps)
+        )
         if not self.in_pass(n_pass, n_passes, slow=slow, ready=ready):
             return []
         assert self.source is not None
-        # The next pass's first minibatches are as good a sample as any, and repeatable.
-        batches = self.source.batches(n_pass + 1)
+        # The first minibatches of the pass are those that the running statistics have seen longest
+        # ago, and almost forgotten: nearly fresh.
+        batches = self.source.batches(n_pass)
         return self.run_round(
             posterior,
             family,
@@ -125,6 +134,25 @@ class Moves:
             passes_to_come=n_passes - n_pass - 1,
             early=n_pass + 1 < settings.early_share * n_passes,
         )
+
+    def exceeds_sample(self, family: Family, total_steps: float) -> bool:
+        """Whether there are more symbols than a sample and its copies can stand for.
+
+        What a merge of states with many symbols gains is far above the error of the entropies that
+        a sample gives.  States with few parameters gain less than that error, however many the
+        data are: these are judged on the sample.
+        """
+        most = self.settings.max_copies * self.settings.sample_max_steps
+        return family.statistics_are_counts and total_steps > most
+
+    def _knows_enough(self, family: Family, total_steps: float) -> bool:
+        """Whether the running statistics are as good as those of a sample would be.
+
+        With large step sizes they are those of a few minibatches, in which states look alike.
+        """
+        if not self.exceeds_sample(family, total_steps):
+            return True
+        return self.state.effective_steps >= self.settings.sample_max_steps
 
     def in_pass(
         self, n_pass: int, n_passes: int, *, slow: bool = False, ready: bool = False
@@ -197,11 +225,17 @@ class Moves:
         judge = self._judge(plan, posterior, bench, batches, total_sequences)
         propose(plan.kind, judge, np.random.default_rng([self.seed, 2**33, state.n_rounds]))
         bench.check()
-        if judge.changed:
-            posterior.become(_outcome(posterior, judge, total_sequences))
+        changed = judge.changed
+        if changed:
+            outcome = _outcome(posterior, judge, total_sequences)
+            changed = self.validate is None or self.validate(outcome) >= self.validate(posterior)
+            if changed:
+                posterior.become(outcome)
+            else:
+                judge.refuse_all()
         state.end_round(
             budget=judge.fitter.budget - plan.advance,
-            changed=judge.changed,
+            changed=changed,
             growing=plan.kind is RoundKind.GROW,
             finished=not judge.ran_out,
             held_out_change=judge.held_out_change,
@@ -222,6 +256,8 @@ class Moves:
         settings, n_states = self.settings, posterior.n_states
         total_steps = _total_steps(posterior)
         kind = self._kind(n_states, bench.family)
+        if kind is RoundKind.MERGE and not self._knows_enough(bench.family, total_steps):
+            return None
         advance = self._advance(kind, n_states, total_steps, passes_to_come)
         budget = self.state.budget + advance
         cost = self._cost(kind, n_states, bench.family, early=early)
@@ -290,7 +326,15 @@ class Moves:
         """Draw the sample of a round, and fit the present model to it."""
         state, settings, most_states = self.state, self.settings, self.most_states
         bench = bench.for_states(most_states if plan.kind.splits else posterior.n_states)
-        sample = Sample.draw(batches, plan.n_steps, total_sequences, bench, most_states, settings)
+        sample = Sample.draw(
+            batches,
+            plan.n_steps,
+            total_sequences,
+            bench,
+            most_states,
+            settings,
+            stands_for_all=not self.exceeds_sample(bench.family, _total_steps(posterior)),
+        )
         # Training makes good some of what moves have cost.
         kept = settings.held_out_decay ** (state.n_sequences / total_sequences)
         fitter = SampleFitter(
@@ -310,6 +354,8 @@ def propose(kind: RoundKind, judge: Judge, rng: np.random.Generator) -> None:
     if kind is RoundKind.GROW:
         while split_states(judge, rng, growing=True):
             pass
+    elif kind is RoundKind.MERGE and not judge.sample.stands_for_all:
+        merge_in_stream(judge)
     elif kind is RoundKind.MERGE:
         merge_states(judge)
         if not judge.changed:

@@ -42,8 +42,11 @@ class Sample:
     n_sequences, n_steps, held_out_steps : int
     copies : float
         How many copies of itself the sample stands for: N/B, but at most `max_copies`.  What fits
-        a sample by chance counts once per copy.  So a small sample of much data is judged as a
-        smaller data set, in which fewer states can be distinguished.
+        a sample by chance counts once per copy.  So a small sample of much data would be judged as
+        a smaller data set, in which fewer states can be distinguished.
+    stands_for_all : bool
+        Whether its copies are all the data.  Otherwise merges are judged by the evidence of the
+        stream, and other proposals must predict fresh sequences better than the model at hand.
     """
 
     fitted: list[Chunk]
@@ -53,6 +56,7 @@ class Sample:
     n_steps: int
     held_out_steps: int
     copies: float
+    stands_for_all: bool
 
     @classmethod
     def draw(
@@ -63,6 +67,8 @@ class Sample:
         bench: Workbench,
         most_states: int,
         settings: MoveSettings,
+        *,
+        stands_for_all: bool = True,
     ) -> Sample:
         """Take sequences from minibatches until they have about `n_steps` steps.
 
@@ -88,6 +94,7 @@ class Sample:
             data.n_steps,
             held_out.n_steps if len(held_out) else 0,
             min(settings.max_copies, total_sequences / len(data)),
+            stands_for_all,
         )
 
 

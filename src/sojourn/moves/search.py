@@ -7,6 +7,7 @@ highest bound is kept if it gains, and the search begins anew from there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,19 +32,29 @@ class MergeSearch:
     tol : float
         Gain of the bound, in nats per step of the data and local step, below which a model counts
         as converged.
+    validate : callable, optional
+        Returns the score of a posterior on data that the user held out: merges that lower it are
+        refused.
     """
 
     fitter: SampleFitter
     tol: float
+    validate: Callable[[Posterior], float] | None = None
 
     @classmethod
     def on(
-        cls, data: Sequences, bench: Workbench, n_states: int, tol: float, settings: MoveSettings
+        cls,
+        data: Sequences,
+        bench: Workbench,
+        n_states: int,
+        tol: float,
+        settings: MoveSettings,
+        validate: Callable[[Posterior], float] | None = None,
     ) -> MergeSearch:
         """Search on these data, with models of at most so many states."""
         chunks = bench.chunks(data, n_states)
-        sample = Sample(chunks, [], data, len(data), data.n_steps, 0, 1.0)
-        return cls(SampleFitter(sample, bench, settings, np.inf, n_states), tol)
+        sample = Sample(chunks, [], data, len(data), data.n_steps, 0, 1.0, stands_for_all=True)
+        return cls(SampleFitter(sample, bench, settings, np.inf, n_states), tol, validate)
 
     def run(self, posterior: Posterior) -> tuple[Posterior, float, list[Move]]:
         """Merge states as long as that raises the bound.
@@ -89,11 +100,17 @@ class MergeSearch:
                 # States need some time to take over from those that are gone.
                 found = self._stepped(found.posterior, settings.search_steps)
             gain = found.bound - present.bound
-            left = n_states - (gain > 0.0)
-            moves.append(Move("merge", [list(pair)], gain, 0.0, gain > 0.0, left))
-            if gain > 0.0:
+            accepted = gain > 0.0 and not self._is_worse(found, present)
+            moves.append(Move("merge", [list(pair)], gain, 0.0, accepted, n_states - accepted))
+            if accepted:
                 return found
         return None
+
+    def _is_worse(self, found: Fit, present: Fit) -> bool:
+        """Whether the score on data that the user held out is lower."""
+        if self.validate is None:
+            return False
+        return self.validate(found.posterior) < self.validate(present.posterior)
 
     def _candidates(self, present: Fit) -> list[Pair]:
         """Return the pairs that may gain most: by the sure gain, eq (22), and at best."""

@@ -181,8 +181,6 @@ class MoveSettings:
         Steps per emission statistic that take as long as finding out which states to merge.
     cost_fixed_states : int
         States that cost as much as what does not depend on their number.
-    warmup_enough_batches : int
-        Minibatches per pass with which states differentiate without a warm-up.
     warmup_piece_steps : int
         Length of the pieces that long sequences are cut into for the warm-up.
     warmup_updates : int
@@ -202,7 +200,7 @@ class MoveSettings:
     warmup_min_steps : int
         Steps of the data below which there is no warm-up: they say too little.
     warmup_max_steps : int
-        Steps of the data above which there is no warm-up: a pass is too expensive.
+        Steps of the data that a warm-up sees at most.
     warmup_steps_per_state : int
         Steps per state that a minibatch of the warm-up has at least.
     warmup_statistics_per_step : int
@@ -298,7 +296,6 @@ class MoveSettings:
     cost_fixed_states: int = _whole(32, _SEEN_IN + _TIME)
 
     # ---- the warm-up ----------------------------------------------------------------------------
-    warmup_enough_batches: int = _whole(100, _SEEN_IN + _STUDY)
     warmup_piece_steps: int = _whole(2**8, _SEEN_IN + _RECORDINGS)
     warmup_updates: int = _whole(400, f"{_NUMBERS}, with the passes and minibatches")
     warmup_updates_symbols: int = _whole(3000, f"{_SYMBOLS}, with the passes and minibatches")

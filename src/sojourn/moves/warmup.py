@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -35,10 +36,13 @@ class WarmUp(NamedTuple):
     Attributes
     ----------
     n_passes, batch_size : int
+    n_batches : int
+        Minibatches of a pass, which need not see all the data.
     """
 
     n_passes: int
     batch_size: int
+    n_batches: int
 
     @classmethod
     def plan(
@@ -71,11 +75,14 @@ class WarmUp(NamedTuple):
         >>> from sojourn.families import Categorical
         >>> settings = MoveSettings()
         >>> WarmUp.plan(Categorical(100), 16, 2000, 70_000, 2, grows=False, settings=settings)
-        WarmUp(n_passes=20, batch_size=14)
+        WarmUp(n_passes=20, batch_size=14, n_batches=143)
         """
-        has_enough = n_batches >= settings.warmup_enough_batches
-        if has_enough or not settings.warmup_min_steps <= n_steps <= settings.warmup_max_steps:
+        if n_steps < settings.warmup_min_steps:
             return None
+        if n_steps > settings.warmup_max_steps:
+            # Some of the data are enough for states to differentiate.
+            n_sequences = int(np.ceil(n_sequences * (settings.warmup_max_steps / n_steps)))
+            n_steps = settings.warmup_max_steps
         if family.statistics_are_counts:
             n_updates, most = settings.warmup_updates_symbols, settings.warmup_max_passes_symbols
             batch_steps = settings.warmup_batch_steps_symbols
@@ -95,7 +102,7 @@ class WarmUp(NamedTuple):
         batch_size = max(1, int(np.ceil(share * n_sequences)))
         if passes * n_sequences <= settings.warmup_usual_passes * n_batches * batch_size:
             return None
-        return cls(passes, batch_size)
+        return cls(passes, batch_size, -(-n_sequences // batch_size))
 
 
 class WarmStart(NamedTuple):
@@ -166,17 +173,27 @@ def warm_up(
     )
     if plan is None:
         return None
-    n_passes, size = plan
+    n_passes, size, n_own = plan
     source = minibatches(size) if pieces is None else MemorySource(pieces, size, seed)
+    if n_own * size < n_pieces:
+        source = FirstMinibatches(source, n_own, n_own * size)
     with monitor(n_passes) as callback:
-        schedule = LinearDecay.plan(most_states, n_passes, size, n_pieces, n_steps)
+        own_steps = n_steps * min(1.0, n_own * size / n_pieces)
+        schedule = LinearDecay.plan(
+            most_states, n_passes, size, min(n_pieces, n_own * size), own_steps
+        )
         ended = train(
             Problem(family, COLLAPSED, schedule, n_pieces),
             posterior,
             source,
             moves.backend,
             n_passes=n_passes,
-            moves=replace(moves, source=source) if with_moves else None,
+            # A few minibatches tell states apart, but not whether they are the same.
+            moves=(
+                replace(moves, source=source)
+                if with_moves and not moves.exceeds_sample(family, n_steps)
+                else None
+            ),
             callback=callback,
         )
     start, transitions = posterior.counts
@@ -184,6 +201,32 @@ def warm_up(
     prior = prior.regrouped(np.eye(posterior.n_states, most_states))
     begun = replace(posterior, counts=counts, transitions=prior.refitted(counts), n_updates=0)
     return WarmStart(begun, Position.warmed_up(ended.history), moves.state.after_warm_up())
+
+
+@dataclass(frozen=True)
+class FirstMinibatches(Minibatches):
+    """The first minibatches of every pass over a source.
+
+    Attributes
+    ----------
+    source : Minibatches
+    n_batches : int
+    n_own : int
+        Sequences in them.
+    """
+
+    source: Minibatches
+    n_batches: int
+    n_own: int
+
+    @property
+    def n_sequences(self) -> int:
+        """Number of sequences per pass."""
+        return self.n_own
+
+    def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
+        """Yield the first minibatches of a pass, without the first `start`."""
+        return islice(self.source.batches(n_pass, start), self.n_batches - start)
 
 
 def in_pieces(data: Sequences, length: int) -> Sequences:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from sojourn.persist import write_whole
 from sojourn.prediction import FittedModel
 from sojourn.report import figures
 from sojourn.report.gather import Contents, Context, gather
 from sojourn.report.markup import Markup, join, json_script, tag
 from sojourn.report.states import StateSummary
 from sojourn.transitions import HDPSummary
+from sojourn.whole_files import write_whole
 
 
 def write_report(

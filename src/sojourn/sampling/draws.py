@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from sojourn.kernels.interface import Floats
+from sojourn.kernels.ragged import checked_offsets
 from sojourn.sampling.state import ChainState, Counts, SymbolData
 
 TRACES = ("log_joint", "n_states", "alpha", "gamma")
@@ -162,7 +164,10 @@ class Samples:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Samples:
         """Undo `to_arrays`."""
-        data = SymbolData(arrays["values"], arrays["offsets"], int(arrays["n_symbols"]))
+        offsets = checked_offsets(arrays["offsets"], len(arrays["values"]))
+        if (offsets[1:] == offsets[:-1]).any():
+            raise ValueError("the data of the draws have an empty sequence")
+        data = SymbolData(arrays["values"], offsets, arrays["n_symbols"].item())
         draws, at = [], 0
         for states, (k, log_joint, alpha, gamma) in zip(
             arrays["states"], arrays["numbers"].tolist(), strict=True
@@ -170,6 +175,5 @@ class Samples:
             shares = arrays["shares"][at : at + int(k) + 1] if np.isfinite(alpha) else None
             at += 0 if shares is None else len(shares)
             draws.append(Draw(states, int(k), log_joint, alpha, gamma, shares))
-        ends = np.cumsum(arrays["chain_lengths"]).tolist()
-        begins = [0, *ends[:-1]]
-        return cls(tuple(tuple(draws[a:b]) for a, b in zip(begins, ends, strict=True)), data)
+        chains = checked_offsets(np.append(0, np.cumsum(arrays["chain_lengths"])), len(draws))
+        return cls(tuple(tuple(draws[a:b]) for a, b in pairwise(chains.tolist())), data)

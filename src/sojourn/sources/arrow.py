@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sequences import Sequences
+from sojourn.sequences import Sequences, check_arrow
+from sojourn.sources.arrow_arrays import check_together, is_numeric, list_sequences
 from sojourn.sources.base import (
     PIECE_SEQUENCES,
     PIECE_STEPS,
@@ -24,6 +25,7 @@ from sojourn.sources.base import (
     reading,
     scan,
 )
+from sojourn.sources.unpack import unpacked
 from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
@@ -36,10 +38,12 @@ Batches = Iterator[tuple[Any, str]]
 class _Table(ABC):
     """A file of record batches, read in blocks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
         self.path = path
+        self.max_bytes = max_bytes
         with reading(str(path)):
             self._look()
+            self.names = list(self.schema.names)  # which may be no text at all
 
     schema: Any
     n_blocks: int
@@ -77,15 +81,24 @@ class _Parquet(_Table):
                 if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
                     # One call without threads is fastest for small row groups.
                     table = file.read_row_group(block, columns=names, use_threads=False)
+                    self._check_rows(block, table.num_rows)
                     yield from ((batch, place) for batch in table.combine_chunks().to_batches())
                     return
                 batches = file.iter_batches(
                     self._rows_a_piece(block), row_groups=[block], columns=names, use_threads=False
                 )
+                n_rows = 0
                 for batch in batches:
+                    n_rows += batch.num_rows
                     yield batch, place
+                self._check_rows(block, n_rows)
 
         return read
+
+    def _check_rows(self, block: int, n_rows: int) -> None:
+        stated = self.metadata.row_group(block).num_rows
+        if n_rows != stated:
+            raise ValueError(f"it is damaged: {n_rows} rows, where {stated} were written")
 
     def _rows_a_piece(self, block: int) -> int:
         group = self.metadata.row_group(block)
@@ -120,6 +133,7 @@ class _ArrowFile(_Table):
             place = f"{self.path}, record batch {block}"
             with reading(place):
                 batch = reader.get_batch(block).select(names)
+                check_arrow(batch)
             yield from ((part, place) for part in _sliced(batch))
 
         return read
@@ -148,6 +162,7 @@ class _ArrowStream(_Table):
                             batch = stream.read_next_batch().select(names)
                         except StopIteration:
                             return
+                        check_arrow(batch)
                     yield from ((part, place) for part in _sliced(batch))
                     n_read += 1
 
@@ -164,7 +179,7 @@ class _Csv(_Table):
 
     def _look(self) -> None:
         self.schema = self._read().schema
-        if all(_is_number(name) for name in self.schema.names):
+        if all(map(_is_number, self.schema.names)):
             raise ValueError("the first line has numbers: it must have the names of the columns")
 
     def _read(self, names: list[str] | None = None) -> Any:
@@ -174,7 +189,7 @@ class _Csv(_Table):
         delimiter = "\t" if ".tsv" in self.path.suffixes else ","
         try:
             return csv.read_csv(
-                self.path,
+                unpacked(self.path, self.max_bytes),
                 parse_options=csv.ParseOptions(delimiter=delimiter),
                 convert_options=csv.ConvertOptions(include_columns=names),
             )
@@ -213,10 +228,10 @@ TABLES = {
 }
 
 
-def column_types(path: Path, kind: str) -> dict[str, Any]:
+def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
     """Return the columns of a file with their PyArrow types."""
-    schema = TABLES[kind](path).schema  # type: ignore[abstract]
-    return dict(zip(schema.names, schema.types, strict=True))
+    table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
+    return dict(zip(table.names, table.schema.types, strict=True))
 
 
 class ArrowSource(Source):
@@ -235,6 +250,8 @@ class ArrowSource(Source):
         one sequence.
     lower : bool
         Convert words to lower case.
+    max_bytes : int, optional
+        Most bytes that a compressed table may unpack to.
     """
 
     def __init__(
@@ -245,14 +262,16 @@ class ArrowSource(Source):
         column: str | Sequence[str] | None = None,
         sequence: str | Literal[False] | None = None,
         lower: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
         self.kind = kind
+        self.max_bytes = max_bytes
         self.sequence = sequence or None
         self.is_long = sequence is not None
         self.lower = lower
-        self._table = TABLES[kind](path)  # type: ignore[abstract]
+        self._table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
         self.columns, self.is_vector = self._pick(column)
 
     def __reduce__(self) -> Any:
@@ -260,7 +279,13 @@ class ArrowSource(Source):
         column = self.columns if self.is_vector else self.columns[0]
         rows: Literal[False] | None = False if self.is_long else None
         sequence = self.sequence or rows
-        opener = partial(ArrowSource, column=column, sequence=sequence, lower=self.lower)
+        opener = partial(
+            ArrowSource,
+            column=column,
+            sequence=sequence,
+            lower=self.lower,
+            max_bytes=self.max_bytes,
+        )
         return opener, (self.path.absolute(), self.kind)
 
     @property
@@ -345,7 +370,7 @@ class ArrowSource(Source):
                 with reading(where):
                     ids, values = self._steps(batch)
                     cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
-                    _check_together(ids[np.append(0, cuts)])
+                    check_together(ids[np.append(0, cuts)])
                 sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
                 yield Block(self._lowered(sequences), where), bool(last == ids[:1])
                 last = ids[-1:]
@@ -359,7 +384,7 @@ class ArrowSource(Source):
         return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
 
     def _from_lists(self, batch: Any) -> Sequences:
-        parts = [_list_sequences(batch.column(c)) for c in range(batch.num_columns)]
+        parts = [list_sequences(batch.column(c)) for c in range(batch.num_columns)]
         if not self.is_vector:
             return self._lowered(parts[0])
         for name, part in zip(self.columns, parts, strict=True):
@@ -378,7 +403,7 @@ class ArrowSource(Source):
             with reading(where):
                 ids, values = self._steps(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
-                _check_together(ids[np.append(0, cuts)])
+                check_together(ids[np.append(0, cuts)])
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
@@ -396,7 +421,7 @@ class ArrowSource(Source):
     def _steps(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         for name in batch.schema.names:
             # A missing number is NaN, which most families integrate out; a word has no such value.
-            number = name != self.sequence and _is_numeric(batch.schema.field(name).type)
+            number = name != self.sequence and is_numeric(batch.schema.field(name).type)
             if batch.column(name).null_count and not number:
                 raise ValueError(f"column {name!r} has missing values")
         arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.columns]
@@ -415,13 +440,16 @@ class ArrowSource(Source):
 
     def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
         """Find the columns with the steps, and whether they make vectors."""
-        names = self._table.schema.names
+        names = self._table.names
         asked = [column] if isinstance(column, str) else list(column or [])
-        for name in [*asked, *([self.sequence] if self.sequence else [])]:
+        sequence = [self.sequence] if self.sequence else []
+        for name in [*(asked or names), *sequence]:
             if name not in names:
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
                 )
+            if names.count(name) > 1:
+                raise DataFileError(f"{self.path} has {names.count(name)} columns named {name!r}")
         if not asked:
             asked = [name for name in names if self._may_be_steps(name)]
             if len(asked) != 1:
@@ -450,34 +478,3 @@ class ArrowSource(Source):
         if not self.is_long:
             return is_list
         return name != self.sequence and not pa.types.is_nested(kind)
-
-
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _check_together(runs: NDArray[Any]) -> None:
-    """Reject ids that occur again later, for example if rows are sorted by time."""
-    found, counts = np.unique(runs, return_counts=True)
-    if (counts > 1).any():
-        again = found[counts.argmax()]
-        raise ValueError(f"the rows of sequence {again!r} are not adjacent: sort by sequence")
-
-
-def _list_sequences(array: Any) -> Sequences:
-    """Make sequences from a list array; lists of lists of equal size become vectors."""
-    import pyarrow as pa
-
-    if not pa.types.is_fixed_size_list(array.type.value_type):
-        return Sequences.from_arrow(array)
-    if array.null_count:
-        raise ValueError("a sequence is null")
-    offsets = array.offsets.to_numpy().astype(np.int64)
-    vectors = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-    flat = vectors.flatten()
-    if vectors.null_count or flat.null_count:
-        raise ValueError("a step is null")
-    steps = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
-    return Sequences(steps, offsets - offsets[0])

@@ -248,14 +248,15 @@ def joined(pieces: Sequence[Sequences]) -> Sequences:
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Add the place to the message of any error while data is read."""
+    """Add the place to the message of any error while data is read.
+
+    Whatever the parsers of others raise for a damaged file becomes one documented error.
+    """
     try:
         yield
-    except DataFileError:
+    except (DataFileError, FileNotFoundError, BrokenPipeError):
         raise
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, TypeError, NotImplementedError) as error:
+    except Exception as error:
         text = str(error) or type(error).__name__
         raise DataFileError(f"{place}: {text}") from error
 

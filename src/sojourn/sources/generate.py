@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.ingest import COLUMN, Report
-from sojourn.sources.write import ParquetSink, check_target
+from sojourn.sources.write import ParquetSink
+from sojourn.whole_files import check_target, write_whole
 
 _PIECE = 8192
 _MEAN_LENGTH = 22.0
@@ -42,12 +43,7 @@ class Truth(NamedTuple):
         """Write the parameters to a safetensors file, atomically."""
         import safetensors.numpy
 
-        part = path.with_name(f".{path.name}.part")
-        try:
-            part.write_bytes(safetensors.numpy.save(self._asdict()))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, safetensors.numpy.save(self._asdict()))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Truth:

@@ -15,8 +15,9 @@ from sojourn.sources.arrow import METADATA, WORDS, ArrowSource
 from sojourn.sources.base import Block, DataFileError, Source, Summary, scan
 from sojourn.sources.open import open as open_source
 from sojourn.sources.shuffle import validated
-from sojourn.sources.write import ParquetSink, check_target
+from sojourn.sources.write import ParquetSink
 from sojourn.vocabulary import Vocabulary
+from sojourn.whole_files import check_target
 
 COLUMN = "symbols"
 
@@ -83,10 +84,8 @@ def ingest(
     (2, ('<unk>', 'the'), array([1, 0, 0, 1, 0, 0], dtype=int32))
     """
     out = Path(out)
-    check_target(out, overwrite)
     source = open_source(data, **options)
-    if any(path.exists() and out.exists() and path.samefile(out) for path in source.paths):
-        raise ValueError(f"{out} is the input file")
+    check_target(out, overwrite, source.paths)
     is_words = _first(source).values.dtype.kind in "UTO"
     if is_words:
         if vocabulary is None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.ragged import checked_offsets
 from sojourn.sequences import Sequences
 from sojourn.sources.base import (
     PIECE_SEQUENCES,
@@ -67,13 +68,10 @@ class NpySource(Source):
         super().__init__([path, offsets])
         values = _mapped(path)
         self.offsets = _mapped(offsets)
-        if self.offsets.ndim != 1 or self.offsets.dtype.kind not in "iu" or not len(self.offsets):
-            raise DataFileError(f"{offsets}: offsets must be a 1-D array of integers")
-        if values.ndim == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(values):
-            raise DataFileError(
-                f"{offsets}: the offsets run from {self.offsets[0]} to {self.offsets[-1]}, but "
-                f"{path} has an array of shape {values.shape}: they must run from 0 to its length"
-            )
+        if values.ndim == 0:
+            raise DataFileError(f"{path} has a single value, not an array of steps")
+        with reading(f"{offsets}, for {path} with an array of shape {values.shape}"):
+            checked_offsets(self.offsets, len(values))
         per_sequence = max(1, len(values) // max(1, len(self.offsets) - 1))
         self._size = max(1, min(PIECE_SEQUENCES // 4, PIECE_STEPS // per_sequence))
 
@@ -124,8 +122,6 @@ class NpySource(Source):
             begin = block * self._size
             place = f"{self.paths[0]}, from sequence {begin}"
             offsets = np.array(self.offsets[begin : begin + self._size + 1], np.int64)
-            if (np.diff(offsets) < 0).any():
-                raise DataFileError(f"{self.paths[1]}, from sequence {begin}: offsets decrease")
             with reading(place):
                 # A copy, so that mapped pages do not accumulate in memory.
                 steps = np.array(values[offsets[0] : offsets[-1]])
@@ -179,5 +175,6 @@ class NpyValues:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    with reading(str(path)):
+    # A size that overflows is an error, and not a warning and another size.
+    with reading(str(path)), np.errstate(over="raise"):
         return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -42,6 +42,7 @@ def open(
     pattern: str | None = None,
     lower: bool = False,
     offsets: str | PathLike[str] | None = None,
+    max_bytes: int | None = None,
     total_sequences: int | None = None,
 ) -> Source:
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
@@ -68,6 +69,10 @@ def open(
         Convert words to lower case.
     offsets : path, optional
         ``.npy``: the file with the offsets; by default ``x.offsets.npy`` next to ``x.npy``.
+    max_bytes : int, optional
+        Length of the longest line of a text, by default 64 MiB, and most bytes that a compressed
+        table may unpack to, by default 128 MiB or a hundred times its size: small files from
+        strangers cannot fill the memory.
     total_sequences : int, optional
         Number of sequences of an iterable; required for iterables.
 
@@ -95,7 +100,7 @@ def open(
         return path
     options = {
         "column": column, "sequence": sequence, "pattern": pattern,
-        "lower": lower or None, "offsets": offsets,
+        "lower": lower or None, "offsets": offsets, "max_bytes": max_bytes,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
@@ -137,15 +142,15 @@ def _is_data(file: Path) -> bool:
 def _open_file(path: Path, options: dict[str, Any]) -> Source:
     kind = kind_of(path)
     if kind == "npy":
-        _refuse(path, options, {"offsets", "sequence"}, "a NumPy file")
+        _refuse(path, options, {"offsets", "sequence", "max_bytes"}, "a NumPy file")
         offsets, sequence = options.get("offsets"), options.get("sequence")
         if sequence not in (None, False):
             raise DataFileError(f"{path} is a NumPy file, which has no column {sequence!r}")
         return NpySource(path, None if offsets is None else Path(offsets), sequence=sequence)
     if kind in TABLES:
-        _refuse(path, options, {"column", "sequence", "lower"}, "a columnar file")
+        _refuse(path, options, {"column", "sequence", "lower", "max_bytes"}, "a columnar file")
         return ArrowSource(path, kind, **options)
-    _refuse(path, options, {"pattern", "lower"}, "read as text")
+    _refuse(path, options, {"pattern", "lower", "max_bytes"}, "read as text")
     return TextSource(path, None if kind == "text" else kind, **options)
 
 

@@ -15,6 +15,9 @@ from sojourn.sequences import Sequences
 from sojourn.sources.base import Block, DataFileError, Reader, Source, reading
 
 BLOCK_BYTES = 2**18
+MAX_LINE = 2**26
+"""Bytes of the longest line that is read unless another limit is given: a line is a sequence."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -30,6 +33,8 @@ class TextSource(Source):
         Regular expression whose matches are the words; by default separated by whitespace.
     lower : bool
         Convert words to lower case.
+    max_bytes : int, optional
+        Length of the longest line in bytes; by default `MAX_LINE`.
     """
 
     def __init__(
@@ -39,19 +44,21 @@ class TextSource(Source):
         *,
         pattern: str | None = None,
         lower: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
+        self.max_bytes = max_bytes
         self.compression = compression
         self.lower = lower
         self.pattern = pattern
-        self._find = None if pattern is None else re.compile(pattern).findall
-        if pattern is not None and re.compile(pattern).groups > 1:
-            raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+        self._find = None if pattern is None else _compiled(pattern).findall
 
     def __reduce__(self) -> Any:
         """Pickle only how to open the file; another process opens it itself."""
-        opener = partial(TextSource, pattern=self.pattern, lower=self.lower)
+        opener = partial(
+            TextSource, pattern=self.pattern, lower=self.lower, max_bytes=self.max_bytes
+        )
         return opener, (self.path.absolute(), self.compression)
 
     @property
@@ -71,10 +78,12 @@ class TextSource(Source):
             begin, end = block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES
             if begin:
                 file.seek(begin - 1)
-                begin += len(file.readline()) - 1
+                begin += _skipped_line(file) - 1
             raw = file.read(end - begin) if begin < end else b""
             if raw and not raw.endswith(b"\n"):
-                raw += file.readline()
+                rest = file.readline(self._longest + 1)
+                self._check_length(len(raw) - raw.rfind(b"\n") - 1 + len(rest), begin)
+                raw += rest
         if raw:
             yield from self._split(raw, begin, None)
 
@@ -82,19 +91,38 @@ class TextSource(Source):
         """Read a compressed file from its beginning."""
         import pyarrow as pa
 
-        rest, at, line = b"", 0, 1
+        rest: list[bytes] = []  # of a line that is not complete: joined once, when it is
+        at, line = 0, 1
         with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
             size = file.size()
             stream = pa.CompressedInputStream(file, self.compression)
             while True:
-                with reading(f"{self.path}, after byte {at + len(rest)} of the text"):
+                with reading(f"{self.path}, after byte {at + sum(map(len, rest))} of the text"):
                     raw = stream.read(BLOCK_BYTES)
-                whole, newline, rest = (rest + raw).rpartition(b"\n") if raw else (rest, b"", b"")
+                if raw and b"\n" not in raw:
+                    rest.append(raw)
+                    self._check_length(sum(map(len, rest)), at)
+                    continue
+                whole, newline, last = raw.rpartition(b"\n")
+                whole = b"".join([*rest, whole])
                 done = file.tell() / size
                 yield from self._split(whole + newline, at, line, done)
                 at, line = at + len(whole) + len(newline), line + whole.count(b"\n") + len(newline)
+                rest = [last] if last else []
                 if not raw:
                     return
+
+    @property
+    def _longest(self) -> int:
+        return MAX_LINE if self.max_bytes is None else self.max_bytes
+
+    def _check_length(self, n_bytes: int, begin: int) -> None:
+        """Refuse a line that is too long, before it fills the memory."""
+        if n_bytes > self._longest:
+            raise DataFileError(
+                f"{self.path}, after byte {begin} of the text: a line of more than "
+                f"{self._longest} bytes; every line is a sequence, and max_bytes= allows longer"
+            )
 
     def _split(
         self, raw: bytes, begin: int, line: int | None, done: float = 1.0
@@ -132,3 +160,23 @@ class TextSource(Source):
         return DataFileError(
             f"{self.path}, line {line + before}, byte {at}: 0x{bad} is not UTF-8 ({error.reason})"
         )
+
+
+def _skipped_line(file: Any) -> int:
+    """Read to the end of a line of any length; return how many bytes that were."""
+    n_bytes = 0
+    while part := file.readline(BLOCK_BYTES):
+        n_bytes += len(part)
+        if part.endswith(b"\n"):
+            break
+    return n_bytes
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    if compiled.groups > 1:
+        raise ValueError(f"the pattern {pattern!r} has more than one group: which is the word?")
+    return compiled

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +13,7 @@ from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
+from sojourn.whole_files import check_target, naming, part_file
 
 GROUP_SEQUENCES = 1024
 GROUP_STEPS = 2**16
@@ -36,10 +34,12 @@ class ParquetSink:
         Written to the metadata of the file.
     overwrite : bool
         Whether an existing file may be replaced.
+    inputs : iterable of Path
+        Files that are being read, which must not be replaced.
 
     Examples
     --------
-    >>> import sojourn as sj, pathlib
+    >>> import sojourn as sj, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder) / "x.parquet"
     ...     with ParquetSink(path, "symbols") as sink:
@@ -55,8 +55,9 @@ class ParquetSink:
         *,
         metadata: dict[bytes, bytes] | None = None,
         overwrite: bool = False,
+        inputs: Iterable[Path] = (),
     ) -> None:
-        check_target(path, overwrite)
+        check_target(path, overwrite, inputs)
         self.path = path
         self.column = column
         self.metadata = metadata or {}
@@ -66,13 +67,10 @@ class ParquetSink:
         self._part: Path | None = None
         self._steps: list[NDArray[Any]] = []
         self._n_steps = self._n_rows = 0
+        self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        handle, name = tempfile.mkstemp(
-            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part"
-        )
-        os.close(handle)
-        self._part = Path(name)
+        self._part = self._stack.enter_context(part_file(self.path))
         return self
 
     def write(self, sequences: Sequences) -> None:
@@ -106,15 +104,15 @@ class ParquetSink:
     def _write_group(self, group: Sequences) -> None:
         import pyarrow as pa
 
+        if group.n_steps >= 2**31:
+            raise ValueError(f"{self.path}: a sequence of {group.n_steps} steps is too long")
         offsets = pa.array(group.offsets.astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, _arrow_steps(group.values))
         table = pa.table({self.column: lists})
         if self._writer is None:
             self._writer = self._open(table.schema)
-        try:
+        with naming(self.path):
             self._writer.write_table(table)
-        except OSError as error:
-            raise _named(error, self.path) from error
 
     def _open(self, schema: Any) -> Any:
         import pyarrow.parquet as pq
@@ -131,28 +129,28 @@ class ParquetSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._part is not None
         try:
             if error is None:
                 self._finish()
-        finally:
-            if self._writer is not None and self._writer.is_open:
-                _close_quietly(self._writer)
-            self._part.unlink(missing_ok=True)
+        except BaseException as failed:
+            self._close()
+            self._stack.__exit__(type(failed), failed, failed.__traceback__)
+            raise
+        self._close()
+        self._stack.__exit__(kind, error, trace)
 
     def _finish(self) -> None:
-        assert self._part is not None
         self._flush(last=True)
         if self._writer is None:
             raise ValueError(f"{self.path}: there is no data to write")
-        try:
+        with naming(self.path):
             self._writer.close()
-            with self._part.open("rb") as file:
-                os.fsync(file.fileno())
-            os.chmod(self._part, 0o666 & ~_umask())
-            os.replace(self._part, self.path)
-        except OSError as error:
-            raise _named(error, self.path) from error
+
+    def _close(self) -> None:
+        """Close the file after an error, of which the first is the most informative."""
+        if self._writer is not None and self._writer.is_open:
+            with suppress(OSError):
+                self._writer.close()
 
 
 class NpySink:
@@ -168,6 +166,8 @@ class NpySink:
         Not used: the file has one array.
     overwrite : bool
         Whether existing files may be replaced.
+    inputs : iterable of Path
+        Files that are read meanwhile, and must not be written over.
 
     Examples
     --------
@@ -180,20 +180,27 @@ class NpySink:
     (2, array([3, 1, 4, 1]))
     """
 
-    def __init__(self, path: Path, column: str, *, overwrite: bool = False) -> None:
-        check_target(path, overwrite)
+    def __init__(
+        self,
+        path: Path,
+        column: str,
+        *,
+        overwrite: bool = False,
+        inputs: Iterable[Path] = (),
+    ) -> None:
         self.path = path
         self.offsets_path = path.with_suffix(".offsets.npy")
-        check_target(self.offsets_path, overwrite)
+        for target in (path, self.offsets_path):
+            check_target(target, overwrite, inputs)
         self._file: Any = None
+        self._stack = ExitStack()
         self._first: NDArray[Any] | None = None
         self._ends: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
         self._n_steps = 0
 
     def __enter__(self) -> Self:
-        self._file = tempfile.NamedTemporaryFile(
-            dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".part", delete=False
-        )
+        part = self._stack.enter_context(part_file(self.path))
+        self._file = self._stack.enter_context(part.open("wb"))
         return self
 
     def write(self, sequences: Sequences) -> None:
@@ -211,10 +218,8 @@ class NpySink:
             self._first = values[:0]
             self._header()
         self._n_steps += len(values)
-        try:
+        with naming(self.path):
             np.ascontiguousarray(values).tofile(self._file)
-        except OSError as error:
-            raise _named(error, self.path) from error
 
     def _header(self) -> None:
         """Write the header, which has room for any number of steps."""
@@ -233,61 +238,14 @@ class NpySink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        part = Path(self._file.name)
-        try:
-            if error is None:
-                self._finish(part)
-        finally:
-            self._file.close()
-            part.unlink(missing_ok=True)
-
-    def _finish(self, part: Path) -> None:
-        if self._first is None:
-            raise ValueError(f"{self.path}: there is no data to write")
-        self._header()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        os.chmod(part, 0o666 & ~_umask())
-        offsets = part.with_suffix(".offsets")
-        with offsets.open("wb") as file:
-            np.save(file, np.concatenate(self._ends).astype(np.int64))
-        os.replace(offsets, self.offsets_path)
-        os.replace(part, self.path)
-
-
-@contextmanager
-def whole_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a folder to write files to, which gets its name if the block ends without an error.
-
-    Examples
-    --------
-    >>> import pathlib
-    >>> with tempfile.TemporaryDirectory() as here:
-    ...     with whole_folder(pathlib.Path(here) / "results") as folder:
-    ...         _ = (folder / "part").write_text("a")
-    ...     [path.name for path in (pathlib.Path(here) / "results").iterdir()]
-    ['part']
-    """
-    check_target(path, overwrite)
-    part = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-    try:
-        os.chmod(part, 0o777 & ~_umask())
-        yield part
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.exists():
-            path.unlink()
-        part.replace(path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def check_target(path: Path, overwrite: bool) -> None:
-    """Raise an error if the file exists, or if its folder does not."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists already")
+        with self._stack:
+            if error is not None:
+                raise error
+            if self._first is None:
+                raise ValueError(f"{self.path}: there is no data to write")
+            self._header()
+            with part_file(self.offsets_path) as part, part.open("wb") as file:
+                np.save(file, np.concatenate(self._ends).astype(np.int64))
 
 
 def _groups(sequences: Sequences) -> Iterator[Sequences]:
@@ -303,21 +261,3 @@ def _arrow_steps(values: NDArray[Any]) -> Any:
         return pa.array(values)
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-
-
-def _named(error: OSError, path: Path) -> OSError:
-    return OSError(error.errno, f"{error} (while writing {path})")
-
-
-def _close_quietly(writer: Any) -> None:
-    try:
-        writer.close()
-    except OSError:
-        return  # the original error is more informative
-
-
-def _umask() -> int:
-    """Read the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -234,3 +234,7 @@ class Transitions(ABC):
     @abstractmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
+
+    @abstractmethod
+    def check(self, n_states: int) -> None:
+        """Raise a ValueError unless types, sizes and values are those of a prior on K states."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
 
+from sojourn import file_values
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
@@ -146,6 +147,16 @@ class Dirichlet(Transitions):
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
         return cls(Rows(**arrays), **values)
+
+    def check(self, n_states: int) -> None:
+        """Check the prior counts."""
+        for name, part in self.prior._asdict().items():
+            file_values.array(f"prior.{name}", part, (n_states,) * part.ndim, least=0.0)
+            if part.min() <= 0:
+                raise ValueError(f"prior.{name} has counts that are not positive")
+        file_values.array("prior.transitions", self.prior.transitions, (n_states, n_states))
+        file_values.array("prior.start", self.prior.start, (n_states,))
+        file_values.number("stickiness", self.stickiness, 0.0)
 
 
 def _expand(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from scipy.special import betaln, gammaln
 
+from sojourn import file_values
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 
@@ -52,6 +53,11 @@ class GammaDistribution(NamedTuple):
             keep * self.shape + step_size * shape, keep * self.rate + step_size * rate
         )
 
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless both parameters are positive numbers."""
+        for field, value in zip(self._fields, self, strict=True):
+            file_values.positive(f"{name}.{field}", value)
+
 
 class BetaDistribution(NamedTuple):
     """Parameters of a Beta distribution, as a prior or as a posterior.
@@ -91,6 +97,11 @@ class BetaDistribution(NamedTuple):
         """Blend the parameters with new ones, eq (7)."""
         keep = 1.0 - step_size
         return BetaDistribution(keep * self.a + step_size * a, keep * self.b + step_size * b)
+
+    def check(self, name: str) -> None:
+        """Raise a ValueError unless both parameters are positive numbers."""
+        for field, value in zip(self._fields, self, strict=True):
+            file_values.positive(f"{name}.{field}", value)
 
 
 class Sticks(NamedTuple):

@@ -24,6 +24,7 @@ from sojourn.transitions.base import (
     normalized,
     stacked,
 )
+from sojourn.transitions.checks import check_hdp
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution, Sticks
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states
@@ -388,6 +389,10 @@ class HDP(Transitions):
         values = values | {name: GammaDistribution(*values[name]) for name in gammas}
         values |= {name: BetaDistribution(*values[name]) for name in ("override_prior", "override")}
         return cls(**values, tables=arrays["tables"], pending=_renamed(pending_of(arrays)))
+
+    def check(self, n_states: int) -> None:
+        """Check options, posteriors and the large batch."""
+        check_hdp(self, n_states)
 
 
 def _renamed(pending: dict[str, Floats]) -> dict[str, Floats]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
+from sojourn import file_values
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
@@ -25,6 +26,7 @@ from sojourn.transitions.base import (
     Transitions,
     normalized,
 )
+from sojourn.transitions.checks import check_pending, check_steps
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states
 
@@ -185,6 +187,16 @@ class PointHDP(Transitions):
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
         return cls(**values, logits=arrays["logits"], pending=pending_of(arrays))
+
+    def check(self, n_states: int) -> None:
+        """Check options, weights and the large batch."""
+        check_steps(self)
+        check_pending(self, n_states)
+        file_values.positive("alpha", self.alpha)
+        file_values.positive("gamma", self.gamma)
+        logits = file_values.array("logits", self.logits, (n_states,))
+        if np.abs(logits).max() > 2 * _LARGEST_LOGIT:
+            raise ValueError("logits are too large")
 
 
 def stick_weights(logits: Floats) -> Floats:

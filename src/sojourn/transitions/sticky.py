@@ -19,6 +19,7 @@ from sojourn.transitions.base import (
     log_row_evidence,
     normalized,
 )
+from sojourn.transitions.checks import check_steps
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.distributions import GammaDistribution
 from sojourn.transitions.large_batch import step_size_of
@@ -190,3 +191,10 @@ class StickyDirichlet(Transitions):
             name: GammaDistribution(*values[name]) for name in ("stickiness_prior", "stickiness")
         }
         return cls(Dirichlet(Rows(**arrays)), **(values | gammas))
+
+    def check(self, n_states: int) -> None:
+        """Check prior counts, the posterior of κ, and the step sizes."""
+        self.plain.check(n_states)
+        self.stickiness_prior.check("stickiness_prior")
+        self.stickiness.check("stickiness")
+        check_steps(self)

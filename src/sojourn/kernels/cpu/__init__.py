@@ -3,6 +3,7 @@
 `sojourn.kernels.interface.Kernel` declares the functions.
 """
 
+from sojourn.kernels.cpu import notice  # noqa: F401  says when something is compiled
 from sojourn.kernels.cpu.decoding import viterbi
 from sojourn.kernels.cpu.recursions import forward_backward, log_normalizers
 from sojourn.kernels.updates import (

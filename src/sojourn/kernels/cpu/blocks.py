@@ -160,6 +160,8 @@ def _forward(
     width = start.shape[0]
     smallest = np.finfo(alpha.dtype).tiny * 1e6
     is_far = emissions.nbytes > _NEAR_BYTES
+    # Literals in a call would have numba compile `gemm` again for each of them.
+    none, one_apart = np.int64(0), np.int64(1)
     product = np.ones(n_rows)
     active = n_rows
     for t in range(begin, end):
@@ -171,8 +173,8 @@ def _forward(
                 alpha[slot + i] = start
         else:
             gemm(
-                alpha, (slot - block_rows) * width, width, 1, transitions, 0, width,
-                alpha, slot * width, width, active, width, width, False,
+                alpha, (slot - block_rows) * width, width, one_apart, transitions, none, width,
+                alpha, slot * width, width, active, width, width, active < 0,
             )  # fmt: skip
         for i in range(active):
             row = slot + i
@@ -234,6 +236,7 @@ def _backward(
     width = start_counts.shape[0]
     one = alpha.dtype.type(1.0)
     is_far = emissions.nbytes > _NEAR_BYTES
+    none, one_apart, certain = np.int64(0), np.int64(1), np.float64(1.0)
     n_products = n_squares = 0
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
@@ -277,17 +280,17 @@ def _backward(
         if t > 0:
             before = slot - block_rows
             gemm(
-                alpha, before * width, 1, width, epsilon, 0, width,
-                products, 0, width, width, width, active, n_products > 0,
+                alpha, before * width, one_apart, width, epsilon, none, width,
+                products, none, width, width, width, active, n_products > 0,
             )  # fmt: skip
             # Long sums in single precision are biased: short ones go into double precision.
             n_products += active
             if n_products >= _PRODUCT_STEPS:
-                _add_matrix(products, transition_counts, 1.0)
+                _add_matrix(products, transition_counts, certain)
                 n_products = 0
             gemm(
-                epsilon, 0, width, 1, transposed, 0, width,
-                beta, 0, width, active, width, width, False,
+                epsilon, none, width, one_apart, transposed, none, width,
+                beta, none, width, active, width, width, active < 0,
             )  # fmt: skip
             if has_squares and (every == 1 or (t + block) % every == 1):
                 for i in range(active):
@@ -295,8 +298,8 @@ def _backward(
                     square_row(alpha, before + i, shift, one, squared, i, width)
                     square_row(epsilon, i, unshift, largest, squared, block_rows + i, width)
                 gemm(
-                    squared, 0, 1, width, squared, block_rows * width, width,
-                    square_products, 0, width, width, width, active, n_squares > 0,
+                    squared, none, one_apart, width, squared, block_rows * width, width,
+                    square_products, none, width, width, width, active, n_squares > 0,
                 )  # fmt: skip
                 n_squares += active
                 if n_squares >= _PRODUCT_STEPS:
@@ -305,7 +308,7 @@ def _backward(
     if n_squares > 0:
         _add_matrix(square_products, pair_squares, weight)
     if n_products > 0:
-        _add_matrix(products, transition_counts, 1.0)
+        _add_matrix(products, transition_counts, certain)
 
 
 @njit(nogil=True)

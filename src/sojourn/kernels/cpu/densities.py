@@ -1,4 +1,4 @@
-"""Compiled log densities of Gaussian kind: states are the inner loop, so that they fill vectors.
+"""Compiled log densities of Gaussian kind: vectors of `LANES` steps, one state after another.
 
 The NumPy forms in `sojourn.families` say what is computed, and tests hold these to them.
 """
@@ -11,17 +11,41 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sojourn.kernels.interface import Floats, padded_states
+from sojourn.kernels.cpu.lane_math import (
+    every,
+    exponential,
+    largest,
+    log_one_plus,
+    subtract,
+)
+from sojourn.kernels.cpu.lanes import (
+    LANES,
+    add,
+    choose,
+    get,
+    lanes_not_above,
+    least,
+    load,
+    multiply,
+    multiply_add,
+    put,
+    splat,
+    store,
+    zeros_of,
+)
+from sojourn.kernels.cpu.rows import lowest_bit
+from sojourn.kernels.interface import Floats, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 1024
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
-_FAST = {"contract", "nsz", "arcp", "reassoc"}
+_GROUPS = 4  # vectors of steps whose products are summed at a time
 
 
 def student_rows(
-    z: Floats,
+    x: Floats,
+    location: Floats,
     weights: Floats,
     spans: NDArray[np.int64],
     factors: Floats,
@@ -31,17 +55,18 @@ def student_rows(
     *,
     collapsed: bool,
     n_threads: int,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, int]:
     """Compute ``exp(rows - rows.max(1))`` and ``rows.max(1)`` for rows of a Gaussian kind.
 
-    The first column of z is one.  With
+    With ``z = (1, x - location)`` and
     ``q[t, g, k] = sum over e of group g of (z[t] @ weights[:, e, k]) ** 2``, rows are
     ``constants - powers * sum over g of log1p(factors * q)`` (collapsed) or
     ``constants - powers * sum over g of factors * q``.
 
     Parameters
     ----------
-    z : (T, side) float64 array
+    x : (T, side - 1) float64 array
+    location : (side - 1,) array
     weights : (side, E, K) array
     spans : (E, 3) integer array
         First and last row of ``weights[:, e]`` beyond row 0 that are not all zero (the last is
@@ -50,231 +75,249 @@ def student_rows(
 
     Returns
     -------
-    table : (T, padded K) array
+    table : (T, K) array, or padded: see `row_width`
     log_scale : (T,) array
+    n_missing : int
+        Number of steps with a NaN, or more: their rows are ones, and their scale is one.
     """
-    n_states = weights.shape[2]
-    width = padded_states(n_states)
-
-    def padded(array: Floats) -> Floats:
-        out = np.zeros((*array.shape[:-1], width))
-        out[..., :n_states] = array
-        return out
-
-    table = np.zeros((len(z), width), dtype)
-    log_scale = np.empty(len(z))
-    n_units = max(1, -(-len(z) // _STEPS_PER_UNIT))
+    n_states, n_steps = weights.shape[2], len(x)
+    if n_steps < LANES:
+        x = np.resize(x, (LANES, x.shape[1]))
+    table = np.zeros((len(x), row_width(n_states)), dtype)
+    log_scale = np.empty(len(x))
+    n_units = max(1, -(-len(x) // _STEPS_PER_UNIT))
+    missing = np.zeros(n_units, np.int64)
     run_units(
         _student_rows,
         n_units,
         n_threads,
-        np.ascontiguousarray(z),
-        padded(weights),
+        np.ascontiguousarray(x, dtype=np.float64),
+        np.ascontiguousarray(location, dtype=np.float64),
+        np.ascontiguousarray(weights.transpose(2, 1, 0)).ravel(),
         np.ascontiguousarray(spans, dtype=np.int64),
-        padded(factors),
-        padded(powers),
-        padded(constants),
-        n_states,
+        np.ascontiguousarray(factors, dtype=np.float64),
+        np.ascontiguousarray(powers, dtype=np.float64),
+        np.ascontiguousarray(constants, dtype=np.float64),
         collapsed,
         table,
         log_scale,
+        missing,
     )
-    return table, log_scale
+    return table[:n_steps], log_scale[:n_steps], int(missing.sum())
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, inline="always")
-def _log1p(x, bits, out):
-    """log(1 + x) for x ≥ 0, in loops without branches, so that they become vector code.
-
-    1 + x = 2^e m with m near one, and log m = 2 artanh((m − 1)/(m + 1)) by its series (fdlibm's
-    coefficients).  What 1 + x lost in rounding is added at the end.
-    """
-    view = bits.view(np.float64)
-    for j in range(x.size):
-        view[j] = 1.0 + x[j]
-    for j in range(x.size):
-        u = view[j]
-        exponent = (bits[j] + np.int64(0x3FF0000000000000 - 0x3FE6A09E667F3BCD)) >> 52
-        e = np.float64(exponent - 1023)
-        out[j] = e
-        bits[j] = bits[j] - ((exponent - 1023) << 52)
-        lost = (x[j] - (u - 1.0)) / u
-        m = view[j]
-        s = (m - 1.0) / (m + 1.0)
-        w = s * s
-        series = 1.479819860511658591e-01
-        series = 1.531383769920937332e-01 + w * series
-        series = 1.818357216161805012e-01 + w * series
-        series = 2.222219843214978396e-01 + w * series
-        series = 2.857142874366239149e-01 + w * series
-        series = 3.999999999940941908e-01 + w * series
-        series = 6.666666666666735130e-01 + w * series
-        out[j] = e * 0.6931471805599453 + (s * (2.0 + w * series) + lost)
-
-
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, inline="always")
-def _exp(x, bits, out):
-    """exp(x) for x ≤ 0, in loops without branches; below −700 it is zero."""
-    view = bits.view(np.float64)
-    for j in range(x.size):
-        value = max(x[j], -700.0)
-        n = np.floor(value * 1.4426950408889634 + 0.5)
-        r = value - n * 0.693145751953125 - n * 1.42860682030941723212e-6
-        p = 1.0 / 39916800.0
-        p = 1.0 / 3628800.0 + r * p
-        p = 1.0 / 362880.0 + r * p
-        p = 1.0 / 40320.0 + r * p
-        p = 1.0 / 5040.0 + r * p
-        p = 1.0 / 720.0 + r * p
-        p = 1.0 / 120.0 + r * p
-        p = 1.0 / 24.0 + r * p
-        p = 1.0 / 6.0 + r * p
-        p = 0.5 + r * p
-        p = 1.0 + r * p
-        p = 1.0 + r * p
-        bits[j] = (np.int64(n) + 1023) << 52
-        out[j] = p * view[j] if x[j] > -700.0 else 0.0
-
-
-@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
-def _squares(z, weights, first, last, value, total):
-    """``total += (weights[0] + z[first:last] @ weights[first:last]) ** 2``, four rows at a time."""
-    width = total.size
-    i = first + 1
-    a = z[first]
-    for j in range(width):
-        value[j] = weights[0, j] + a * weights[first, j]
-    while i + 4 <= last:
-        a, b, c, d = z[i], z[i + 1], z[i + 2], z[i + 3]
-        for j in range(width):
-            value[j] += (a * weights[i, j] + b * weights[i + 1, j]) + (
-                c * weights[i + 2, j] + d * weights[i + 3, j]
-            )
-        i += 4
-    while i < last:
-        a = z[i]
-        for j in range(width):
-            value[j] += a * weights[i, j]
-        i += 1
-    for j in range(width):
-        total[j] += value[j] * value[j]
-
-
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+@njit(nogil=True, cache=True)
 def _student_rows(
     counter,
     n_units,
-    z,
+    x,
+    location,
     weights,
     spans,
     factors,
     powers,
     constants,
-    n_states,
     collapsed,
     table,
     log_scale,
+    missing,
 ):
-    n_steps, width = table.shape
-    n_targets = spans.shape[0]
-    bits = np.empty(width, np.int64)
-    value, square, product = np.empty(width), np.empty(width), np.empty(width)
-    logs, row = np.empty(width), np.empty(width)
-    flat = np.empty((n_targets, weights.shape[0], width))
-    for e in range(n_targets):
-        flat[e] = weights[:, e]
+    (n_steps, width), n_states = table.shape, constants.shape[0]
+    n_targets, side = spans.shape[0], location.shape[0] + 1
+    z = np.empty(side * LANES)
+    rows = np.empty(n_states * LANES)
+    potentials = np.empty(n_states * LANES, table.dtype)
+    lowest, cut = every(-np.inf), every(_LARGEST)
+    zero = zeros_of(z)
     unit = take_unit(counter)
     while unit < n_units:
-        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
-            for j in range(width):
-                square[j] = 0.0
-                product[j] = 0.0
-                row[j] = 0.0
-            n_factors = 0
-            for e in range(n_targets):
-                _squares(z[t], flat[e], spans[e, 0], spans[e, 1], value, square)
-                if spans[e, 2] == 0:
-                    continue
-                if not collapsed:
-                    for j in range(width):
-                        row[j] += factors[j] * square[j]
-                        square[j] = 0.0
-                    continue
-                # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
-                for j in range(width):
-                    q = factors[j] * square[j]
-                    q = q if q < _LARGEST else _LARGEST
-                    product[j] += q + product[j] * q
-                    square[j] = 0.0
-                n_factors += 1
-                if n_factors == _GROUP:
-                    _log1p(product, bits, logs)
-                    for j in range(width):
-                        row[j] += logs[j]
-                        product[j] = 0.0
-                    n_factors = 0
-            if n_factors > 0:
-                _log1p(product, bits, logs)
-                for j in range(width):
-                    row[j] += logs[j]
-            top = -np.inf
-            for j in range(n_states):
-                row[j] = constants[j] - powers[j] * row[j]
-                top = max(top, row[j])
-            for j in range(width):
-                row[j] -= top
-            _exp(row, bits, logs)
-            for j in range(n_states):
-                table[t, j] = logs[j]
-            log_scale[t] = top
+        end = n_steps * (unit + 1) // n_units
+        for step in range(n_steps * unit // n_units, end, LANES):
+            t = min(step, end - LANES)  # the last block may repeat steps of the one before it
+            known = _columns(x, t, location, z)
+            top = every(-np.inf)
+            for k in range(n_states):
+                factor = splat(factors, k)
+                square = zero
+                product = zero
+                total = zero
+                n_factors = 0
+                for e in range(n_targets):
+                    at = (k * n_targets + e) * side
+                    value = splat(weights, at)
+                    for i in range(spans[e, 0], spans[e, 1]):
+                        value = multiply_add(
+                            load(z, (i - 1) * LANES), splat(weights, at + i), value
+                        )
+                    square = multiply_add(value, value, square)
+                    if spans[e, 2] == 0:
+                        continue
+                    if not collapsed:
+                        total = multiply_add(factor, square, total)
+                        square = zero
+                        continue
+                    # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
+                    q = least(multiply(factor, square), cut)
+                    product = multiply_add(product, q, add(product, q))
+                    square = zero
+                    n_factors += 1
+                    if n_factors == _GROUP:
+                        total = add(total, log_one_plus(product))
+                        product = zero
+                        n_factors = 0
+                if n_factors > 0:
+                    total = add(total, log_one_plus(product))
+                row = subtract(splat(constants, k), multiply(splat(powers, k), total))
+                top = largest(row, top)
+                store(rows, k * LANES, row)
+            for k in range(n_states):
+                row = exponential(subtract(load(rows, k * LANES), top), table)
+                store(potentials, k * LANES, row)
+            store(log_scale, t, top)
+            for i in range(LANES):
+                at = (t + i) * width
+                for k in range(n_states):
+                    put(table, at + k, get(potentials, k * LANES + i))
+            bits = lanes_not_above(known, lowest)
+            while bits != 0:
+                i = lowest_bit(bits)
+                bits &= bits - 1
+                missing[unit] += 1
+                log_scale[t + i] = 0.0
+                for k in range(n_states):
+                    table[t + i, k] = 1.0
         unit = take_unit(counter)
 
 
-def sum_products(z: Floats, pairs: NDArray[np.int64], weights: Floats, *, n_threads: int) -> Floats:
+@njit(nogil=True)
+def _columns(x, t, location, z):
+    """Write the columns of `LANES` steps, less the location; return their sum, to find a NaN."""
+    n_columns = location.shape[0]
+    known = zeros_of(z)
+    for d in range(n_columns):
+        if n_columns == 1:
+            column = load(x, t)
+        else:
+            for i in range(LANES):
+                put(z, d * LANES + i, get(x, (t + i) * n_columns + d))
+            column = load(z, d * LANES)
+        column = subtract(column, splat(location, d))
+        store(z, d * LANES, column)
+        known = add(known, column)
+    return known
+
+
+def sum_products(
+    x: Floats, location: Floats, pairs: NDArray[np.int64], weights: Floats, *, n_threads: int
+) -> tuple[Floats, int]:
     """Compute ``sum over t of z[t, i] * z[t, j] * weights[t]`` for every pair (i, j), (pairs, K).
+
+    z is ``(1, x - location)``.  Steps with a NaN are left out; their number is returned too.
 
     The parts that are summed follow from the sizes alone, so that the number of threads does not
     change a bit.
     """
     n_states = weights.shape[1]
-    width = padded_states(n_states)
-    n_units = max(1, min(16, len(z) // _STEPS_PER_UNIT))
-    parts = np.zeros((n_units, len(pairs), width))
+    n_units = max(1, min(16, len(x) // _STEPS_PER_UNIT))
+    parts = np.zeros((n_units, len(pairs), n_states))
+    missing = np.zeros(n_units, np.int64)
+    n_steps = len(x)
+    if n_steps < LANES:
+        x = np.concatenate([x, np.zeros((LANES - n_steps, x.shape[1]))])
+        weights = np.concatenate([weights, np.zeros_like(weights, shape=(LANES, n_states))])
     run_units(
         _sum_products,
         n_units,
         n_threads,
-        np.ascontiguousarray(z),
+        n_steps,
+        np.ascontiguousarray(x, dtype=np.float64),
+        np.ascontiguousarray(location, dtype=np.float64),
         np.ascontiguousarray(pairs, dtype=np.int64),
-        weights,
+        np.ascontiguousarray(weights),
         parts,
+        missing,
     )
-    return np.ascontiguousarray(parts.sum(axis=0)[:, :n_states])
+    return parts.sum(axis=0), int(missing.sum())
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _sum_products(counter, n_units, z, pairs, weights, parts):
-    n_steps, n_states = weights.shape
-    width = parts.shape[2]
-    first, second, third, fourth = np.zeros((4, width))
+@njit(nogil=True, cache=True)
+def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts, missing):
+    n_pairs, n_states = parts.shape[1:]
+    # Products of four pairs with two states are summed at a time: what is beyond is zero.
+    n_rows, n_columns = -(-n_pairs // 4) * 4, -(-n_states // 2) * 2
+    z = np.empty((location.shape[0] + 1) * LANES)
+    products = np.zeros(n_rows * _GROUPS * LANES)
+    shares = np.zeros(n_columns * _GROUPS * LANES)
+    sums = np.empty(n_rows * n_columns * LANES)
+    lowest, zero = every(-np.inf), zeros_of(z)
+    store(z, location.shape[0] * LANES, every(1.0))
+    last = location.shape[0]
     unit = take_unit(counter)
     while unit < n_units:
-        total = parts[unit]
-        t, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
-        # Four steps at a time: the sums are read and written a quarter as often.
-        while t < end:
-            n = min(4, end - t)
-            for j in range(n_states):
-                first[j] = weights[t, j]
-                second[j] = weights[t + 1, j] if n > 1 else 0.0
-                third[j] = weights[t + 2, j] if n > 2 else 0.0
-                fourth[j] = weights[t + 3, j] if n > 3 else 0.0
-            b, c, d = min(t + 1, end - 1), min(t + 2, end - 1), min(t + 3, end - 1)
-            for s in range(pairs.shape[0]):
-                x, y = pairs[s, 0], pairs[s, 1]
-                p, q = z[t, x] * z[t, y], z[b, x] * z[b, y]
-                r, v = z[c, x] * z[c, y], z[d, x] * z[d, y]
-                for j in range(width):
-                    total[s, j] += (p * first[j] + q * second[j]) + (r * third[j] + v * fourth[j])
-            t += 4
+        for j in range(sums.shape[0]):
+            sums[j] = 0.0
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        group = 0
+        for step in range(begin, end, LANES):
+            t = max(0, min(step, end - LANES))
+            bits = lanes_not_above(_columns(x, t, location, z), lowest)
+            for d in range(last * min(bits, 1)):
+                store(z, d * LANES, choose(bits, zero, load(z, d * LANES)))
+            for k in range(n_states):
+                at = (group * n_columns + k) * LANES
+                for i in range(LANES):
+                    put(shares, at + i, np.float64(get(weights, (t + i) * n_states + k)))
+                # Missing steps, and those that the block before had already.
+                skip = bits | ((1 << (step - t)) - 1)
+                store(shares, at, choose(skip, zero, load(shares, at)))
+            for s in range(n_pairs):
+                i, j = pairs[s, 0] - 1, pairs[s, 1] - 1
+                left = load(z, (last if i < 0 else i) * LANES)
+                right = load(z, (last if j < 0 else j) * LANES)
+                store(products, (group * n_rows + s) * LANES, multiply(left, right))
+            while bits != 0:
+                missing[unit] += 1
+                bits &= bits - 1
+            group += 1
+            if group == _GROUPS or step + LANES >= end:
+                for s in range(0, n_rows, 4):
+                    for k in range(0, n_columns, 2):
+                        _add_square(products, s, n_rows, shares, k, n_columns, group, sums)
+                group = 0
+        for s in range(n_pairs):
+            for k in range(n_states):
+                value = 0.0
+                for i in range(LANES):
+                    value += sums[(s * n_columns + k) * LANES + i]
+                parts[unit, s, k] = value
         unit = take_unit(counter)
+
+
+@njit(nogil=True)
+def _add_square(left, s, n_left, right, k, n_right, n_groups, sums):
+    """Add the products of four rows on the left with two on the right."""
+    at = (s * n_right + k) * LANES
+    down = n_right * LANES
+    a, b = load(sums, at), load(sums, at + LANES)
+    c, d = load(sums, at + down), load(sums, at + down + LANES)
+    e, f = load(sums, at + 2 * down), load(sums, at + 2 * down + LANES)
+    g, h = load(sums, at + 3 * down), load(sums, at + 3 * down + LANES)
+    for group in range(n_groups):
+        i, j = (group * n_left + s) * LANES, (group * n_right + k) * LANES
+        x, y = load(right, j), load(right, j + LANES)
+        w = load(left, i)
+        a, b = multiply_add(w, x, a), multiply_add(w, y, b)
+        w = load(left, i + LANES)
+        c, d = multiply_add(w, x, c), multiply_add(w, y, d)
+        w = load(left, i + 2 * LANES)
+        e, f = multiply_add(w, x, e), multiply_add(w, y, f)
+        w = load(left, i + 3 * LANES)
+        g, h = multiply_add(w, x, g), multiply_add(w, y, h)
+    store(sums, at, a)
+    store(sums, at + LANES, b)
+    store(sums, at + down, c)
+    store(sums, at + down + LANES, d)
+    store(sums, at + 2 * down, e)
+    store(sums, at + 2 * down + LANES, f)
+    store(sums, at + 3 * down, g)
+    store(sums, at + 3 * down + LANES, h)

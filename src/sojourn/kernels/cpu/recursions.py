@@ -1,5 +1,7 @@
 """Forward-backward on blocks of sequences: `blocks` has the compiled part.
 
+Few states are left to `narrow`.
+
 Blocks are shared out to at most `_MAX_UNITS` units.  A unit has its own sums, threads take units
 as they get free, and the sums are added in the order of the units: the number of threads does not
 change a bit.  States are padded with zeros to a multiple of `PAD`.
@@ -14,8 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from sojourn.kernels import reference
+from sojourn.kernels.cpu import narrow
 from sojourn.kernels.cpu.blocks import smooth_units
 from sojourn.kernels.interface import (
+    NARROW,
     Floats,
     Integers,
     Potentials,
@@ -50,6 +54,10 @@ def forward_backward(
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
+    if len(potentials.start) <= NARROW:
+        smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
+        if smoothed is not None:
+            return smoothed
     return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
 
 
@@ -57,6 +65,10 @@ def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence by the forward recursion alone."""
+    if len(potentials.start) <= NARROW:
+        found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
+        if found is not None:
+            return found
     blocks = _Blocks(potentials, index, offsets)
     vectors, matrices = np.empty((1, 0)), np.empty((1, 0, 0))
     run_units(

@@ -45,6 +45,23 @@ def distinct(symbols: Integers, n_symbols: int) -> tuple[NDArray[np.int32] | Non
     return present[:n_present], index
 
 
+_places = np.arange(2**16, dtype=np.int32)
+
+
+def consecutive(n: int) -> NDArray[np.int32]:
+    """Return 0, 1, ..., n − 1, not to be changed: a view of an array that is kept.
+
+    Examples
+    --------
+    >>> consecutive(3)
+    array([0, 1, 2], dtype=int32)
+    """
+    global _places
+    if n > len(_places):
+        _places = np.arange(n, dtype=np.int32)
+    return _places[:n]
+
+
 def predictive_rows(
     table: Floats,
     scale: float,
@@ -105,6 +122,7 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     # Long sums in single precision are biased; where there are many sums they are short.
     dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
     parts = np.zeros((n_parts, n_rows, padded.shape[1]), dtype)
+    n_threads = _n_units(padded.size, n_threads)
     run_units(_sum_by_row, n_parts, n_threads, index, padded, parts)
     total = parts[0] if n_parts == 1 else parts.sum(axis=0)
     return total[:, : values.shape[1]].astype(values.dtype, copy=False)
@@ -176,6 +194,8 @@ def take_ragged(values: NDArray[np.generic], begins: Integers, offsets: Integers
 
 def _full_rows(values: Floats) -> Floats:
     """Undo a cut of trailing columns: compiled code is quickest on whole, contiguous rows."""
+    if values.flags.c_contiguous:
+        return values
     itemsize = values.itemsize
     if values.strides[1] != itemsize or values.strides[0] % itemsize:
         values = np.ascontiguousarray(values)

@@ -1,0 +1,116 @@
+"""Potentials of columns of whole numbers, looked up in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sojourn.families.base import EmissionRows
+from sojourn.kernels.cpu.counts import codes, extremes, product_rows
+from sojourn.kernels.cpu.symbols import consecutive
+from sojourn.kernels.interface import Floats, padded_states
+
+MOST_VALUES = 1024
+"""Number of distinct values of a column up to which a table is faster."""
+
+WORTH_TABLES = 2**9
+"""Entries times states from which tables beat the closed form in NumPy.
+
+On an AMD EPYC, Poisson, one column, 3 states: 100 steps take 77 µs by tables and 57 µs without, 300
+steps 58 and 91, 3,000 steps 73 and 716.
+"""
+
+_MOST_ROWS = 2**11  # combinations of values of columns that share a table
+
+LogTable = Callable[[Floats, int], Floats]
+"""Maps the possible values of a column (V, 1), and its number, to log potentials (V, K)."""
+
+
+@dataclass(frozen=True, eq=False)
+class TabledPotentials:
+    """Log potentials that are sums over columns of whole numbers.
+
+    Attributes
+    ----------
+    plain : callable
+        The closed form, which defines what is computed.
+    column : LogTable
+        The term of a column.
+    n_states : int
+    totals : bool
+        Whether the sums of rows are one more column.
+    """
+
+    plain: Callable[[Any], Floats]
+    column: LogTable
+    n_states: int
+    totals: bool = False
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return the log potentials, by the closed form."""
+        return self.plain(x)
+
+    def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
+        """Return rows for the kernel, or None if `plain` applies alone or is faster."""
+        if x.size * self.n_states < WORTH_TABLES:
+            return None
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        if self.totals:
+            x = np.concatenate([x, x.sum(axis=1, keepdims=True)], axis=1)
+        lows, tops, missing = extremes(x, n_threads=n_threads)
+        if not tops.max() < MOST_VALUES or len(x) < 2 * tops.max():
+            return None
+        logs = [self._column(d, lows[d], tops[d], missing[d]) for d in range(x.shape[1])]
+        sizes = np.array([len(part) for part in logs])
+        groups, strides = _grouped(sizes, min(_MOST_ROWS, len(x)))
+        index = codes(x, sizes, groups, strides, n_threads=n_threads)
+        tables = [_joint([logs[d] for d in np.flatnonzero(groups == g)]) for g in set(groups)]
+        if len(tables) == 1:
+            table, log_scale = _scaled(tables[0], dtype)
+            return EmissionRows(table, log_scale, index[:, 0])
+        firsts = np.cumsum([0] + [len(table) for table in tables[:-1]])
+        index += firsts.astype(np.int32)
+        table, log_scale = _scaled(np.concatenate(tables), np.float64)
+        found = product_rows(index, table, log_scale, self.n_states, dtype, n_threads=n_threads)
+        return EmissionRows(*found, consecutive(len(x)))
+
+    def _column(self, d: int, low: float, top: float, missing: bool) -> Floats:
+        """Return the log potentials of the values of a column, zeros for a missing one."""
+        none = np.zeros((int(missing), self.n_states))
+        if not top >= low:  # all are missing
+            return none
+        # Values below the smallest do not occur, and may be impossible.
+        values = np.maximum(np.arange(top + 1.0), low)[:, None]
+        return np.concatenate([self.column(values, d), none])
+
+
+def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:
+    """Put neighbouring columns into one table while it has at most so many rows."""
+    groups, strides = np.zeros(len(sizes), np.int64), np.ones(len(sizes), np.int64)
+    n_rows = 1
+    for d, size in enumerate(sizes):
+        is_full = d > 0 and n_rows * size > most
+        groups[d] = groups[d - 1] + is_full if d else 0
+        strides[d] = 1 if is_full else n_rows
+        n_rows = int(strides[d] * size)
+    return groups, strides
+
+
+def _joint(logs: list[Floats]) -> Floats:
+    """Return the log potentials of all combinations; the first column varies fastest."""
+    total = logs[0]
+    for part in logs[1:]:
+        total = (part[:, None] + total[None]).reshape(-1, total.shape[1])
+    return total
+
+
+def _scaled(logs: Floats, dtype: Any) -> tuple[Floats, Floats]:
+    """Return padded potentials, the largest of each row one, and the logarithms of the factors."""
+    n_states = logs.shape[1]
+    log_scale = logs.max(axis=1)
+    table = np.zeros((len(logs), padded_states(n_states)), dtype)
+    table[:, :n_states] = np.exp(logs - log_scale[:, None])
+    return table, log_scale

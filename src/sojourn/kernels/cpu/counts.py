@@ -1,0 +1,147 @@
+"""Compiled potentials of columns with few distinct values: tables that are looked up.
+
+A column has a row of potentials for each of its values, as a symbol has.  Several columns whose
+values have few combinations share one table; where there are several tables, rows are multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sojourn.kernels.interface import Floats, Integers, row_width
+from sojourn.kernels.threads import run_units, take_unit
+
+_STEPS_PER_UNIT = 4096
+_SMALL = 1e-12  # a row whose sum is below this is scaled
+
+
+def extremes(x: Floats, *, n_threads: int) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Return the smallest and the largest number of every column, and whether one is missing.
+
+    Examples
+    --------
+    >>> extremes(np.array([[1.0, 5.0], [3.0, np.nan]]), n_threads=1)
+    (array([1., 5.]), array([3., 5.]), array([False,  True]))
+    """
+    n_units = max(1, min(16, len(x) // _STEPS_PER_UNIT))
+    found = np.empty((n_units, 3, x.shape[1]))
+    run_units(_extremes, n_units, n_threads, x, found)
+    return found[:, 0].min(axis=0), found[:, 1].max(axis=0), found[:, 2].max(axis=0) > 0.0
+
+
+@njit(nogil=True, cache=True)
+def _extremes(counter, n_units, x, found):
+    n_steps, n_columns = x.shape
+    unit = take_unit(counter)
+    while unit < n_units:
+        for d in range(n_columns):
+            found[unit, 0, d] = np.inf
+            found[unit, 1, d] = -np.inf
+            found[unit, 2, d] = 0.0
+        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
+            for d in range(n_columns):
+                value = x[t, d]
+                low, high = found[unit, 0, d], found[unit, 1, d]
+                found[unit, 0, d] = value if value < low else low
+                found[unit, 1, d] = value if value > high else high
+                found[unit, 2, d] = 1.0 if value != value else found[unit, 2, d]
+        unit = take_unit(counter)
+
+
+def codes(
+    x: Floats, sizes: Integers, groups: Integers, strides: Integers, *, n_threads: int
+) -> NDArray[np.int32]:
+    """Return the row of each step in every table, (T, tables).
+
+    Column d adds ``strides[d]`` times its value to the row in table ``groups[d]``; a missing value
+    is ``sizes[d] - 1``.
+    """
+    out = np.empty((len(x), int(groups[-1]) + 1), np.int32)
+    n_units = max(1, min(64, len(x) // _STEPS_PER_UNIT))
+    run_units(
+        _codes, n_units, n_threads, x, *(np.asarray(a) for a in (sizes, groups, strides)), out
+    )
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _codes(counter, n_units, x, sizes, groups, strides, out):
+    n_steps, n_columns = x.shape
+    unit = take_unit(counter)
+    while unit < n_units:
+        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
+            group, code = 0, 0
+            for d in range(n_columns):
+                if groups[d] != group:
+                    out[t, group] = code
+                    group += 1
+                    code = 0
+                value = x[t, d]
+                code += strides[d] * (np.int64(value) if value == value else sizes[d] - 1)
+            out[t, group] = code
+        unit = take_unit(counter)
+
+
+def product_rows(
+    index: NDArray[np.int32],
+    table: Floats,
+    log_scale: Floats,
+    n_states: int,
+    dtype: Any,
+    *,
+    n_threads: int,
+) -> tuple[Floats, Floats]:
+    """Return products of rows of a table, up to factors, and the logarithms of the factors.
+
+    Parameters
+    ----------
+    index : (T, G) array
+        Rows of the table to multiply for every step.
+    table : (U, padded K) float64 array
+        Largest number of each row one, zeros beyond column K.
+    log_scale : (U,) array
+        Logarithms of the factors of the rows.
+
+    Returns
+    -------
+    rows : (T, K) array, or padded: see `row_width`
+    log_scale : (T,) array
+    """
+    rows = np.zeros((len(index), row_width(n_states)), dtype)
+    scales = np.empty(len(index))
+    n_units = max(1, min(64, len(index) // _STEPS_PER_UNIT))
+    run_units(_product_rows, n_units, n_threads, index, table, log_scale, n_states, rows, scales)
+    return rows, scales
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
+def _product_rows(counter, n_units, index, table, log_scale, n_states, rows, scales):
+    n_steps, n_tables = index.shape
+    width = table.shape[1]
+    row = np.empty(width)
+    unit = take_unit(counter)
+    while unit < n_units:
+        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
+            at = index[t, 0]
+            scale = log_scale[at]
+            for k in range(width):
+                row[k] = table[at, k]
+            for g in range(1, n_tables):
+                at = index[t, g]
+                scale += log_scale[at]
+                total = 0.0
+                for k in range(width):
+                    row[k] *= table[at, k]
+                    total += row[k]
+                if total < _SMALL and total > 0.0:
+                    for k in range(width):
+                        row[k] /= total
+                    scale += np.log(total)
+            for k in range(n_states):
+                rows[t, k] = row[k]
+            scales[t] = scale
+        unit = take_unit(counter)

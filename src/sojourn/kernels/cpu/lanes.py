@@ -1,0 +1,315 @@
+"""Vectors of `LANES` numbers as values in numba code.
+
+numba has no vector type of its own, and LLVM does not find the vectors in loops like those of
+`strips`: the sums of several states must stay in registers.  `Lanes` is such a type, and the
+functions here are all that `strips` does with it.  A vector has one number of each of `LANES`
+pieces of the data; LLVM maps it to whatever registers the processor has.
+
+Arrays are flat and C-ordered.  Places are not checked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+from sojourn.kernels.interface import PAD
+
+LANES = 16
+_I32 = ir.IntType(32)
+
+
+class Lanes(types.Type):
+    """The type of a vector of `LANES` floating-point numbers."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Lanes) -> None:
+        element = ir.FloatType() if kind.dtype == types.float32 else ir.DoubleType()
+        super().__init__(manager, kind, ir.VectorType(element, LANES))
+
+
+def _data(context: Any, builder: Any, kind: Any, array: Any) -> Any:
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _place(builder: Any, data: Any, at: Any, lanes: Any) -> Any:
+    return builder.bitcast(builder.gep(data, [at]), lanes.as_pointer())
+
+
+def _shuffled(builder: Any, left: Any, right: Any, order: list[int]) -> Any:
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_I32, len(order)), order))
+
+
+def _splatted(builder: Any, scalar: Any) -> Any:
+    nothing = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+    first = builder.insert_element(nothing, scalar, ir.Constant(_I32, 0))
+    return _shuffled(builder, first, nothing, [0] * LANES)
+
+
+def _chosen(builder: Any, bits: Any, yes: Any, no: Any) -> Any:
+    narrow = builder.trunc(bits, ir.IntType(LANES))
+    return builder.select(builder.bitcast(narrow, ir.VectorType(ir.IntType(1), LANES)), yes, no)
+
+
+@intrinsic
+def load(typing_context, array, at):
+    """Return ``array[at : at + LANES]``."""
+    signature = Lanes(array.dtype)(array, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        lanes = context.get_value_type(signature.return_type)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        return builder.load(_place(builder, data, args[1], lanes), align=itemsize)
+
+    return signature, generate
+
+
+@intrinsic
+def store(typing_context, array, at, vector):
+    """``array[at : at + LANES] = vector``."""
+    signature = types.void(array, types.intp, vector)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        builder.store(args[2], _place(builder, data, args[1], args[2].type), align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def splat(typing_context, array, at):
+    """Return ``array[at]`` in all lanes."""
+    signature = Lanes(array.dtype)(array, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        return _splatted(builder, builder.load(builder.gep(data, [args[1]])))
+
+    return signature, generate
+
+
+@intrinsic
+def get(typing_context, array, at):
+    """Return ``array.flat[at]`` of a C-ordered array."""
+    signature = array.dtype(array, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        return builder.load(builder.gep(data, [args[1]]))
+
+    return signature, generate
+
+
+@intrinsic
+def put(typing_context, array, at, value):
+    """``array.flat[at] = value`` of a C-ordered array."""
+    signature = types.void(array, types.intp, array.dtype)
+
+    def generate(context, builder, signature, args):
+        data = _data(context, builder, signature.args[0], args[0])
+        builder.store(args[2], builder.gep(data, [args[1]]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def zeros_of(typing_context, array):
+    """Return zeros of the type of an array's elements."""
+    signature = Lanes(array.dtype)(array)
+
+    def generate(context, builder, signature, args):
+        return ir.Constant(context.get_value_type(signature.return_type), [0.0] * LANES)
+
+    return signature, generate
+
+
+@intrinsic
+def multiply_add(typing_context, x, y, z):
+    """Return ``x * y + z``."""
+    signature = x(x, x, x)
+
+    def generate(context, builder, signature, args):
+        lanes = args[0].type
+        name = f"llvm.fmuladd.v{LANES}f{signature.args[0].dtype.bitwidth}"
+        kind = ir.FunctionType(lanes, [lanes] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+
+    return signature, generate
+
+
+@intrinsic
+def multiply(typing_context, x, y):
+    """Return ``x * y``."""
+    return x(x, x), lambda context, builder, signature, args: builder.fmul(*args)
+
+
+@intrinsic
+def add(typing_context, x, y):
+    """Return ``x + y``."""
+    return x(x, x), lambda context, builder, signature, args: builder.fadd(*args)
+
+
+@intrinsic
+def inverse(typing_context, x):
+    """Return ``1 / x``."""
+
+    def generate(context, builder, signature, args):
+        return builder.fdiv(ir.Constant(args[0].type, [1.0] * LANES), args[0])
+
+    return x(x), generate
+
+
+@intrinsic
+def widened(typing_context, x):
+    """Return the same numbers in double precision."""
+    signature = Lanes(types.float64)(x)
+
+    def generate(context, builder, signature, args):
+        if signature.args[0].dtype == types.float64:
+            return args[0]
+        return builder.fpext(args[0], context.get_value_type(signature.return_type))
+
+    return signature, generate
+
+
+@intrinsic
+def least(typing_context, x, y):
+    """Return the smaller of two numbers in every lane."""
+
+    def generate(context, builder, signature, args):
+        return builder.select(builder.fcmp_ordered("<", *args), *args)
+
+    return x(x, x), generate
+
+
+@intrinsic
+def choose(typing_context, bits, yes, no):
+    """Return `yes` in the lanes whose bit is set, and `no` in the others."""
+    signature = yes(types.intp, yes, yes)
+    return signature, lambda context, builder, signature, args: _chosen(builder, *args)
+
+
+@intrinsic
+def lanes_not_above(typing_context, x, bound):
+    """Return the lanes, as bits, in which x is not above a bound, or is not a number."""
+    signature = types.intp(x, x)
+
+    def generate(context, builder, signature, args):
+        found = builder.not_(builder.fcmp_ordered(">", *args))
+        bits = builder.bitcast(found, ir.IntType(LANES))
+        return builder.zext(bits, context.get_value_type(types.intp))
+
+    return signature, generate
+
+
+@intrinsic
+def copy_pad(typing_context, source, at, out, out_at):
+    """``out[out_at : out_at + PAD] = source[at : at + PAD]``."""
+    n = types.intp
+    signature = types.void(source, n, out, n)
+
+    def generate(context, builder, signature, args):
+        data, target = (_data(context, builder, signature.args[k], args[k]) for k in (0, 2))
+        pad = ir.VectorType(context.get_data_type(signature.args[0].dtype), PAD)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        values = builder.load(_place(builder, data, args[1], pad), align=itemsize)
+        builder.store(values, _place(builder, target, args[3], pad), align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def transpose(typing_context, source, places, first, stride, out, out_at, out_stride):
+    """Move `LANES` runs of `LANES` numbers to columns, or columns to runs.
+
+    ``out[out_at + j * out_stride + i] = source[places[first + i] + stride + j]`` for all i and j.
+    """
+    n = types.intp
+    signature = types.void(source, places, n, n, out, n, n)
+
+    def generate(context, builder, signature, args):
+        data, where, target = (
+            _data(context, builder, signature.args[k], args[k]) for k in (0, 1, 4)
+        )
+        rows = _loaded_runs(context, builder, signature, data, where, args)
+        rows = _transposed(builder, rows)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        for j, row in enumerate(rows):
+            at = builder.add(args[5], builder.mul(args[6], ir.Constant(args[6].type, j)))
+            builder.store(row, _place(builder, target, at, row.type), align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _loaded_runs(
+    context: Any, builder: Any, signature: Any, data: Any, where: Any, args: Any
+) -> list[Any]:
+    lanes = context.get_value_type(Lanes(signature.args[0].dtype))
+    itemsize = signature.args[0].dtype.bitwidth // 8
+    rows = []
+    for i in range(LANES):
+        place = builder.gep(where, [builder.add(args[2], ir.Constant(args[2].type, i))])
+        at = builder.add(builder.load(place), args[3])
+        rows.append(builder.load(_place(builder, data, at, lanes), align=itemsize))
+    return rows
+
+
+@intrinsic
+def transpose_back(typing_context, source, at, stride, out, places, first, shift):
+    """Move columns to runs: the inverse of `transpose`.
+
+    ``out[places[first + i] + shift + j] = source[at + j * stride + i]`` for all i and j.
+    """
+    n = types.intp
+    signature = types.void(source, n, n, out, places, n, n)
+
+    def generate(context, builder, signature, args):
+        data, target, where = (
+            _data(context, builder, signature.args[k], args[k]) for k in (0, 3, 4)
+        )
+        lanes = context.get_value_type(Lanes(signature.args[0].dtype))
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        rows = []
+        for j in range(LANES):
+            begin = builder.add(args[1], builder.mul(args[2], ir.Constant(args[2].type, j)))
+            rows.append(builder.load(_place(builder, data, begin, lanes), align=itemsize))
+        for i, row in enumerate(_transposed(builder, rows)):
+            place = builder.gep(where, [builder.add(args[5], ir.Constant(args[5].type, i))])
+            begin = builder.add(builder.load(place), args[6])
+            builder.store(row, _place(builder, target, begin, lanes), align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose a square of vectors: exchange ever smaller blocks of it."""
+    size = LANES // 2
+    columns = range(LANES)
+    while size:
+        upper = [c if not c & size else LANES + c - size for c in columns]
+        lower = [c + size if not c & size else LANES + c for c in columns]
+        for i in range(LANES):
+            if not i & size:
+                a, b = rows[i], rows[i | size]
+                rows[i] = _shuffled(builder, a, b, upper)
+                rows[i | size] = _shuffled(builder, a, b, lower)
+        size //= 2
+    return rows

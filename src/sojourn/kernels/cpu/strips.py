@@ -1,0 +1,449 @@
+"""Forward-backward for few states, in numba: compiled for `narrow`.
+
+All steps of a batch, one after another, are cut into tiles of the same length, wherever sequences
+begin and end.  `WIDTH` tiles side by side are a strip: every vector has the same step of `LANES`
+tiles, and a state is a vector, so that no lane is wasted on padding and no sum goes across lanes.
+
+    forward    a_t = (a_{t−1} Θ) ∘ φ_t s_{t−1},   s_t = 1 / Σ_k a_t
+    backward   b_{t−1} = Θ e_t,   e_t = φ_t ∘ b_t s_{t−1} / Σ_k a_t b_t
+    counts     Θ ∘ Σ_t a_{t−1}ᵀ e_t
+
+Where a sequence begins, a lane takes the start potentials for a_{t−1} Θ, and e_t is zero.
+
+What enters a tile from its neighbours is found by a walk: the recursion begins some steps outside
+of the tile with equal numbers, and the number of steps is doubled until that no longer changes what
+arrives.  Positive matrices never move two vectors apart in Hilbert's projective metric, and bring
+them together where states are forgotten.  In the end what left a tile is compared with what entered
+the next one; if they differ by more than rounding, the batch is computed by `blocks` instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sojourn.kernels.cpu.lanes import (
+    LANES,
+    add,
+    copy_pad,
+    lanes_not_above,
+    load,
+    multiply,
+    splat,
+    store,
+    transpose,
+    transpose_back,
+    widened,
+    zeros_of,
+)
+from sojourn.kernels.cpu.rows import lowest_bit
+from sojourn.kernels.cpu.steps import (
+    STEPS,
+    WIDTH,
+    add_products,
+    backward_block,
+    forward_block,
+    move_sums,
+)
+from sojourn.kernels.interface import PAD
+from sojourn.kernels.threads import prefetch, take_unit
+
+_ALL = 2**STEPS - 1
+_FIRST_WALK = 16  # steps of the shortest walk
+_LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is computed step by step
+_BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
+
+
+@njit(nogil=True, cache=True)
+def strip_units(
+    counter,
+    n_units,
+    sequences,
+    starts,
+    index,
+    tile,
+    longest,
+    start,
+    transitions,
+    emissions,
+    row_width,
+    constants,
+    tolerance,
+    floor,
+    log_z,
+    part_values,
+    part_sequences,
+    edges,
+    failed,
+    backward,
+    responsibilities,
+    start_counts,
+    transition_counts,
+    start_squares,
+    pair_squares,
+    row_squares,
+):
+    """Smooth strips u, u + n_units, ... of every unit u taken."""
+    n_states = start.shape[0]
+    n_steps = index.shape[0]
+    n_strips = -(-n_steps // (tile * WIDTH))
+    row = n_states * WIDTH
+    has_squares = pair_squares.shape[1] > 0
+    dtype = start.dtype
+    alpha = np.empty((tile + 1) * row, dtype)
+    scales = np.empty((tile + 1) * WIDTH, dtype)
+    ones = np.empty((STEPS + 1) * row, dtype)
+    phi = np.empty(STEPS * row, dtype)
+    gamma = np.empty(STEPS * row, dtype)
+    epsilon = np.empty(STEPS * row, dtype)
+    totals = np.empty(STEPS * WIDTH, dtype)
+    beta = np.empty(row, dtype)
+    nothing = np.empty(0, dtype)
+    squared = np.empty(2 * STEPS * row if has_squares else 0, dtype)
+    sums = np.empty(n_states * n_states * LANES, dtype)
+    square_sums = np.empty(n_states * n_states * LANES, dtype)
+    row_sums = np.empty(n_states * LANES, dtype)
+    scratch = np.empty(WIDTH * (STEPS * n_states + LANES), dtype)
+    for j in range(ones.shape[0]):
+        ones[j] = 1.0
+    for j in range(sums.shape[0]):
+        sums[j] = 0.0
+        square_sums[j] = 0.0
+    for j in range(row_sums.shape[0]):
+        row_sums[j] = 0.0
+    for j in range(scratch.shape[0]):
+        scratch[j] = 1.0
+    begins, current = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
+    places, masks = np.empty(2 * WIDTH, np.int64), np.empty(STEPS + 1, np.int64)
+    product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
+    limits[0], limits[1] = 1e-250, 1e250
+    none, one = np.int64(0), np.int64(1)
+    unit = take_unit(counter)
+    while unit < n_units:
+        for strip in range(unit, n_strips, n_units):
+            for i in range(WIDTH):
+                begins[i] = (strip * WIDTH + i) * tile
+                product[i] = 1.0
+                logs[i] = 0.0
+                current[i] = -1 - sequences[strip * WIDTH + i]
+            bad = 0
+            # Walk to the tiles in ever more steps, and then through them.
+            walk, entered = _FIRST_WALK, False
+            while True:
+                shift, slot = (none, none) if entered else (-walk, none)
+                if not entered:
+                    for j in range(row):
+                        alpha[j] = 1.0
+                    for j in range(WIDTH):
+                        scales[j] = 1.0
+                while shift < (tile if entered else none):
+                    _load_block(
+                        begins, shift, one, not entered, starts, index, emissions, row_width,
+                        n_steps, n_states, scratch, places, phi, masks,
+                    )  # fmt: skip
+                    lanes = forward_block(
+                        slot, n_states, start, transitions, constants, phi, masks, alpha, scales,
+                        totals,
+                    )  # fmt: skip
+                    shift += STEPS
+                    if entered:
+                        bad |= lanes
+                        slot += STEPS
+                        _add_logs(
+                            strip, totals, masks, limits, product, logs, current, log_z,
+                            part_values, part_sequences,
+                        )  # fmt: skip
+                        continue
+                    for j in range(row):
+                        alpha[j] = alpha[STEPS * row + j]
+                    for j in range(WIDTH):
+                        scales[j] = scales[STEPS * WIDTH + j]
+                which = np.int64(1) if entered else none
+                same = _note(
+                    alpha, slot * row, n_states, begins, none, starts, n_steps, tolerance, floor,
+                    edges, which, strip,
+                )  # fmt: skip
+                if entered:
+                    break
+                # After the longest walk the check in the end decides.
+                entered = same or walk >= min(longest, _LONGEST_WALK)
+                walk *= 2
+            if bad == 0 and backward:
+                walk, entered = _FIRST_WALK, False
+                while True:
+                    shift = tile if entered else tile + walk
+                    n_sums = 0
+                    if not entered:
+                        for j in range(row):
+                            beta[j] = 1.0
+                    while shift > (none if entered else tile):
+                        shift -= STEPS
+                        _load_block(
+                            begins, shift, -one, not entered, starts, index, emissions, row_width,
+                            n_steps, n_states, scratch, places, phi, masks,
+                        )  # fmt: skip
+                        lanes = backward_block(
+                            shift if entered else none, n_states, transitions, constants, phi,
+                            masks, alpha if entered else ones, scales if entered else ones, beta,
+                            gamma, epsilon, squared if entered else nothing, row_sums,
+                        )  # fmt: skip
+                        masks[STEPS] = masks[0]
+                        if not entered:
+                            continue
+                        bad |= lanes
+                        add_products(alpha, shift * row, epsilon, none, n_states, sums)
+                        if has_squares:
+                            add_products(squared, none, squared, STEPS * row, n_states, square_sums)
+                        n_sums += 1
+                        if n_sums == _BLOCKS_A_SUM or shift == 0:
+                            move_sums(sums, transition_counts[unit])
+                            move_sums(square_sums, pair_squares[unit])
+                            move_sums(row_sums, row_squares[unit])
+                            n_sums = 0
+                        _store_block(
+                            begins, shift, n_steps, n_states, masks, gamma, scratch, places,
+                            responsibilities, start_counts[unit], start_squares[unit],
+                        )  # fmt: skip
+                    which = np.int64(3) if entered else np.int64(2)
+                    same = _note(
+                        beta, none, n_states, begins, none if entered else tile, starts, n_steps,
+                        tolerance, floor, edges, which, strip,
+                    )  # fmt: skip
+                    if entered:
+                        break
+                    # After the longest walk the check in the end decides.
+                    entered = same or walk >= min(longest, _LONGEST_WALK)
+                    walk *= 2
+            for i in range(WIDTH):
+                # What is left at the end of a tile.
+                last, at = (0, -1 - current[i] - 1) if current[i] < 0 else (1, current[i])
+                part_values[last, strip * WIDTH + i] = logs[i] + np.log(product[i])
+                part_sequences[last, strip * WIDTH + i] = at
+            if bad != 0:
+                failed[0] = 1
+        unit = take_unit(counter)
+
+
+@njit(nogil=True)
+def _load_block(
+    begins, shift, ahead, walks, starts, index, emissions, row_width, n_steps, n_states, scratch,
+    places, phi, masks,
+):  # fmt: skip
+    """Load the potentials of a block, and the lanes in which a sequence begins at each step.
+
+    Steps outside of the data count as sequences of one step.  Their potentials are ones, or any
+    where nothing is summed, on a walk.
+    """
+    for s in range(STEPS):
+        masks[s] = 0
+    run = STEPS * n_states
+    source, first, direct = emissions, 0, row_width == 0
+    for i in range(WIDTH):
+        t = begins[i] + shift
+        places[i] = t * n_states
+        bits = np.int64(starts[t // STEPS]) if 0 <= t < n_steps else _ALL
+        while bits != 0:
+            masks[lowest_bit(bits)] |= 1 << i
+            bits &= bits - 1
+        if walks and not 0 <= t < n_steps:
+            places[i] = t = 0
+        direct = direct and 0 <= t <= n_steps - STEPS
+    if not direct:
+        source, first = scratch, WIDTH
+        for i in range(WIDTH):
+            at = i * (run + LANES)
+            end = at + run
+            places[WIDTH + i] = at
+            t = begins[i] + shift
+            inside = min(STEPS, n_steps - t) if t >= 0 else 0
+            if row_width == 0:
+                for j in range(inside * n_states):
+                    scratch[at] = emissions[t * n_states + j]
+                    at += 1
+            else:
+                for s in range(inside):
+                    row = np.int64(index[t + s]) * row_width
+                    copy_pad(emissions, row, scratch, at)
+                    if row_width > PAD:
+                        copy_pad(emissions, row + PAD, scratch, at + PAD)
+                    at += n_states
+            while at < end:
+                scratch[at] = 1.0
+                at += 1
+    if direct:
+        # Too many streams for the processor to foresee: ask for the next block.
+        for i in range(WIDTH):
+            for at in range(ahead * run, (ahead + 1) * run, LANES):
+                prefetch(emissions, places[i] + at)
+    for half in range(0, WIDTH, LANES):
+        for at in range(0, run, LANES):
+            transpose(source, places, first + half, at, phi, at * WIDTH + half, WIDTH)
+
+
+@njit(nogil=True)
+def _store_block(
+    begins, shift, n_steps, n_states, masks, gamma, scratch, places, responsibilities,
+    start_counts, start_squares,
+):  # fmt: skip
+    """Write the probabilities of a block to the rows of its steps, and add those of starts."""
+    run = STEPS * n_states
+    whole = begins[WIDTH - 1] + shift + STEPS <= n_steps
+    target = responsibilities if whole else scratch
+    for i in range(WIDTH):
+        places[i] = (begins[i] + shift) * n_states if whole else i * run
+    for half in range(0, WIDTH, LANES):
+        for at in range(0, run, LANES):
+            transpose_back(gamma, at * WIDTH + half, WIDTH, target, places, half, at)
+    if not whole:
+        for i in range(WIDTH):
+            t = begins[i] + shift
+            for j in range(min(STEPS, n_steps - t) * n_states):
+                responsibilities[t * n_states + j] = scratch[i * run + j]
+    for s in range(STEPS):
+        bits = masks[s]
+        while bits != 0:
+            i = lowest_bit(bits)
+            bits &= bits - 1
+            if begins[i] + shift + s < n_steps:
+                for k in range(n_states):
+                    q = np.float64(gamma[(s * n_states + k) * WIDTH + i])
+                    start_counts[k] += q
+                    if start_squares.shape[0] > 0:
+                        start_squares[k] += q * q
+
+
+@njit(nogil=True)
+def _add_logs(
+    strip, totals, masks, range_of_product, product, logs, current, log_z, part_values,
+    part_sequences,
+):  # fmt: skip
+    """Multiply the totals of a block; where a sequence begins, write what the one before had."""
+    low, high = splat(range_of_product, 0), splat(range_of_product, 1)
+    for s in range(STEPS):
+        bits = masks[s]
+        while bits != 0:
+            i = lowest_bit(bits)
+            bits &= bits - 1
+            value = logs[i] + np.log(product[i])
+            product[i] = 1.0
+            logs[i] = 0.0
+            if current[i] < 0:  # it began before the tile
+                part_values[0, strip * WIDTH + i] = value
+                part_sequences[0, strip * WIDTH + i] = -1 - current[i] - 1
+                current[i] = -1 - current[i]
+            else:
+                if current[i] < log_z.shape[0]:
+                    log_z[current[i]] = value
+                current[i] += 1
+        for half in range(0, WIDTH, LANES):
+            total = widened(load(totals, s * WIDTH + half))
+            value = multiply(load(product, half), total)
+            store(product, half, value)
+            # One logarithm for many steps: the product is kept within range.
+            bits = lanes_not_above(value, low) | lanes_not_above(high, value)
+            while bits != 0:
+                i = half + lowest_bit(bits)
+                bits &= bits - 1
+                logs[i] += np.log(product[i])
+                product[i] = 1.0
+
+
+@njit(nogil=True)
+def _note(
+    vectors, at, n_states, begins, shift, starts, n_steps, tolerance, floor, edges, which, strip
+):
+    """Write the vectors at an edge, and tell whether they were the same before.
+
+    Lanes in which a sequence begins there do not count.
+    """
+    same = True
+    for i in range(WIDTH):
+        t = begins[i] + shift
+        counts = t < n_steps and starts[t // STEPS] & 1 == 0
+        total = 0.0
+        for k in range(n_states):
+            total += vectors[at + k * WIDTH + i]
+        for k in range(n_states):
+            a, b = vectors[at + k * WIDTH + i] / total, edges[which, strip * WIDTH + i, k]
+            if counts and not abs(a - b) <= tolerance * max(a, b) + floor:
+                same = False
+            edges[which, strip * WIDTH + i, k] = a
+    return same
+
+
+@njit(nogil=True, cache=True)
+def finish(
+    tile, n_steps, starts, edges, backward, tolerance, floor, log_z, part_values, part_sequences
+):
+    """Add up the logarithms of sequences over tiles; return whether all edges meet."""
+    n_tiles, n_states = edges.shape[1], edges.shape[2]
+    for i in range(n_tiles):
+        for which in range(2):
+            sequence = part_sequences[which, i]
+            if 0 <= sequence < log_z.shape[0]:
+                log_z[sequence] += part_values[which, i]
+    for i in range(1, n_tiles):
+        t = i * tile
+        if t >= n_steps or starts[t // STEPS] & 1 != 0:
+            continue
+        for which in range(0, 4 if backward else 2, 2):
+            for k in range(n_states):
+                a, b = edges[which, i - which // 2, k], edges[which + 1, i - 1 + which // 2, k]
+                if not abs(a - b) <= tolerance * max(a, b) + floor:
+                    return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def prepare(offsets, tile, sequences, bits):
+    """Count the sequences that begin before each tile, and mark the steps at which they begin.
+
+    Steps after the last one are marked too.  Returns the length of the longest sequence.
+    """
+    longest = 0
+    n_sequences = offsets.shape[0] - 1
+    for i in range(n_sequences):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+        bits[offsets[i] // STEPS] |= 1 << (offsets[i] % STEPS)
+    for t in range(offsets[-1], bits.shape[0] * STEPS):
+        bits[t // STEPS] |= 1 << (t % STEPS)
+    n = 0
+    for i in range(sequences.shape[0]):
+        while n < n_sequences and offsets[n] < i * tile:
+            n += 1
+        sequences[i] = n
+    return longest
+
+
+@njit(nogil=True, cache=True)
+def is_consecutive(index):
+    """Whether ``index[t] == t`` everywhere."""
+    differs = 0
+    for t in range(index.shape[0]):
+        differs |= index[t] ^ t
+    return differs == 0
+
+
+@njit(nogil=True, cache=True)
+def add_log_scales(counter, n_units, offsets, index, is_dense, log_scale, log_z):
+    """Add the logarithms of the factors of a sequence's rows."""
+    n_sequences = log_z.shape[0]
+    sums = np.empty(LANES)
+    unit = take_unit(counter)
+    while unit < n_units:
+        for n in range(n_sequences * unit // n_units, n_sequences * (unit + 1) // n_units):
+            t, end = offsets[n], offsets[n + 1]
+            total = 0.0
+            if is_dense and end - t >= LANES:
+                lanes = zeros_of(sums)
+                while t + LANES <= end:
+                    lanes = add(lanes, load(log_scale, t))
+                    t += LANES
+                store(sums, np.int64(0), lanes)
+                for i in range(LANES):
+                    total += sums[i]
+            while t < end:
+                total += log_scale[t if is_dense else index[t]]
+                t += 1
+            log_z[n] += total
+        unit = take_unit(counter)

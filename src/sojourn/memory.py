@@ -1,0 +1,50 @@
+"""How much memory there is, and the refusal of what would take too much of it."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+SHARE = 0.25
+"""Share of the memory that one table may take: training has up to three of its size at a time."""
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_UNKNOWN = 2**34  # where neither the system nor a container says
+
+
+@cache
+def total_memory() -> int:
+    """Return the bytes of memory that this process may use: the machine's, or its container's."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        found = _UNKNOWN
+    for path in _LIMITS:
+        try:
+            found = min(found, int(Path(path).read_text()))
+        except (OSError, ValueError):
+            continue  # no such limit
+    return max(found, 1)
+
+
+def fits(n_numbers: float, itemsize: int = 8) -> bool:
+    """Whether an array takes no more than a share of the memory.
+
+    Examples
+    --------
+    >>> fits(1000), fits(1e18)
+    (True, False)
+    """
+    return n_numbers * itemsize <= SHARE * total_memory()
+
+
+def gigabytes(n_numbers: float, itemsize: int = 8) -> str:
+    """Describe the size of an array.
+
+    Examples
+    --------
+    >>> gigabytes(2.5e9)
+    '20.0 GB'
+    """
+    return f"{n_numbers * itemsize / 1e9:,.1f} GB"

@@ -1,0 +1,78 @@
+"""Compiled potentials and sums against the closed forms in NumPy that define them."""
+
+import numpy as np
+import pytest
+
+import sojourn as sj
+from sojourn.families.dense import DenseFamily
+from sojourn.families.table import DecayedTable
+from tests.support.families import EXAMPLES
+
+DENSE = [name for name, example in EXAMPLES.items() if isinstance(example.given, DenseFamily)]
+
+
+def with_gaps(values, kind, rng):
+    """Return the data with some entries or rows missing."""
+    values = values.astype(np.float64)
+    gaps = rng.random(values.shape if kind == "entries" else (len(values), 1)) < 0.1
+    return np.where(gaps, np.nan, values)
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize("collapsed", [True, False], ids=["collapsed", "mean-field"])
+@pytest.mark.parametrize("n_states", [1, 3, 17])
+@pytest.mark.parametrize("n_steps", [5, 700])
+@pytest.mark.parametrize("name", DENSE)
+def test_rows_and_sums_equal_the_closed_form(name, n_steps, n_states, collapsed, missing):
+    example = EXAMPLES[name]
+    rng = np.random.default_rng(n_steps + n_states)
+    family = example.resolve(n_states)
+    values = example.draw_data(rng, n_steps)
+    if missing:
+        values = with_gaps(values, example.missing, rng)
+    data = family.validate(sj.Sequences(values, [0, n_steps]))
+    natural = example.draw_natural(family, rng, n_states)
+    table = DecayedTable(natural - family.prior(), "float64")
+    encoded = family.encode(data)
+    x = family.observations(data)
+    plain = (family.log_predictive if collapsed else family.expected_log_likelihood)(x, natural)
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-6)):
+        rows, other = (
+            family.emission_rows(encoded, table, collapsed=collapsed, dtype=dtype, n_threads=n)
+            for n in (1, 3)
+        )
+        assert rows.table.dtype == dtype
+        got = rows.table[rows.index, :n_states]
+        # Potentials may differ by a factor, which the scale has.
+        wanted = np.exp(plain - rows.log_scale[rows.index][:, None])
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+        assert rows.table.tobytes() == other.table.tobytes()
+        weights = rng.random((n_steps, n_states)).astype(dtype)
+        sums, again = (family.sum_statistics(encoded, weights, n_threads=n).dense() for n in (1, 3))
+        expected = family.statistics(x).T @ weights.astype(np.float64)
+        np.testing.assert_allclose(sums, expected, rtol=1e-9, atol=1e-7)
+        assert sums.tobytes() == again.tobytes()
+
+
+def test_columns_of_many_values_are_multiplied_from_several_tables():
+    rng = np.random.default_rng(0)
+    values = rng.poisson(rng.gamma(2.0, 20.0, (5000, 5)))
+    family = sj.Poisson().resolve(sj.Sequences(values, [0, 5000]), 4)
+    x = values.astype(np.float64)
+    natural = family.prior() + rng.gamma(1.0, 1.0, (4, 5000)) @ family.statistics(x)
+    function = family.potentials(natural, collapsed=True)
+    rows = function.rows(x, np.float32, 2)
+    assert len(rows.table) == 5000
+    plain = function.plain(x)
+    found = np.log(np.maximum(rows.table, 1e-38)) + rows.log_scale[:, None]
+    near = plain > plain.max(axis=1, keepdims=True) - 20.0
+    np.testing.assert_allclose(found[near], plain[near], atol=2e-6)
+
+
+def test_few_combinations_become_symbols():
+    rng = np.random.default_rng(0)
+    values = rng.integers(2, size=(3000, 8))
+    family = sj.Bernoulli().resolve(sj.Sequences(values, [0, 3000]), 2)
+    natural = family.prior() + rng.random((2, 16))
+    rows = family.potentials(natural, collapsed=True).rows(values.astype(float), np.float64, 1)
+    assert len(rows.table) == 2**8

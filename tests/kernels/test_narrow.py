@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sojourn.kernels import Potentials, cpu, reference
+from sojourn.kernels.cpu import narrow, recursions
+from sojourn.kernels.interface import NARROW
+from tests.support.potentials import random_batch
+
+TOLERANCE = {np.float32: 5e-5, np.float64: 1e-8}
+
+
+def assert_same(got, expected, tolerance):
+    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
+        np.testing.assert_allclose(
+            getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
+        )
+    for ours, theirs in zip(got.squares, expected.squares, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=10 * tolerance)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.integers(1, NARROW),
+    lengths=st.lists(st.sampled_from([1, 2, 15, 16, 17, 33, 90]), min_size=1, max_size=30),
+    tile=st.sampled_from([None, 16, 32, 48]),
+    dense=st.booleans(),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_strips_agree_with_the_reference_wherever_tiles_are_cut(
+    seed, n_states, lengths, tile, dense, dtype
+):
+    potentials, index, offsets = random_batch(
+        seed, n_states, lengths, scaled=seed % 2 == 0, dtype=dtype
+    )
+    if dense:  # a row of its own for every step
+        scale = potentials.log_scale
+        potentials = potentials._replace(
+            emissions=np.ascontiguousarray(potentials.emissions[index]),
+            log_scale=None if scale is None else scale[index],
+        )
+        index = np.arange(len(index), dtype=np.int32)
+    batch = potentials, index, offsets
+    got = narrow.smooth(*batch, squares=True, tile=tile)
+    assert got is not None
+    assert_same(got, reference.forward_backward(*batch, squares=True), TOLERANCE[dtype])
+    alone = narrow.log_normalizers(*batch, tile=tile)
+    np.testing.assert_array_equal(alone, got.log_normalizers)
+
+
+def long_chain(n_steps, n_states=3, *, stay=0.95, doubt=0.5, dtype=np.float64, seed=0):
+    """Potentials of one long sequence; with a high `doubt` its states are forgotten late."""
+    rng = np.random.default_rng(seed)
+    transitions = np.full((n_states, n_states), (1.0 - stay) / max(1, n_states - 1))
+    np.fill_diagonal(transitions, stay)
+    emissions = doubt + (1.0 - doubt) * rng.random((n_steps, n_states))
+    start = np.arange(1.0, n_states + 1)
+    parts = (start / start.sum(), transitions, emissions)
+    potentials = Potentials(*(part.astype(dtype) for part in parts))
+    return potentials, np.arange(n_steps, dtype=np.int32), np.array([0, n_steps])
+
+
+@pytest.mark.parametrize(("stay", "doubt"), [(0.6, 0.1), (0.95, 0.5), (0.99, 0.9)])
+@pytest.mark.parametrize("n_states", [2, 3, 10])
+def test_the_edges_of_tiles_of_a_long_sequence_are_exact(n_states, stay, doubt):
+    batch = long_chain(40_000, n_states, stay=stay, doubt=doubt)
+    one = recursions.smooth(*batch, squares=True)  # step by step
+    got = narrow.smooth(*batch, squares=True, tile=512, n_threads=2)
+    assert_same(got, one, 1e-10)
+    single = long_chain(40_000, n_states, stay=stay, doubt=doubt, dtype=np.float32)
+    counts = narrow.smooth(*single).transitions
+    np.testing.assert_allclose(counts, one.transitions, rtol=1e-6, atol=1e-6 * 40_000)
+
+
+def test_what_is_never_forgotten_is_computed_step_by_step():
+    # Two states that are never left, and say nothing: all depends on the start.
+    potentials, index, offsets = long_chain(9000, 2, stay=1.0, doubt=1.0)
+    batch = potentials._replace(transitions=np.eye(2)), index, offsets
+    assert narrow.smooth(*batch) is None
+    expected = reference.forward_backward(*batch, squares=True)
+    assert_same(cpu.forward_backward(*batch, squares=True), expected, 1e-8)
+    np.testing.assert_allclose(cpu.log_normalizers(*batch), expected.log_normalizers, atol=1e-9)
+
+
+def test_an_impossible_sequence_does_not_harm_the_others():
+    potentials, index, offsets = random_batch(3, 3, [20, 7, 40])
+    emissions = potentials.emissions.copy()
+    emissions[index[22]] = 0.0
+    batch = potentials._replace(emissions=emissions), index, offsets
+    got, expected = (kernel.log_normalizers(*batch) for kernel in (cpu, reference))
+    assert np.isneginf(expected).any()
+    np.testing.assert_allclose(got, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_threads_do_not_change_a_bit_of_one_long_sequence(dtype):
+    batch = long_chain(30_000, 5, dtype=dtype)
+    one, two, five = (narrow.smooth(*batch, squares=True, n_threads=n) for n in (1, 2, 5))
+    for other in (two, five):
+        for a, b in zip((*one[:4], *one.squares), (*other[:4], *other.squares), strict=True):
+            assert a.tobytes() == b.tobytes()
+
+
+def test_tiles_cover_all_steps_and_begin_at_blocks():
+    for n_steps in (1, 16, 511, 10_000, 999_999, 7_000_000):
+        tile = narrow.tile_length(n_steps)
+        assert tile % narrow.STEPS == 0
+        assert tile <= 4096

@@ -1,0 +1,21 @@
+from types import SimpleNamespace
+
+from sojourn.kernels.cpu.notice import _Notice
+
+
+def compiled(module):
+    """Return what numba tells when it compiles a function of a module."""
+    function = SimpleNamespace(__module__=module)
+    return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=function)})
+
+
+def test_what_is_compiled_is_said_in_one_line_once(capsys):
+    notice = _Notice()
+    notice.on_start(compiled("somebody.else"))
+    assert capsys.readouterr() == ("", "")
+    for _ in range(2):
+        notice.on_start(compiled("sojourn.kernels.cpu.strips"))
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "once" in err
