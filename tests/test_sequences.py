@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
-from sojourn.sequences import Sequences, as_sequences, position, restore_layout
+from sojourn.results import restore_layout
+from sojourn.sequences import Sequences, as_sequences, position
 
 # The first example of a test may have to load compiled code.
 quick = settings(deadline=None, max_examples=60)

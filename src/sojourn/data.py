@@ -14,12 +14,22 @@ from numpy.typing import ArrayLike
 
 from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
+from sojourn.inference.long import LONG_STEPS
 from sojourn.sequences import Layout, Sequences, as_sequences
-from sojourn.sources import DataFileError, MemorySource, Minibatches, ShuffledSource, Source
+from sojourn.sources import (
+    DataFileError,
+    MemorySource,
+    Minibatches,
+    ShuffledSource,
+    Source,
+    TiledSource,
+)
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
 from sojourn.sources.base import joined, reading
+from sojourn.sources.npy import NpySource
 from sojourn.sources.shuffle import validated
+from sojourn.sources.steps import FileSteps, file_steps
 
 _FILE_MARKS = set("./\\*?[")
 
@@ -88,6 +98,31 @@ class Data:
         if self.sequences is not None:
             return MemorySource(self.sequences, batch_size, seed)
         return ShuffledSource(self._source, batch_size, seed, validate=family.accept)
+
+    def tiles(
+        self,
+        family: Family,
+        tile_length: int,
+        batch_size: int | None,
+        seed: int,
+        whole_from: int | None = None,
+    ) -> TiledSource:
+        """Return minibatches of tiles of long sequences for the training loop."""
+        steps: Any = self.sequences
+        if steps is None:
+            steps = file_steps(self._source, family.accept)
+        return TiledSource(steps, tile_length, batch_size, seed, 1 + family.past, whole_from)
+
+    def long_steps(self, family: Family) -> FileSteps | None:
+        """Return a file with long sequences as one of which runs of steps are read; else None."""
+        source = self.source
+        if source is None or not source.is_repeatable:
+            return None
+        if isinstance(source, NpySource):
+            longest = float(np.diff(source.offsets).max(initial=0))
+        else:
+            longest = source.n_steps / max(1, source.n_sequences)
+        return file_steps(source, family.accept) if longest > LONG_STEPS else None
 
     def pieces(self, family: Family) -> Iterator[Sequences]:
         """Yield the data in order, in pieces that fit in memory."""

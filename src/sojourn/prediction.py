@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -19,12 +20,14 @@ from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
 from sojourn.inference import Posterior, Statistics, predict
+from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import MoveState
 from sojourn.random_state import PREDICTION_STREAM
 from sojourn.sampling import Samples, averages
 from sojourn.sequences import Sequences
+from sojourn.sources.tiles import Steps
 from sojourn.transitions import HDP, HDPSummary, PointHDP
 from sojourn.vocabulary import Vocabulary
 
@@ -76,6 +79,11 @@ class FittedModel(AnalysisMixin):
     converged : bool or None
         Whether training ended because the likelihood rose no more; None where it had a fixed
         number of passes.
+    total_steps : int or None
+        Number of steps in the data set, where `partial_fit` was given it; not saved.
+    carried : (array, bool) or None
+        Last steps of the last minibatch of `partial_fit`, which the next may continue, and whether
+        they begin their sequence; not saved.
 
     Examples
     --------
@@ -98,6 +106,8 @@ class FittedModel(AnalysisMixin):
     estimator: EstimatorRecord = field(default_factory=lambda: EstimatorRecord("HMM"))
     compute: Compute = field(default_factory=Compute)
     converged: bool | None = None
+    total_steps: int | None = None
+    carried: Any = None
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -124,7 +134,9 @@ class FittedModel(AnalysisMixin):
 
     def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
-        pieces = self.prepare(X, lengths).pieces(self.family)
+        data = self.prepare(X, lengths)
+        steps = data.long_steps(self.family)
+        pieces = data.pieces(self.family) if steps is None else [steps]
         return np.concatenate([self.log_likelihoods(piece) for piece in pieces])
 
     def predict(
@@ -231,7 +243,10 @@ class FittedModel(AnalysisMixin):
         per_step = getattr(self, method)
         if target is None:
             return results.in_memory(data, per_step)
-        total = results.to_file(data, self.family, per_step, column, target, overwrite=overwrite)
+        groups = partial(_long_results, self, method)
+        total = results.to_file(
+            data, self.family, per_step, groups, column, target, overwrite=overwrite
+        )
         return total, target
 
     def _on_worker(self) -> FittedModel:
@@ -240,7 +255,7 @@ class FittedModel(AnalysisMixin):
 
     # ---- the same for checked sequences in memory -----------------------------------------------
 
-    def log_likelihoods(self, data: Sequences) -> Floats:
+    def log_likelihoods(self, data: Any) -> Floats:
         """Log predictive likelihood of each sequence; for a sampler, the mean over its draws."""
         backend = self.compute.backend()
         if self.samples is not None:
@@ -333,6 +348,19 @@ class FittedModel(AnalysisMixin):
     def vocabulary(self) -> Vocabulary | None:
         """Words that the symbols represent, if the data are words."""
         return getattr(self.family, "vocabulary", None)
+
+
+def _long_results(fitted: FittedModel, method: str, steps: Steps) -> Iterator[tuple[Any, float]]:
+    """Yield results of the steps of a long file, group by group, and scores."""
+    if fitted.samples is not None:
+        raise ValueError(
+            "draws of a sampler predict sequences in memory only: sj.open(path).read_all()"
+        )
+    long = LongPrediction(fitted.posterior, fitted.family, steps, fitted.compute.backend())
+    if method == "paths":
+        yield from ((path, float(each.sum())) for path, each, _ in long.best_paths())
+    else:
+        yield from ((values, 0.0) for values in long.state_probabilities())
 
 
 def as_fitted(model: Any) -> FittedModel:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from sojourn import __version__
 from sojourn.backends.compute import Compute
@@ -13,15 +15,18 @@ from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
-from sojourn.sequences import Sequences, restore_layout
-from sojourn.sources.write import ParquetSink
+from sojourn.sequences import Layout, Sequences
+from sojourn.sources.write import ParquetSink, SequenceNpySink
 from sojourn.whole_files import check_target, part_folder
 
 StepFunction = Callable[[Sequences], tuple[Any, float]]
 """Computes one result per step, and a score."""
 
-SequenceFunction = Callable[[Sequences], Floats]
-"""Computes one number per sequence."""
+SequenceFunction = Callable[[Any], Floats]
+"""Computes one number per sequence, of `Sequences` or of a file of steps."""
+
+Groups = Callable[[Any], Iterator[tuple[NDArray[Any], float]]]
+"""Computes results of the steps of a file, group by group, and a score of each group."""
 
 
 def connect(client: Any, data: Data) -> Cluster | None:
@@ -44,6 +49,9 @@ def remote_files(cluster: Cluster, data: Data, family: Family, compute: Compute)
 def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> tuple[float, int]:
     """Return the sum of a function of each sequence, and the number of steps."""
     total, n_steps = 0.0, 0
+    steps = data.long_steps(family)
+    if steps is not None:
+        return float(per_sequence(steps).sum()), int(steps.offsets[-1])
     for piece in data.pieces(family):
         total += float(per_sequence(piece).sum())
         n_steps += piece.n_steps
@@ -62,15 +70,23 @@ def to_file(
     data: Data,
     family: Family,
     per_step: StepFunction,
+    groups: Groups,
     column: str,
     target: Path,
     *,
     overwrite: bool,
 ) -> float:
-    """Write one result per step to a Parquet file, piece by piece; return the total score."""
+    """Write one result per step to a file, piece by piece; return the total score."""
     total = 0.0
     inputs = () if data.source is None else data.source.paths
-    with ParquetSink(target, column, overwrite=overwrite, inputs=inputs) as sink:
+    sink_type = SequenceNpySink if target.suffix == ".npy" else ParquetSink
+    with sink_type(target, column, overwrite=overwrite, inputs=inputs) as sink:
+        steps = data.long_steps(family)
+        if steps is not None:
+            for values, score in groups(steps):
+                sink.write_steps(values, steps.offsets)
+                total += score
+            return total
         for piece in data.pieces(family):
             for part in piece.chunks(4 * CHUNK_STEPS):
                 values, score = per_step(part)
@@ -86,3 +102,23 @@ def to_folder(
     check_target(target, overwrite, files.source.paths)
     with part_folder(target) as folder:
         return files.write(per_step, column, folder)
+
+
+def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:
+    """Return results of every step in the form of the input data.
+
+    Parameters
+    ----------
+    values : (T, ...) array
+        One result per step.
+    sequences : Sequences
+        The data that the results belong to.
+    layout : {"flat", "list", "rows", "sequences"}
+        What `as_sequences` returned with it.
+    """
+    if layout == "flat":
+        return values
+    if layout == "rows":
+        return values.reshape(len(sequences), -1, *values.shape[1:])
+    results = sequences.with_values(values)
+    return results if layout == "sequences" else list(results)

@@ -13,6 +13,8 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn.kernels.ragged import checked_offsets, flat_steps
+
 Layout = Literal["flat", "list", "rows", "sequences"]
 """Form of the input data, in which results are returned; see `restore_layout`."""
 
@@ -27,6 +29,11 @@ class Sequences:
     offsets : (N + 1,) integer array
         Sequence n is ``values[offsets[n]:offsets[n + 1]]``; ``offsets[0]`` is 0 and the last
         offset is T.
+    counted : (N, 4) integer array, optional
+        For tiles of longer sequences: the first step of each that counts, the first after it that
+        does not, and how many steps its sequence has before all of these and after.  The steps
+        around the tile are buffers, from which the states at its edges are estimated; a tile that
+        does not begin its sequence has a step before it at least.  None if everything counts.
 
     Examples
     --------
@@ -39,19 +46,27 @@ class Sequences:
     array([2])
     """
 
-    __slots__ = ("offsets", "values")
+    __slots__ = ("counted", "offsets", "values")
 
-    def __init__(self, values: ArrayLike, offsets: ArrayLike) -> None:
+    def __init__(
+        self, values: ArrayLike, offsets: ArrayLike, counted: NDArray[np.int64] | None = None
+    ) -> None:
         self.values: NDArray[Any] = np.asarray(values)
+        self.counted = counted
         if self.values.ndim == 0:
             raise ValueError("values must be an array of steps, not a single value")
         self.offsets: NDArray[np.int64] = checked_offsets(offsets, len(self.values))
 
     @classmethod
-    def _sound(cls, values: NDArray[Any], offsets: NDArray[np.int64]) -> Sequences:
+    def _sound(
+        cls,
+        values: NDArray[Any],
+        offsets: NDArray[np.int64],
+        counted: NDArray[np.int64] | None = None,
+    ) -> Sequences:
         """Make sequences without checks, from parts of other sequences."""
         sequences = object.__new__(cls)
-        sequences.values, sequences.offsets = values, offsets
+        sequences.values, sequences.offsets, sequences.counted = values, offsets, counted
         return sequences
 
     @classmethod
@@ -159,6 +174,28 @@ class Sequences:
         """Total number of steps."""
         return len(self.values)
 
+    @property
+    def n_counted(self) -> int:
+        """Number of steps that count: all, but for tiles."""
+        return self.n_steps if self.counted is None else int(self.counted_lengths.sum())
+
+    @property
+    def counted_lengths(self) -> NDArray[np.int64]:
+        """Number of steps of each sequence that count."""
+        return self.lengths if self.counted is None else self.counted[:, 1] - self.counted[:, 0]
+
+    @property
+    def n_starts(self) -> int:
+        """Number of sequences that begin here: all, but for tiles."""
+        return len(self) if self.counted is None else int((self.counted[:, 0] == 0).sum())
+
+    @property
+    def counted_steps(self) -> NDArray[np.int64] | slice:
+        """Flat positions of the steps that count."""
+        if self.counted is None:
+            return slice(None)
+        return flat_steps(self.offsets[:-1] + self.counted[:, 0], self.counted_lengths)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -174,7 +211,8 @@ class Sequences:
                 raise ValueError("a slice of sequences must have step 1; use take() otherwise")
             offsets = self.offsets[begin : max(begin, end) + 1]
             values = self.values[offsets[0] : offsets[-1]]
-            return Sequences._sound(values, offsets - offsets[0])
+            counted = None if self.counted is None else self.counted[begin : max(begin, end)]
+            return Sequences._sound(values, offsets - offsets[0], counted)
         n = key + len(self) if key < 0 else key
         if not 0 <= n < len(self):
             raise IndexError(f"sequence {key} of {len(self)}")
@@ -197,16 +235,39 @@ class Sequences:
         indices = indices.astype(np.int64)
         # Not with `lengths`, which would visit all sequences for every minibatch.
         begins = self.offsets[:-1][indices]
-        lengths = self.offsets[1:][indices] - begins
-        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
+        counted = None if self.counted is None else self.counted[indices]
+        return self.spans(begins, self.offsets[1:][indices] - begins, counted)
+
+    def spans(
+        self,
+        begins: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        counted: NDArray[np.int64] | None = None,
+    ) -> Sequences:
+        """Return runs of steps, each as a sequence of its own, in a new container.
+
+        Parameters
+        ----------
+        begins, lengths : (M,) integer arrays
+            Flat positions of the first steps, and the lengths.
+        counted : (M, 4) integer array, optional
+            Which of them count.
+
+        Examples
+        --------
+        >>> data = Sequences.from_list([[3, 1, 4, 1, 5]])
+        >>> data.spans(np.array([1, 0]), np.array([3, 2])).values
+        array([1, 4, 1, 3, 1])
+        """
+        offsets = np.zeros(len(begins) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if self.values.ndim == 1 and _is_compiled(self.values.dtype):
             from sojourn.kernels.cpu.symbols import take_ragged  # compiled, so loaded on first use
 
-            return Sequences._sound(take_ragged(self.values, begins, offsets), offsets)
-        steps = np.repeat(begins - offsets[:-1], lengths)
-        steps += np.arange(offsets[-1])
-        return Sequences._sound(self.values[steps], offsets)
+            taken = take_ragged(self.values, begins, offsets)
+        else:
+            taken = self.values[flat_steps(begins, lengths)]
+        return Sequences._sound(taken, offsets, counted)
 
     def chunks(self, max_steps: int) -> Iterator[Sequences]:
         """Cut into runs of complete sequences with at most `max_steps` steps, or one sequence each.
@@ -230,7 +291,7 @@ class Sequences:
 
     def with_values(self, values: ArrayLike) -> Sequences:
         """Return the same sequences with other values, one for each step."""
-        return Sequences(values, self.offsets)
+        return Sequences(values, self.offsets, self.counted)
 
     def check(self) -> Sequences:
         """Return itself, or raise an error if there are no sequences or empty ones."""
@@ -256,31 +317,6 @@ def check_arrow(array: Any) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise ValueError(f"the lists are damaged: {error}") from error
-
-
-def checked_offsets(offsets: ArrayLike, n_steps: int) -> NDArray[np.int64]:
-    """Return where sequences begin and end, as int64; refuse what would index beyond the steps.
-
-    Everything that says where a sequence lies goes through here: kernels index with it unchecked.
-
-    Examples
-    --------
-    >>> checked_offsets([0, 3, 5], 5)
-    array([0, 3, 5])
-    """
-    raw = np.asarray(offsets)
-    if raw.ndim != 1 or len(raw) == 0 or raw.dtype.kind not in "iu":
-        raise ValueError("offsets must be a one-dimensional array of integers, not empty")
-    if raw[0] != 0 or raw[-1] != n_steps:
-        raise ValueError(
-            f"offsets run from {raw[0]} to {raw[-1]}, but there are {n_steps} steps: "
-            "they must run from 0 to that number"
-        )
-    back = raw[1:] < raw[:-1]  # compared, not subtracted, which could overflow
-    if back.any():
-        at = int(np.flatnonzero(back)[0])
-        raise ValueError(f"sequence {at} ends before it begins: offsets must not decrease")
-    return raw.astype(np.int64, copy=False)
 
 
 def position(step: int, offsets: NDArray[np.int64]) -> str:
@@ -460,23 +496,3 @@ def _odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
             if not isinstance(item, allowed):
                 return step, f"{item!r} {problem}"
     return None
-
-
-def restore_layout(values: NDArray[Any], sequences: Sequences, layout: Layout) -> Any:
-    """Return results of every step in the form of the input data.
-
-    Parameters
-    ----------
-    values : (T, ...) array
-        One result per step.
-    sequences : Sequences
-        The data that the results belong to.
-    layout : {"flat", "list", "rows", "sequences"}
-        What `as_sequences` returned with it.
-    """
-    if layout == "flat":
-        return values
-    if layout == "rows":
-        return values.reshape(len(sequences), -1, *values.shape[1:])
-    results = sequences.with_values(values)
-    return results if layout == "sequences" else list(results)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sequences import Sequences, checked_offsets, position
+from sojourn.kernels.ragged import checked_offsets
+from sojourn.sequences import Sequences, position
 
 
 class Vocabulary:

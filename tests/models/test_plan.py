@@ -10,7 +10,10 @@ from sojourn.inference import Schedule
 from sojourn.models.plan import (
     FEW_SEQUENCES,
     FULL_STEPS,
+    LONG_MEAN,
     MOST_RESTARTS,
+    TILED_STEPS,
+    WIDE_MOST,
     Size,
     n_restarts,
     plan_training,
@@ -30,12 +33,47 @@ def hmm(**options):
     [
         (1, 1, Size.SMALL),
         (FULL_STEPS, FULL_STEPS, Size.SMALL),
-        (FEW_SEQUENCES - 1, FULL_STEPS + 1, Size.LONG),
-        (FEW_SEQUENCES, FULL_STEPS + 1, Size.MANY),
+        (1, FULL_STEPS + 1, Size.TILED),
+        (1000, 1000 * LONG_MEAN, Size.TILED),
+        (1000, 1000 * LONG_MEAN - 1, Size.MANY),
     ],
 )
 def test_the_size_of_the_data_decides(n_sequences, n_steps, size):
     assert size_of(hmm(), n_sequences, n_steps) is size
+
+
+def test_many_states_of_not_so_many_steps_take_sequences_whole():
+    many = sj.HMM(WIDE_MOST, sj.Categorical(5))
+    assert size_of(many, 1, TILED_STEPS) is Size.LONG
+    assert size_of(many, 1, TILED_STEPS + 1) is Size.TILED
+
+
+@pytest.mark.parametrize(("n_sequences", "size"), [(49, Size.LONG), (50, Size.MANY)])
+def test_without_tiles_a_few_long_sequences_are_taken_whole(n_sequences, size):
+    assert FEW_SEQUENCES == 50
+    assert size_of(hmm(tile_length=None), n_sequences, FULL_STEPS + 1) is size
+
+
+def test_tiles_of_a_given_length_are_made_of_anything():
+    assert size_of(hmm(tile_length=5), 10, 100) is Size.TILED
+    plan = plan_training(hmm(tile_length=5, batch_size=7, n_passes=3), 10, 100)
+    assert (plan.tile_length, plan.batch_size, plan.n_passes, plan.narrow) == (5, 7, 3, None)
+    assert plan.schedule == Schedule(0.5, 1.0)
+    whole = plan_training(hmm(tile_length=5, inference="vb"), 10, 100)
+    assert (whole.batch_size, whole.schedule) == (None, Schedule(0.0, 1.0))
+    for inference in ("cvb0", "gibbs"):
+        with pytest.raises(ValueError, match="cannot cut"):
+            hmm(tile_length=5, inference=inference).fit([[0, 1], [1, 2]])
+
+
+def test_long_sequences_go_in_minibatches_of_steps():
+    small, large = (plan_training(hmm(), 1, n_steps) for n_steps in (10**5, 10**8))
+    assert small.batch_size * small.tile_length == 2**12
+    assert large.batch_size * large.tile_length == 2**14
+    assert small.n_passes > large.n_passes == 10
+    assert small.narrow.wide == 9
+    assert small.narrow.after(small.n_passes - 1) == 3
+    assert plan_training(hmm(init="exponential"), 1, 10**5).narrow is None
 
 
 @pytest.mark.parametrize(

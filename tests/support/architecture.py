@@ -19,7 +19,9 @@ from tools.source import (
     resolve,
 )
 
-MODULE_LINES, FUNCTION_LINES, CLASS_METHODS, CONSTRUCTOR_PARAMETERS = 500, 60, 25, 20
+MODULE_LINES, FUNCTION_LINES, CLASS_METHODS = 500, 60, 25
+# Twenty, and the two sizes of tiles, which users of long recordings choose separately.
+CONSTRUCTOR_PARAMETERS = 22
 
 
 def layer_of(name):

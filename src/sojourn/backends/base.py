@@ -56,12 +56,17 @@ class HostBackend(ABC):
             squares=squares,
             entropy=entropy,
         )
-        keep, weight = rates or problem.rates(posterior.n_updates + 1, sums.n_sequences)
-        own = (sums.start, sums.transitions)
-        posterior.counts = Rows(*blend_counts(posterior.counts, own, keep, weight))
+        n_update = posterior.n_updates + 1
+        keep, weight = rates or problem.rates(n_update, sums.n_sequences, sums.n_steps)
+        own, before = (sums.start, sums.transitions), posterior.counts
+        blended = blend_counts(before, own, keep, weight)
         posterior.emissions.blend(
             sums.emissions, keep=keep, weight=weight, n_threads=self.n_threads
         )
+        if problem.tiled is not None:
+            keep, weight = problem.start_rates(keep, sums.n_starts)
+            blended = (keep * before.start + weight * sums.start, blended[1])
+        posterior.counts = Rows(*blended)
         return sums
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:

@@ -81,6 +81,10 @@ class CpuBackend(KernelPieces, HostBackend):
         """Cut validated data into encoded chunks."""
         return prepare(family, data)
 
+    def as_chunk(self, family: Family, data: Sequences) -> Chunk:
+        """Encode validated data as one chunk."""
+        return Chunk(data, family.encode(data))
+
     def host_sequences(self, chunk: Chunk) -> Sequences:
         """Return the sequences of a chunk."""
         sequences: Sequences = chunk.sequences

@@ -13,6 +13,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import to_host
+from sojourn.kernels.edges import TileKernel, Tiles
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
 from sojourn.transitions import Rows
 
@@ -75,7 +76,10 @@ class KernelPieces(ABC):
     def forward_backward(
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
-        """Compute posterior expectations of every sequence of a chunk."""
+        """Compute posterior expectations of every sequence of a chunk, or of its tiles."""
+        tiles = self.tiles(chunk)
+        if tiles is not None:
+            return tiles.forward_backward(potentials, index, squares=squares)
         return self.kernel.forward_backward(
             potentials,
             index,
@@ -85,12 +89,23 @@ class KernelPieces(ABC):
             n_threads=self.n_threads,
         )
 
+    def tiles(self, chunk: Chunk) -> TileKernel | None:
+        """Return the kernel for tiles, if the chunk has tiles."""
+        counted = chunk.sequences.counted
+        if counted is None:
+            return None
+        tiles = Tiles.of(to_host(chunk.sequences.offsets), counted)
+        return TileKernel(self.kernel, tiles, self.n_threads)
+
     def _order(self, chunk: Chunk) -> Any:
         """Return the order of the sequences of a chunk, longest first, if it is known."""
         return None
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk, as an array in memory."""
+        tiles = self.tiles(chunk)
+        if tiles is not None:
+            return to_host(tiles.log_normalizers(potentials, index))
         offsets = chunk.sequences.offsets
         return to_host(
             self.kernel.log_normalizers(potentials, index, offsets, n_threads=self.n_threads)
@@ -104,9 +119,15 @@ class KernelPieces(ABC):
         scores, path = self.kernel.viterbi(potentials, index, offsets, n_threads=self.n_threads)
         return to_host(scores), to_host(path)
 
-    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
+    def log_potential(
+        self, chunk: Chunk, smoothed: Smoothed, potentials: Potentials, index: Integers
+    ) -> Any:
         """Return E_q of the logarithm of the product of potentials along the path."""
-        return self.kernel.log_potential(smoothed, potentials, index)
+        total = self.kernel.log_potential(smoothed, potentials, index)
+        if chunk.sequences.counted is None or potentials.log_scale is None:
+            return total
+        own = smoothed.responsibilities.sum(axis=1)  # zero at the steps of buffers
+        return total - ((1.0 - own) * potentials.log_scale[index]).sum()
 
     def state_masses(self, smoothed: Smoothed) -> Any:
         """Return the expected number of steps in each state."""

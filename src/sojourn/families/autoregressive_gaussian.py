@@ -90,6 +90,11 @@ class AutoregressiveGaussian(RegressionFamily):
         self.spread = spread
 
     @property
+    def past(self) -> int:
+        """Number of earlier steps that an observation depends on."""
+        return self.order
+
+    @property
     def sizes(self) -> tuple[int, int]:
         """Number of regressors, an intercept and the past, and of targets, the columns."""
         return 1 + self.order * self.features, self.features

@@ -162,6 +162,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     """Whether the statistics are never negative."""
 
     @property
+    def past(self) -> int:
+        """Number of earlier steps that an observation depends on."""
+        return 0
+
+    @property
     @abstractmethod
     def parameter_names(self) -> tuple[str, ...]:
         """Names of what `parameters` returns."""

@@ -24,6 +24,11 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
 
+def _past(family: Product) -> int:
+    """Return the number of earlier steps that an observation depends on: the most of the parts."""
+    return max(part.past for part in family.parts)
+
+
 class Product(Family):
     r"""Families side by side: each describes its own columns, independent given the state.
 
@@ -61,6 +66,8 @@ class Product(Family):
 
     step_ndim = 1
     table_dtype = "float64"
+
+    past = property(_past)
 
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts

@@ -16,6 +16,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
+from sojourn.kernels.edges import TileKernel
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
@@ -28,7 +29,7 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     sequences : Sequences, or the backend's counterpart
-        Has `offsets`, `n_steps` and a length.
+        Has `offsets`, `n_steps`, `counted` and a length.
     encoded : object
         The values as encoded by the family's `encode`.
     """
@@ -131,6 +132,9 @@ class LocalPieces(Protocol):
     def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
         """Return the potentials of start and transitions, eq (1)."""
 
+    def tiles(self, chunk: Chunk) -> TileKernel | None:
+        """Return what computes the tiles of a chunk; None if it has sequences."""
+
     def forward_backward(
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
@@ -147,7 +151,9 @@ class LocalPieces(Protocol):
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
         """Return Σ log Z; a sequence without a possible path becomes an error, now or later."""
 
-    def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Integers) -> Any:
+    def log_potential(
+        self, chunk: Chunk, smoothed: Smoothed, potentials: Potentials, index: Integers
+    ) -> Any:
         """Return E_q of the logarithm of the product of potentials along the path."""
 
     def log_base(self, family: Family, chunk: Chunk) -> float:
@@ -162,6 +168,9 @@ class LocalBackend(Backend, LocalPieces, Protocol):
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut validated data into encoded chunks for a model of at most `n_states` states."""
+
+    def as_chunk(self, family: Family, data: Sequences) -> Chunk:
+        """Encode validated data, whatever their size, as one chunk."""
 
     def host_sequences(self, chunk: Chunk) -> Sequences:
         """Return the sequences of a chunk as arrays in memory."""

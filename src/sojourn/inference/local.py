@@ -80,11 +80,14 @@ def expected_statistics(
             ),
             log_z,
             len(sequences),
-            sequences.n_steps,
+            sequences.n_counted,
             smoothed.squares if squares else None,
+            sequences.n_starts,
         )
         if entropy:
-            part.entropy = part.log_normalizer - backend.log_potential(smoothed, factors, index)
+            # The messages at the edges of tiles cancel in the sum over all of them.
+            along = backend.log_potential(chunk, smoothed, factors, index)
+            part.entropy = part.log_normalizer - along
             part.log_base = backend.log_base(family, chunk)
             rows = EmissionRows(factors.emissions, factors.log_scale, index)
             part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
@@ -125,8 +128,9 @@ def _uncertainty(
 
 
 def sum_log_base(family: Family, sequences: Sequences) -> float:
-    """Return Σ log h(x)."""
-    return float(family.log_base_measure(family.observations(sequences)).sum())
+    """Return Σ log h(x) of the steps that count."""
+    each = family.log_base_measure(family.observations(sequences))
+    return float(each[sequences.counted_steps].sum())
 
 
 def impossible(sequences: Sequences, log_normalizers: Floats) -> FloatingPointError:

@@ -10,16 +10,21 @@ from numpy.typing import NDArray
 from sojourn.families import Family
 from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.local import chunk_potentials, impossible
+from sojourn.inference.long import LongPrediction, is_long
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
+from sojourn.sources.tiles import Steps
 
 
 def log_likelihoods(
-    posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
+    posterior: Posterior, family: Family, data: Steps, backend: LocalBackend
 ) -> Floats:
     """Log predictive likelihood of each sequence, shape (N,)."""
+    if is_long(data):
+        return LongPrediction(posterior, family, data, backend).log_likelihoods()
+    assert isinstance(data, Sequences)
     chunks = _chunks(posterior, family, data, backend)
     found = np.concatenate([backend.log_normalizers(*part) for part in chunks])
     underflowed = np.flatnonzero(~np.isfinite(found))
@@ -38,6 +43,11 @@ def state_probabilities(
     dtype = backend.dtype or posterior.emissions.dtype
     out = np.empty((data.n_steps, posterior.emissions.n_states), dtype)
     at = 0
+    if is_long(data):
+        for rows in LongPrediction(posterior, family, data, backend).state_probabilities():
+            out[at : at + len(rows)] = rows
+            at += len(rows)
+        return out
     for chunk, factors, index in _chunks(posterior, family, data, backend):
         smoothed = backend.forward_backward(chunk, factors, index)
         if backend.exact is None and not np.isfinite(smoothed.log_normalizers).all():
@@ -65,6 +75,12 @@ def best_paths(
     posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Most probable path: log joint probability of each sequence, and the states of each step."""
+    if is_long(data):
+        groups = list(LongPrediction(posterior, family, data, backend).best_paths())
+        scores = np.zeros(len(data))
+        for _, each, numbers in groups:
+            np.add.at(scores, numbers, each)
+        return scores, np.concatenate([path for path, _, _ in groups])
     chunks = _chunks(posterior, family, data, backend)
     parts = [backend.viterbi(*part) for part in chunks]
     scores = np.concatenate([own for own, _ in parts])

@@ -16,7 +16,7 @@ class Progress(NamedTuple):
     passes : float
         Passes over the data, including the fraction of the current one.
     sequences : int
-        Sequences seen so far.
+        Sequences, or tiles of them, seen so far.
     steps : int
         Time steps seen so far.
     updates : int
@@ -36,6 +36,9 @@ class Progress(NamedTuple):
         accepted, and the number of states afterwards.
     move_seconds : float
         Time that the proposals took; included in `seconds`.
+    buffer : int or None
+        Steps on each side of a tile from which the states at its edges were estimated in that
+        pass; None where sequences are not cut.
     """
 
     passes: float
@@ -48,6 +51,7 @@ class Progress(NamedTuple):
     states: int = 0
     moves: Sequence[dict[str, Any]] = ()
     move_seconds: float = 0.0
+    buffer: int | None = None
 
 
 class Position(NamedTuple):
@@ -72,6 +76,8 @@ class Position(NamedTuple):
         Its steps.
     converged : bool
         Whether training has ended because it rises no more.
+    buffer : int or None
+        Of the tiles of the current pass.
     """
 
     n_pass: int = 0
@@ -85,11 +91,19 @@ class Position(NamedTuple):
     pass_log_likelihood: float = 0.0
     pass_steps: int = 0
     converged: bool = False
+    buffer: int | None = None
 
     def progress(self, passes: float, states: int, score: float | None = None) -> Progress:
         """Return the report at this position."""
         return Progress(
-            passes, self.sequences, self.steps, self.updates, self.seconds, score, states=states
+            passes,
+            self.sequences,
+            self.steps,
+            self.updates,
+            self.seconds,
+            score,
+            states=states,
+            buffer=self.buffer,
         )
 
     @classmethod

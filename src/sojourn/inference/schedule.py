@@ -72,6 +72,32 @@ class LinearDecay:
         return self.first + (self.last - self.first) * min(1.0, n / self.n_updates)
 
 
+@dataclass(frozen=True)
+class ThenWhole:
+    """Step sizes of minibatches, and then those of full batches, which are one.
+
+    Attributes
+    ----------
+    first : callable
+        Step sizes of the minibatches.
+    n_updates : int
+        Number of minibatches.
+
+    Examples
+    --------
+    >>> steps = ThenWhole(Schedule(forgetting_rate=0.5, delay=1.0), n_updates=3)
+    >>> steps(3), steps(4)
+    (0.5, 1.0)
+    """
+
+    first: StepSizes
+    n_updates: int
+
+    def __call__(self, n: int) -> float:
+        """Return ρ_n."""
+        return self.first(n) if n <= self.n_updates else 1.0
+
+
 def rates(step_sizes: StepSizes, n: int, copies: float) -> tuple[float, float]:
     """Return the weights in step n of the old statistics, and of a batch that counts as `copies`.
 

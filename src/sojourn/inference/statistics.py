@@ -118,8 +118,11 @@ class BatchSums:
     log_normalizer : float
         Σ_n log Z of the sequences.
     n_sequences, n_steps : int
+        Sequences, or tiles of sequences, and steps that count.
     squares : Squares or None
         Sums of q² for the HDP, on request.
+    n_starts : int
+        Sequences that begin in the batch: all, but for tiles.
     entropy, log_base : float
         Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.
     uncertainty : Uncertainty or None
@@ -136,6 +139,7 @@ class BatchSums:
     n_sequences: int
     n_steps: int
     squares: Squares | None
+    n_starts: int = 0
     entropy: float = 0.0
     log_base: float = 0.0
     uncertainty: Uncertainty | None = None
@@ -148,6 +152,7 @@ class BatchSums:
         self.log_normalizer += other.log_normalizer
         self.n_sequences += other.n_sequences
         self.n_steps += other.n_steps
+        self.n_starts += other.n_starts
         self.entropy += other.entropy
         self.log_base += other.log_base
         if self.squares is not None and other.squares is not None:
@@ -188,6 +193,7 @@ class BatchSums:
                 "log_normalizer",
                 "n_sequences",
                 "n_steps",
+                "n_starts",
                 "entropy",
                 "log_base",
             )

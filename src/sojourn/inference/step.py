@@ -85,7 +85,7 @@ def step(
     _observe(problem, posterior, sums, backend)
     value = None
     if bound is not None and memory is None:
-        copies = total / sums.n_sequences
+        copies = problem.copies(sums.n_sequences, sums.n_steps)
         value = bound.compute(posterior.fetched(), family, sums.fetched(), copies) - divergence
     if memory is not None:
         sums.squares = None

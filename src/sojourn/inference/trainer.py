@@ -33,6 +33,16 @@ class StateMoves(Protocol):
         """Propose changes of states after pass `n_pass`, counted from 0; return the proposals."""
 
 
+class TileBuffers(Protocol):
+    """Sets the size of the buffers around tiles; see `sojourn.inference.buffers`."""
+
+    def before_pass(self, posterior: Posterior, n_pass: int) -> int:
+        """Return the size for pass `n_pass`, and let the source use it."""
+
+    def resume(self, buffer: int) -> None:
+        """Let the source use the size of a pass that has begun."""
+
+
 class Checkpoint(Protocol):
     """Saves the state of training; see `train`."""
 
@@ -48,6 +58,7 @@ def train(
     *,
     n_passes: int,
     moves: StateMoves | None = None,
+    buffers: TileBuffers | None = None,
     bound: Bound | None = None,
     evaluate: Callable[[], float] | None = None,
     evaluate_every: int | None = None,
@@ -67,6 +78,8 @@ def train(
     backend : Backend
     moves : StateMoves, optional
         May change the number of states at the end of a pass.
+    buffers : TileBuffers, optional
+        Where minibatches consist of tiles: sets the size of the buffers before each pass.
     bound : Bound, optional
         Bound to report for each pass.
     evaluate : callable, optional
@@ -99,6 +112,7 @@ def train(
         backend,
         Position() if position is None else position,
         moves,
+        buffers,
         bound,
         evaluate,
         evaluate_every,
@@ -121,6 +135,7 @@ class _Training:
     backend: Backend
     at: Position
     moves: StateMoves | None
+    buffers: TileBuffers | None
     bound: Bound | None
     evaluate: Callable[[], float] | None
     evaluate_every: int | None
@@ -153,6 +168,7 @@ class _Training:
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
         value = None
+        self._set_buffer(n_pass)
         batches = self.backend.batches(
             self.problem, self.source, self.posterior.n_states, n_pass, self.at.n_batches, n_more
         )
@@ -178,6 +194,16 @@ class _Training:
         if memory is not None:
             return _settle(self.posterior, self.problem.family, memory, self.bound, n_pass == 0)
         return value
+
+    def _set_buffer(self, n_pass: int) -> None:
+        """Set the size of the buffers around tiles for a pass; within one it stays as it is."""
+        if self.buffers is None:
+            return
+        if self.at.n_batches == 0 or self.at.buffer is None:
+            buffer = self.buffers.before_pass(self.posterior, n_pass)
+            self.at = self.at._replace(buffer=buffer)
+        else:
+            self.buffers.resume(self.at.buffer)
 
     def _after_step(self) -> None:
         """Score, report and save the state after the last step."""

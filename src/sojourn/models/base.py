@@ -16,7 +16,7 @@ from sojourn import persist
 from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
-from sojourn.models import run
+from sojourn.models import partial, run
 from sojourn.models.attributes import Learned
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
@@ -40,6 +40,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     emission: Family
     inference: Inference | Sampling
     batch_size: int | Literal["auto"] | None
+    tile_length: int | Literal["auto"] | None
+    buffer: int | Literal["auto"] | None
     n_passes: int | Literal["auto"]
     tol: float
     forgetting_rate: float
@@ -165,7 +167,13 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def partial_fit(
-        self, X: Any, lengths: ArrayLike | None = None, *, total_sequences: int | None = None
+        self,
+        X: Any,
+        lengths: ArrayLike | None = None,
+        *,
+        total_sequences: int | None = None,
+        total_steps: int | None = None,
+        continues: bool = False,
     ) -> Self:
         """Update the model with one minibatch: one update, whatever its size.
 
@@ -176,12 +184,18 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         total_sequences : int
             Number of sequences in the complete data set.  Required at the first call; later calls
             keep it unless it is given again.
+        total_steps : int, optional
+            Number of steps in the complete data set.  Required where sequences come in pieces, so
+            that these are weighted by steps; kept like `total_sequences`.
+        continues : bool
+            Whether the first sequence of `X` goes on where the last of the previous call ended.
+            Then its first step is not a start, and the transition to it is counted.
 
         Returns
         -------
         self
         """
-        run.partial_fit(self, X, lengths, total_sequences)
+        partial.partial_fit(self, X, lengths, total_sequences, total_steps, continues=continues)
         return self
 
     @property

@@ -73,13 +73,26 @@ class HDPHMM(BaseHMM):
         `alpha_prior` of `hdp`, and κ / (α + κ) a uniform prior.  For "scvi"; a number also for
         "cvb0".
     batch_size : int, "auto" or None
-        Sequences per minibatch; None for all data in one batch.  "auto" chooses by the size of the
-        data: with `n_passes` "auto" too, up to 32,768 steps, or fewer than 50 sequences, are taken
-        in full batches with step size one, which is EM for the maximum of the posterior; otherwise
-        1,000.
+        Sequences, or tiles of them, per minibatch; None for all data in one batch.  "auto" chooses
+        by the size of the data: with `n_passes` "auto" too, up to 32,768 steps are taken in full
+        batches with step size one, which is EM for the maximum of the posterior; long sequences
+        (see `tile_length`) in minibatches of 4,096 to 16,384 steps, with step sizes that decrease
+        linearly, eq (20), and at first up to three times as many states, which are merged until
+        `n_states` are left; otherwise it is 1,000.
+    tile_length : int, "auto" or None
+        About how many steps a tile has: sequences that are longer are cut into tiles, at other
+        places in each pass, and minibatches consist of tiles, weighted by their steps.  Every step
+        and every transition is in one tile of a pass, and only true starts count as starts.
+        "auto" cuts where `batch_size` and `n_passes` are "auto", sequences have 256 steps or more
+        on average, and there are more than 32,768 steps, or 262,144 for 32 states or more; None
+        never cuts.
+    buffer : int, "auto" or None
+        Steps before and after a tile from which the states at its edges are estimated.  "auto"
+        doubles it, before each pass, until the edges no longer depend on it; ``history_`` has the
+        size.  None and 0 are the least that is needed, one step and the family's past.
     n_passes : int or "auto"
         Number of passes over the data.  "auto" takes full batches until convergence (`tol`), at
-        most 500 of small data and 50 of few long sequences; in minibatches it is 10.
+        most 500; in minibatches it is 10, or up to 50 for long sequences.
     tol : float
         Rise of the log likelihood from one pass to the next, in nats per step, below which
         training in full batches has converged, where `n_passes` is "auto".
@@ -176,6 +189,8 @@ class HDPHMM(BaseHMM):
         hdp_batch_size: int = 10_000,
         stickiness: float | Literal["learned"] = 0.0,
         batch_size: int | Literal["auto"] | None = "auto",
+        tile_length: int | Literal["auto"] | None = "auto",
+        buffer: int | Literal["auto"] | None = "auto",
         n_passes: int | Literal["auto"] = "auto",
         tol: float = 1e-6,
         forgetting_rate: float = 0.5,
@@ -197,6 +212,8 @@ class HDPHMM(BaseHMM):
         self.hdp_batch_size = hdp_batch_size
         self.stickiness = stickiness
         self.batch_size = batch_size
+        self.tile_length = tile_length
+        self.buffer = buffer
         self.n_passes = n_passes
         self.tol = tol
         self.forgetting_rate = forgetting_rate

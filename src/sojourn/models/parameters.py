@@ -122,6 +122,8 @@ COMMON: dict[str, Constraint] = {
     "n_passes": AutoOr(Whole(1)),
     "n_init": AutoOr(Whole(1)),
     "batch_size": AutoOr(Whole(1, or_none=True)),
+    "tile_length": AutoOr(Whole(1, or_none=True)),
+    "buffer": AutoOr(Whole(0, or_none=True)),
     "tol": Number(0.0, np.inf),
     "emission": Emission(),
     "forgetting_rate": Number(0.0, 1.0),
@@ -186,6 +188,12 @@ def _check_inference(model: BaseHMM) -> None:
             "inference='em' supports Categorical emissions only: for other families the potentials "
             "(2) are predictive densities, not densities at the best parameters; "
             f"use 'vb' or 'scvi' for {type(model.emission).__name__}"
+        )
+    cuts = not (model.tile_length is None or isinstance(model.tile_length, str))
+    if cuts and (is_sampled(model) or method_of(model).remembers):
+        raise ValueError(
+            f"inference={name!r} keeps something for every sequence, and cannot cut them: "
+            "tile_length=None"
         )
     tuned = tunings(model)
     if set(tuned) - set(TUNINGS):

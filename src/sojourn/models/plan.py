@@ -1,8 +1,9 @@
 """How to go through the data, where that is left to the library: by steps, sequences and states.
 
 Small data are taken whole, in full batches until nothing rises any more, from several starts.  A
-few long sequences are taken whole too, after a warm-up on pieces of them.  Many sequences go in
-minibatches.  Numbers that the user gives mean what they say, and keep everything else as it is.
+few long sequences are cut into tiles, anew in each pass, and go in minibatches of these.  Many
+sequences go in minibatches.  Numbers that the user gives mean what they say, and keep everything
+else as it is.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from sojourn.inference.schedule import Schedule, StepSizes
+from sojourn.inference.schedule import LinearDecay, Schedule, StepSizes
 from sojourn.models.parameters import (
+    begin_states,
     inference_name,
     is_sampled,
     may_move,
@@ -19,6 +21,7 @@ from sojourn.models.parameters import (
     step_sizes,
     tunings,
 )
+from sojourn.moves.narrow import Narrow
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -32,6 +35,38 @@ Source: `python -m experiments.defaults`, the cells up to 10,000 steps and 500 s
 
 FEW_SEQUENCES = 50
 """Sequences below which minibatches would be too few. Source: as `FULL_STEPS`."""
+
+LONG_MEAN = 2**8
+"""Mean length from which sequences are long: a minibatch has a number of steps then, rather than of
+sequences, and what is longer than a tile is cut.  No experiment: half a tile."""
+
+TILED_STEPS = 2**18
+"""Steps up to which a model of many states (`WIDE_MOST`) takes sequences whole: there full batches
+are quick, and find more of the merges.  Source: `python -m experiments.defaults`, the cells of
+100,000 steps: 40 states of 80 by full batches, 41 to 45 by tiles."""
+
+TILE_LENGTH = 512
+"""Steps of a tile: long beside buffers, and short enough for many of them in a minibatch.
+Source: `python -m experiments.long_sequences`."""
+
+TILE_BATCH_LEAST, TILE_BATCH_MOST, TILE_UPDATES_PER_PASS = 2**12, 2**14, 40
+"""Steps of a minibatch of tiles: for that many updates per pass, between two bounds.
+Source: as `TILE_LENGTH`."""
+
+TILE_PASSES, TILE_UPDATES = 10, 800
+"""Passes over tiles at least, and updates.  Source: as `TILE_LENGTH`."""
+
+FULL_TILES = 3
+"""Passes at the end in which all tiles are one minibatch, with step size one: the noise of
+minibatches goes.  Source: as `TILE_LENGTH`."""
+
+EDGE_TOLERANCE = 1e-2
+"""Change of the states at the edges of tiles, in total variation, from doubling the buffers, below
+which these are large enough.  Source: as `TILE_LENGTH`."""
+
+WIDE_FACTOR, WIDE_MOST, WIDE_SHARE, WIDE_STAGES = 3, 32, 0.4, 3
+"""Long sequences: states to begin with per state asked for, and at most; share of the passes with
+all of them, and passes after which they are merged.  Source: as `TILE_LENGTH`."""
 
 FULL_PASSES, LONG_PASSES = 500, 50
 """Full batches at most, of small data and of a few long sequences.  No experiment: a limit."""
@@ -57,6 +92,7 @@ class Size(Enum):
 
     SMALL = "full batches until convergence, from several starts, then a search for merges"
     LONG = "a few long sequences: full batches until convergence, after a warm-up on pieces"
+    TILED = "minibatches of tiles"
     MANY = "minibatches"
 
 
@@ -78,6 +114,12 @@ class Plan(NamedTuple):
         Whether minibatches and passes were left to the library.
     tuned : tuple of str
         Names of the improvements on the paper's algorithm.
+    tile_length : int or None
+        About how many steps a tile has; None where sequences are not cut.
+    narrow : Narrow or None
+        How training begins with more states than asked for.
+    whole_from : int or None
+        Pass, counted from 0, from which on all tiles are one minibatch.
     """
 
     size: Size
@@ -87,11 +129,16 @@ class Plan(NamedTuple):
     schedule: StepSizes
     is_open: bool = True
     tuned: tuple[str, ...] = ()
+    tile_length: int | None = None
+    narrow: Narrow | None = None
+    whole_from: int | None = None
 
 
 def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     """Return how to go through data of that size."""
     size = size_of(model, n_sequences, n_steps)
+    if size is Size.TILED:
+        return _plan_tiles(model, n_sequences, n_steps)
     if size is not Size.MANY:
         n_passes = FULL_PASSES if size is Size.SMALL else LONG_PASSES
         return Plan(size, None, n_passes, float(model.tol), Schedule(0.0, 1.0))
@@ -114,8 +161,61 @@ def _has_usual_prior(model: BaseHMM) -> bool:
     return left and inference_name(model) == "scvi" and model.emission.has_usual_prior
 
 
+def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
+    """Return how to go through tiles of long sequences."""
+    length = TILE_LENGTH if isinstance(model.tile_length, str) else model.tile_length
+    assert length is not None
+    method, is_open = method_of(model), _is_open(model)
+    n_tiles = max(n_sequences, round(n_steps / length))
+    steps = min(TILE_BATCH_MOST, max(TILE_BATCH_LEAST, n_steps / TILE_UPDATES_PER_PASS))
+    batch_size: int | None = max(1, round(steps / length))
+    if method.whole:
+        batch_size = None
+    elif not isinstance(model.batch_size, str):
+        batch_size = model.batch_size
+    if isinstance(model.n_passes, str):
+        per_pass = n_tiles / (batch_size or n_tiles)
+        n_passes = int(min(LONG_PASSES, max(TILE_PASSES, TILE_UPDATES / per_pass)))
+    else:
+        n_passes = int(model.n_passes)
+    tol = float(model.tol) if method.whole and isinstance(model.n_passes, str) else None
+    tuned = tunings(model)
+    if method.whole or not (is_open or "steps" in tunings(model)):
+        schedule: StepSizes = step_sizes(model, n_passes, n_tiles, n_steps, batch_size)
+        return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length)
+    wide = _wide(model)
+    n_full = FULL_TILES if is_open else 0
+    schedule = LinearDecay.plan(
+        model.n_states if wide is None else wide.wide,
+        n_passes - n_full,
+        batch_size or n_tiles,
+        n_tiles,
+        n_steps,
+    )
+    if wide is not None:
+        wide = wide._replace(first=round(WIDE_SHARE * n_passes))
+    whole = n_passes - n_full if n_full else None
+    return Plan(
+        Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length, wide, whole
+    )
+
+
+def _wide(model: BaseHMM) -> Narrow | None:
+    """Return how a model begins with more states than asked for, if that is left open."""
+    n_states = int(model.n_states)
+    wide = max(n_states, min(WIDE_FACTOR * n_states, WIDE_MOST))
+    is_auto = isinstance(model.init, str) and model.init == "auto"
+    if wide == n_states or not (_is_open(model) and is_auto and inference_name(model) == "scvi"):
+        return None
+    if begin_states(model) < n_states:
+        return None
+    return Narrow(wide, n_states, 1, WIDE_STAGES)
+
+
 def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
     """Say which kind of data it is, for a model that leaves minibatches and passes open."""
+    if _cuts(model, n_sequences, n_steps):
+        return Size.TILED
     if is_sampled(model) or not _is_open(model) or not method_of(model).is_stochastic:
         return Size.MANY
     if tunings(model):
@@ -125,6 +225,18 @@ def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
     # A GPU has no logarithms to fall back on where steps of size one leave probabilities of zero.
     is_long = n_sequences < FEW_SEQUENCES and model.device != "cuda"
     return Size.LONG if is_long else Size.MANY
+
+
+def _cuts(model: BaseHMM, n_sequences: int, n_steps: float) -> bool:
+    """Whether sequences are cut into tiles: where the user says so, or where they are long."""
+    if model.tile_length is None or is_sampled(model) or method_of(model).remembers:
+        return False
+    if not isinstance(model.tile_length, str):
+        return True
+    is_long = n_steps > FULL_STEPS and n_steps >= LONG_MEAN * n_sequences
+    if n_steps <= TILED_STEPS and model.n_states >= WIDE_MOST:
+        return False
+    return is_long and _is_open(model) and method_of(model).is_stochastic
 
 
 def _is_open(model: BaseHMM) -> bool:

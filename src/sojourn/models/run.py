@@ -16,10 +16,15 @@ from sklearn.base import clone
 
 from sojourn import results
 from sojourn.backends.compute import Compute
+from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
-from sojourn.data import Data, is_source
+from sojourn.data import Data
 from sojourn.families import Family
-from sojourn.inference import Backend, Position, Posterior, Problem, Progress, step, train
+from sojourn.inference import Backend, Position, Posterior, Problem, train
+from sojourn.inference.buffers import GrowingBuffers
+from sojourn.inference.problem import Tiled
+from sojourn.inference.schedule import StepSizes, ThenWhole
+from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
 from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
@@ -38,11 +43,11 @@ from sojourn.models.parameters import (
     is_sampled,
     may_move,
     method_of,
-    step_sizes,
-    tunings,
+    move_settings,
 )
 from sojourn.models.plan import (
-    N_PASSES,
+    EDGE_TOLERANCE,
+    FEW_SEQUENCES,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
@@ -52,20 +57,22 @@ from sojourn.models.plan import (
 )
 from sojourn.models.start import (
     Callback,
-    initial_posterior,
+    is_symmetric,
     make_moves,
     new_fitted,
     reporting,
     start,
 )
+from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
 from sojourn.moves.search import MergeSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
-from sojourn.sequences import Sequences, as_sequences
-from sojourn.sources import Minibatches, RememberingSource
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -145,7 +152,7 @@ def fit(
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback)
         return
-    plan = plan_training(model, data.n_sequences, data.n_steps)
+    plan = _plan(model, data, family, cluster)
     identity = {} if checkpoints is None else identity_of(model, family, data, seed)
     if found is None:
         posterior, position, state = start(model, plan, family, sample, data, seed)
@@ -164,6 +171,26 @@ def fit(
     warn_of_fit(model, fitted)
 
 
+def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
+    """Return how to go through the data: uncut where runs of steps cannot be read."""
+    plan = plan_training(model, data.n_sequences, data.n_steps)
+    if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
+        plan = plan._replace(narrow=None)
+    is_auto, source = isinstance(model.tile_length, str), data.source
+    if plan.tile_length is None or source is None:
+        return plan
+    is_once = not source.is_repeatable
+    if not is_auto and (is_once or cluster is not None):
+        what = "an iterable that can be read once" if is_once else "data on a cluster"
+        raise ValueError(f"tile_length={model.tile_length!r} cannot cut {what}: tile_length=None")
+    # To convert a file takes disk space: only where there would be no minibatches without.
+    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
+    if not (is_once or cluster is not None or (is_auto and converts)):
+        return plan
+    uncut = clone(model).set_params(tile_length=None)
+    return plan_training(uncut, data.n_sequences, data.n_steps)
+
+
 # ---- one run of the training loop ---------------------------------------------------------------
 
 
@@ -174,7 +201,7 @@ class Training:
     plan: Plan
     minibatches: Minibatches
     position: Position
-    moves: Moves | None
+    moves: StateMoves | None
     checkpoints: Checkpoints | None
     cluster: Cluster | None
     held_out: Data | None
@@ -210,7 +237,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     if training.plan.tol is not None:
         fitted.converged = ended.converged
     fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in ended.history]
-    if training.moves is not None:
+    if may_move(model) and training.moves is not None:
         # After the last checkpoint: a resumed run continues with the states in their old order.
         fitted.posterior.become(by_size(fitted.posterior))
 
@@ -219,7 +246,7 @@ def _compute_for(plan: Plan, compute: Compute) -> Compute:
     """Return where training runs: small data are too small to keep a GPU busy."""
     if plan.size is Size.SMALL and compute.device == "cuda":
         return replace(compute, device="cpu")
-    return compute
+    return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
 
 
 def _run_loop(
@@ -233,7 +260,7 @@ def _run_loop(
     checkpoints, score = training.checkpoints, training.score(fitted)
     method, n_sequences = method_of(model), training.minibatches.n_sequences
     plan, tracked = training.plan, observers.track_bound
-    moves = None if training.moves is None else replace(training.moves, validate=score)
+    moves = _validated(training.moves, score)
     tracked = model._track_bound if tracked is None else tracked
     if tracked is None:
         tracked = not method.is_stochastic
@@ -241,13 +268,15 @@ def _run_loop(
         reporting(model, plan.n_passes, observers.callback) as report,
         checkpoints if checkpoints is not None else nullcontext(),
     ):
+        source, schedule = training.minibatches, _schedule(plan, training.minibatches)
         return train(
-            Problem(fitted.family, method.objective, plan.schedule, n_sequences),
+            Problem(fitted.family, method.objective, schedule, n_sequences, _tiled(source)),
             fitted.posterior,
             training.minibatches,
             backend,
             n_passes=plan.n_passes,
             moves=None if plan.size is Size.SMALL else moves,
+            buffers=_buffers(model, fitted, source, backend),
             bound=method.bound if tracked else None,
             evaluate=None if score is None else lambda: score(fitted.posterior),
             evaluate_every=observers.validation_every,
@@ -256,6 +285,42 @@ def _run_loop(
             checkpoint=checkpoints,
             tol=plan.tol,
         )
+
+
+def _validated(
+    moves: StateMoves | None, score: Callable[[Posterior], float] | None
+) -> StateMoves | None:
+    """Return moves that must not lower a score."""
+    if isinstance(moves, Narrowing):
+        return replace(moves, moves=_validated(moves.moves, score))
+    return replace(moves, validate=score) if isinstance(moves, Moves) else moves
+
+
+def _schedule(plan: Plan, source: Minibatches) -> StepSizes:
+    """Return the step sizes; those of passes in which all tiles are one minibatch are one."""
+    if not isinstance(source, TiledSource) or source.whole_from is None:
+        return plan.schedule
+    per_pass = -(-source.n_sequences // (source.batch_size or source.n_sequences))
+    return ThenWhole(plan.schedule, source.whole_from * per_pass)
+
+
+def _tiled(source: Minibatches) -> Tiled | None:
+    """Return the sizes of the data, if they are dealt in tiles."""
+    if not isinstance(source, TiledSource):
+        return None
+    return Tiled(len(source.data.offsets) - 1, source.n_steps)
+
+
+def _buffers(
+    model: BaseHMM, fitted: FittedModel, source: Minibatches, backend: Backend
+) -> GrowingBuffers | None:
+    """Return what sets the size of the buffers around tiles."""
+    if not isinstance(source, TiledSource):
+        return None
+    local = backend if isinstance(backend, CpuBackend) else fitted.compute.backend()
+    fixed = None if isinstance(model.buffer, str) else int(model.buffer or 0)
+    family, objective = fitted.family, method_of(model).objective
+    return GrowingBuffers(source, family, objective, local, 1 + family.past, EDGE_TOLERANCE, fixed)
 
 
 def _search_first(
@@ -270,7 +335,7 @@ def _search_first(
     After some passes states are merged, the best two at a time, as long as the bound rises.
     """
     plan, moves = training.plan, training.moves
-    if plan.size is not Size.SMALL or moves is None or moves.state.n_rounds:
+    if plan.size is not Size.SMALL or not isinstance(moves, Moves) or moves.state.n_rounds:
         return training
     assert plan.tol is not None
     assert moves.source is not None
@@ -311,15 +376,19 @@ def _moves_of_fit(
     seed: int,
     *,
     on_host: bool,
-) -> Moves | None:
+) -> StateMoves | None:
     """Return the moves at the ends of passes, with the source of their samples."""
     source = minibatches
-    if data.sequences is None:
+    if data.sequences is None and not isinstance(minibatches, TiledSource):
         # Samples for moves are read here, not on the cluster.
         source = data.minibatches(fitted.family, plan.batch_size, seed)
-    return make_moves(
+    moves = make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
     )
+    if plan.narrow is None:
+        return moves
+    local = _compute_for(plan, fitted.compute).backend()
+    return Narrowing(plan.narrow, local, source, moves, move_settings(model))
 
 
 # ---- restarts -----------------------------------------------------------------------------------
@@ -367,93 +436,6 @@ def _fit_best(
         warn_of_fit(model, best)
 
 
-# ---- one minibatch ------------------------------------------------------------------------------
-
-
-def partial_fit(
-    model: BaseHMM, X: Any, lengths: ArrayLike | None, total_sequences: int | None
-) -> None:
-    """Update with one minibatch, whatever its size; see `BaseHMM.partial_fit`."""
-    check_parameters(model)
-    before: FittedModel | None = model.fitted_ if model.__sklearn_is_fitted__() else None
-    total_sequences = _checked_total(model, before, total_sequences)
-    family = model.emission if before is None else before.family
-    if is_source(X):
-        raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
-    data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
-    if total_sequences < len(data):
-        raise ValueError(
-            f"the minibatch has {len(data)} sequences, total_sequences={total_sequences}"
-        )
-    if before is None:
-        family = family.resolve(data, model.n_states)
-    data = family.validate(data)
-    total_steps = data.n_steps / len(data) * total_sequences
-    if before is None:
-        seed = as_seed(model.random_state)
-        posterior = initial_posterior(
-            model, family, data, total_sequences, total_steps, seed, tuned=tunings(model)
-        )
-        fitted = new_fitted(model, family, posterior, total_sequences)
-    else:
-        posterior, fitted = before.posterior, before
-    n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
-    schedule = step_sizes(model, n_passes, total_sequences, total_steps, len(data))
-    problem = Problem(family, method_of(model).objective, schedule, total_sequences)
-    backend = fitted.compute.backend()
-    with backend.running():
-        placed = backend.place(posterior)
-        info = step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
-        backend.finish_pass()
-        fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
-        model._fitted = fitted
-        _move_once(model, fitted, placed, data, info.step_size)
-
-
-def _checked_total(model: BaseHMM, before: FittedModel | None, total: int | None) -> int:
-    """Return the size of the data set, which must be given with the first minibatch."""
-    if is_sampled(model) or not method_of(model).is_stochastic:
-        raise ValueError(
-            "partial_fit needs a stochastic inference method, 'scvi' or 'svi': "
-            f"inference={inference_name(model)!r} needs all the data at every update"
-        )
-    if total is None:
-        if before is None:
-            raise ValueError(
-                "partial_fit needs total_sequences, the number of sequences in the data set, at "
-                "the first call: each minibatch is weighted by its share of it"
-            )
-        total = before.total_sequences
-    Whole(1).check("total_sequences", total)
-    return total
-
-
-def _move_once(
-    model: BaseHMM, fitted: FittedModel, posterior: Posterior, data: Sequences, step_size: float
-) -> None:
-    """Make moves on the minibatch of `partial_fit`, if it is large enough."""
-    state = fitted.move_state
-    moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
-    if moves is None:
-        return
-    moves.observe(data.n_steps, len(data), posterior.n_states, step_size)
-    if moves.can_judge_on(data.n_steps, posterior):
-        made = moves.run_round(posterior, fitted.family, [data], fitted.total_sequences)
-        fitted.posterior = posterior.fetched()
-        _record(fitted, made)
-
-
-def _record(fitted: FittedModel, made: list[dict[str, Any]]) -> None:
-    """Record the proposals of `partial_fit`; passes and times are those of the last `fit`."""
-    if made:
-        before = Progress(0.0, 0, 0, 0, 0.0, None)._asdict()
-        before |= fitted.history[-1] if fitted.history else {}
-        after = fitted.posterior
-        now = {"updates": after.n_updates, "states": after.n_states, "moves": made}
-        unknown = {"score": None, "bound": None, "move_seconds": 0.0}
-        fitted.history.append(before | now | unknown)
-
-
 # ---- data ---------------------------------------------------------------------------------------
 
 
@@ -464,6 +446,8 @@ def _minibatches(
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
         return ClusterSource(files, plan.batch_size, seed)
+    if plan.tile_length is not None:
+        return data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
     if not method_of(model).remembers:
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:

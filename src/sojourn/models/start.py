@@ -46,12 +46,13 @@ def start(
     A warm-up with smaller minibatches lets states differentiate before the first pass.
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
+    wide = None if plan.narrow is None else plan.narrow.wide
     posterior = initial_posterior(
-        model, family, sample, n_sequences, n_steps, seed, tuned=plan.tuned
+        model, family, sample, n_sequences, n_steps, seed, wide, tuned=plan.tuned
     )
-    if plan.size is not Size.MANY:
+    if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
-    if plan.size is Size.SMALL:
+    if plan.size in (Size.SMALL, Size.TILED):
         return posterior, Position(), MoveState()
     moves = make_moves(model, family, posterior, seed, on_host=True)
     with_moves = moves is not None
@@ -104,7 +105,7 @@ def make_moves(
 
     `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
     """
-    if not (may_move(model) and _is_symmetric(family, posterior.transitions)):
+    if not (may_move(model) and is_symmetric(family, posterior.transitions)):
         return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
@@ -140,10 +141,14 @@ def initial_posterior(
     total_sequences: float,
     total_steps: float,
     seed: int,
+    wide: int | None = None,
     *,
     tuned: Collection[str],
 ) -> Posterior:
-    """Return a posterior with the given statistics, or random ones with the mass of the data."""
+    """Return a posterior with the given statistics, or random ones with the mass of the data.
+
+    `wide` is the number of states to begin with, if it is more than the model's.
+    """
     transitions = model._make_transitions()
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
@@ -151,9 +156,9 @@ def initial_posterior(
         given = Posterior.from_statistics(model.init, transitions, dtype)
         return _with_learned_prior(given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
-    n_states = begin_states(model)
-    if n_states < model.n_states:
-        if not _is_symmetric(family, transitions):
+    n_states = begin_states(model) if wide is None else wide
+    if n_states != model.n_states:
+        if not is_symmetric(family, transitions):
             raise ValueError(
                 "init_states needs priors that are the same for all states: concentrations "
                 "that are numbers, or for emissions one row for all states"
@@ -191,7 +196,7 @@ def _with_learned_prior(posterior: Posterior, family: Family, tuned: Collection[
     return posterior
 
 
-def _is_symmetric(family: Family, transitions: Transitions) -> bool:
+def is_symmetric(family: Family, transitions: Transitions) -> bool:
     """Whether the priors are the same for all states."""
     return family.prior().ndim == 1 and transitions.is_symmetric
 

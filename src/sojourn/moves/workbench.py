@@ -88,7 +88,11 @@ class Workbench:
         )
         smoothed = self.backend.forward_backward(*part)
         path = to_host(smoothed.responsibilities.argmax(1))
-        return self.backend.host_sequences(chunk), path
+        sequences = self.backend.host_sequences(chunk)
+        if sequences.counted is None:
+            return sequences, path
+        steps, ends = sequences.counted_steps, np.cumsum(sequences.counted_lengths)
+        return Sequences(sequences.values[steps], np.concatenate([[0], ends])), path[steps]
 
     def place(self, posterior: Posterior) -> Posterior:
         """Put a posterior where it is computed with."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from sojourn.kernels.interface import Floats
+from sojourn.kernels.ragged import checked_offsets
 from sojourn.sampling.state import ChainState, Counts, SymbolData
-from sojourn.sequences import checked_offsets
 
 TRACES = ("log_joint", "n_states", "alpha", "gamma")
 

@@ -5,6 +5,7 @@ from sojourn.sources.memory import MemorySource
 from sojourn.sources.open import open
 from sojourn.sources.remembering import RememberingSource
 from sojourn.sources.shuffle import ShuffledSource
+from sojourn.sources.tiles import TiledSource
 
 __all__ = [
     "DataFileError",
@@ -13,5 +14,6 @@ __all__ = [
     "RememberingSource",
     "ShuffledSource",
     "Source",
+    "TiledSource",
     "open",
 ]

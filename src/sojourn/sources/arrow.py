@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences, check_arrow
+from sojourn.sources.arrow_arrays import check_together, is_numeric, list_sequences
 from sojourn.sources.base import (
     PIECE_SEQUENCES,
     PIECE_STEPS,
@@ -354,8 +355,36 @@ class ArrowSource(Source):
 
         return steps if self.is_long else lists
 
+    def stretches(self) -> Iterator[tuple[Block, bool]]:
+        """Yield the data in order; in long format, as many rows at a time as the file has."""
+        if not self.is_long:
+            yield from super().stretches()
+            return
+        self.check_unchanged()
+        names = self.columns if not self.sequence else [self.sequence, *self.columns]
+        read, last = self._table.opened(names), None
+        for number in range(self._table.n_blocks):
+            for batch, where in read(number):
+                if batch.num_rows == 0:
+                    continue
+                with reading(where):
+                    ids, values = self._steps(batch)
+                    cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                    check_together(ids[np.append(0, cuts)])
+                sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
+                yield Block(self._lowered(sequences), where), bool(last == ids[:1])
+                last = ids[-1:]
+        self.check_unchanged()
+
+    def sample(self) -> list[Block]:
+        """Return some blocks; in long format, rows from all over the file."""
+        if not self.is_long or self.n_steps <= PIECE_STEPS:
+            return super().sample()
+        every = -(-self.n_steps // PIECE_STEPS)
+        return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
+
     def _from_lists(self, batch: Any) -> Sequences:
-        parts = [_list_sequences(batch.column(c)) for c in range(batch.num_columns)]
+        parts = [list_sequences(batch.column(c)) for c in range(batch.num_columns)]
         if not self.is_vector:
             return self._lowered(parts[0])
         for name, part in zip(self.columns, parts, strict=True):
@@ -374,7 +403,7 @@ class ArrowSource(Source):
             with reading(where):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
-                _check_together(ids[np.append(0, cuts)])
+                check_together(ids[np.append(0, cuts)])
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
@@ -400,7 +429,7 @@ class ArrowSource(Source):
         """Return the sequence id and the steps of the rows of a record batch, in long format."""
         for name in batch.schema.names:
             # A missing number is NaN, which most families integrate out; a word has no such value.
-            number = name != self.sequence and _is_numeric(batch.schema.field(name).type)
+            number = name != self.sequence and is_numeric(batch.schema.field(name).type)
             if batch.column(name).null_count and not number:
                 raise ValueError(f"column {name!r} has missing values")
         arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.columns]
@@ -457,35 +486,3 @@ class ArrowSource(Source):
         if not self.is_long:
             return is_list
         return name != self.sequence and not pa.types.is_nested(kind)
-
-
-def _is_numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _check_together(runs: NDArray[Any]) -> None:
-    """Reject ids that occur again later, for example if rows are sorted by time."""
-    found, counts = np.unique(runs, return_counts=True)
-    if (counts > 1).any():
-        again = found[counts.argmax()]
-        raise ValueError(f"the rows of sequence {again!r} are not adjacent: sort by sequence")
-
-
-def _list_sequences(array: Any) -> Sequences:
-    """Make sequences from a list array; lists of lists of equal size become vectors."""
-    import pyarrow as pa
-
-    if not pa.types.is_fixed_size_list(array.type.value_type):
-        return Sequences.from_arrow(array)
-    if array.null_count:
-        raise ValueError("a sequence is null")
-    check_arrow(array)
-    offsets = array.offsets.to_numpy().astype(np.int64)
-    vectors = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-    flat = vectors.flatten()
-    if vectors.null_count or flat.null_count:
-        raise ValueError("a step is null")
-    steps = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
-    return Sequences(steps, offsets - offsets[0])

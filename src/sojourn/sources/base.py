@@ -157,6 +157,13 @@ class Source(ABC):
                 yield _checked(piece)._replace(done=(n_done + piece.done) / self.n_blocks)
         self.check_unchanged()
 
+    def stretches(self) -> Iterator[tuple[Block, bool]]:
+        """Yield the data in order, and whether each part goes on with the last sequence before it.
+
+        Where it can, a source gives parts of a sequence that is too long for memory.
+        """
+        return ((block, False) for block in self.blocks())
+
     def __iter__(self) -> Iterator[Sequences]:
         return (block.sequences for block in self.blocks())
 
@@ -234,7 +241,9 @@ def joined(pieces: Sequence[Sequences]) -> Sequences:
     begins = np.cumsum([0, *(piece.n_steps for piece in pieces)])
     offsets = [piece.offsets[1:] + begin for piece, begin in zip(pieces, begins, strict=False)]
     values = np.concatenate([piece.values for piece in pieces])
-    return Sequences(values, np.concatenate([[0], *offsets]))
+    counted = [piece.counted for piece in pieces if piece.counted is not None]
+    together = np.concatenate(counted) if counted else None  # all of them have tiles, or none
+    return Sequences(values, np.concatenate([[0], *offsets]), together)
 
 
 @contextmanager
@@ -290,13 +299,14 @@ def scan(
     largest = -1
     words = WordCounter()
     kind = ""
-    for block in source.blocks():
+    for block, goes_on in source.stretches():
         values = block.sequences.values
         now = "words" if values.dtype.kind in "UTO" else values.dtype.kind.replace("u", "i")
         if kind and now != kind and "words" in (now, kind):
             raise DataFileError(f"{block.place}: {_describe(now)} after {_describe(kind)}")
         kind = now
         n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + len(values)
+        n_sequences -= goes_on
         if kind == "words":
             words.update(values.tolist())
         elif kind == "i":

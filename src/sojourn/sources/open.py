@@ -61,7 +61,7 @@ def open(
         only list column.
     sequence : str or False, optional
         Columnar files in long format, with one row per step: the column with the sequence id.
-        False if all rows of a file are one sequence.
+        False if all rows of a file are one sequence, also of ``.npy`` files.
     pattern : str, optional
         Text: a regular expression whose matches are the words; by default words are separated by
         whitespace.
@@ -142,9 +142,11 @@ def _is_data(file: Path) -> bool:
 def _open_file(path: Path, options: dict[str, Any]) -> Source:
     kind = kind_of(path)
     if kind == "npy":
-        _refuse(path, options, {"offsets", "max_bytes"}, "a NumPy file")
-        offsets = options.get("offsets")
-        return NpySource(path, None if offsets is None else Path(offsets))
+        _refuse(path, options, {"offsets", "sequence", "max_bytes"}, "a NumPy file")
+        offsets, sequence = options.get("offsets"), options.get("sequence")
+        if sequence not in (None, False):
+            raise DataFileError(f"{path} is a NumPy file, which has no column {sequence!r}")
+        return NpySource(path, None if offsets is None else Path(offsets), sequence=sequence)
     if kind in TABLES:
         _refuse(path, options, {"column", "sequence", "lower", "max_bytes"}, "a columnar file")
         return ArrowSource(path, kind, **options)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
+from sojourn.sources.write_npy import NpySink
 from sojourn.whole_files import check_target, naming, part_file
 
 GROUP_SEQUENCES = 1024
@@ -65,6 +66,8 @@ class ParquetSink:
         self._n_waiting = 0
         self._writer: Any = None
         self._part: Path | None = None
+        self._steps: list[NDArray[Any]] = []
+        self._n_steps = self._n_rows = 0
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -78,6 +81,17 @@ class ParquetSink:
         steps = sum(piece.n_steps for piece in self._waiting)
         if self._n_waiting >= 8 * GROUP_SEQUENCES or steps >= 8 * GROUP_STEPS:
             self._flush(last=False)
+
+    def write_steps(self, values: NDArray[Any], offsets: NDArray[np.int64]) -> None:
+        """Write some more steps of sequences with these offsets; a row needs all of a sequence."""
+        self._steps.append(values)
+        self._n_steps += len(values)
+        done = int(np.searchsorted(offsets, self._n_steps, side="right")) - 1
+        if done > self._n_rows:
+            own, begin = np.concatenate(self._steps), self._n_steps - sum(map(len, self._steps))
+            ends = offsets[self._n_rows : done + 1] - begin
+            self.write(Sequences(own[: ends[-1]], ends))
+            self._steps, self._n_rows = [own[ends[-1] :]], done
 
     def _flush(self, last: bool) -> None:
         if not self._waiting:
@@ -147,6 +161,72 @@ def write_table(table: Any, path: Path, *, overwrite: bool = False) -> None:
     check_target(path, overwrite)
     with part_file(path) as part, naming(path):
         pq.write_table(table, part, compression="zstd")
+
+
+class SequenceNpySink:
+    """Write sequences to a ``.npy`` file, with the offsets in another; memory stays small.
+
+    The files get their names when they are complete; after an error there are none.
+
+    Parameters
+    ----------
+    path : Path
+        The offsets of ``x.npy`` go to ``x.offsets.npy``.
+    column : str
+        Not used: the file has one array.
+    overwrite : bool
+        Whether existing files may be replaced.
+    inputs : iterable of Path
+        Files that are read meanwhile, and must not be written over.
+
+    Examples
+    --------
+    >>> import sojourn as sj, pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x.npy"
+    ...     with SequenceNpySink(path, "states") as sink:
+    ...         sink.write(Sequences.from_list([[3, 1, 4], [1]]))
+    ...     sj.open(path).n_sequences, np.load(path)
+    (2, array([3, 1, 4, 1]))
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        column: str,
+        *,
+        overwrite: bool = False,
+        inputs: Iterable[Path] = (),
+    ) -> None:
+        self.offsets_path = path.with_suffix(".offsets.npy")
+        check_target(self.offsets_path, overwrite, inputs)
+        self._rows = NpySink(path, overwrite=overwrite, inputs=inputs)
+        self._ends: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
+
+    def __enter__(self) -> Self:
+        self._rows.__enter__()
+        return self
+
+    def write(self, sequences: Sequences) -> None:
+        """Write some sequences."""
+        self._ends.append(self._rows.n_rows + sequences.offsets[1:])
+        self._rows.write(sequences.values)
+
+    def write_steps(self, values: NDArray[Any], offsets: NDArray[np.int64]) -> None:
+        """Write some more steps of sequences with these offsets."""
+        self._ends = [offsets]
+        self._rows.write(values)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._rows.__exit__(kind, error, trace)
+        if error is None:
+            with part_file(self.offsets_path) as part, part.open("wb") as file:
+                np.save(file, np.concatenate(self._ends).astype(np.int64))
 
 
 def _groups(sequences: Sequences) -> Iterator[Sequences]:

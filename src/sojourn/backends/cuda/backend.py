@@ -17,7 +17,7 @@ import torch
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.cuda import graphs
 from sojourn.backends.cuda.feed import Feed
-from sojourn.backends.cuda.windows import chunks_on_device
+from sojourn.backends.cuda.windows import chunks_on_device, uploaded
 from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
@@ -117,7 +117,7 @@ class CudaBackend(KernelPieces):
         """Run the local step and blend its sums into the expected counts; replay it if recorded."""
 
         def advance(
-            posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[int], Any]
+            posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[BatchSums], Any]
         ) -> BatchSums:
             sums = self.statistics(
                 posterior,
@@ -127,14 +127,24 @@ class CudaBackend(KernelPieces):
                 squares=squares,
                 entropy=entropy,
             )
-            self._blend(posterior, sums, *rates(sums.n_sequences))
+            keep, weight = rates(sums)
+            start = posterior.counts.start
+            self._blend(posterior, sums, keep, weight)
+            if problem.tiled is not None:
+                keep, weight = problem.start_rates(keep, sums.n_starts)
+                own = keep * start + weight * sums.start
+                posterior.counts = posterior.counts._replace(start=own)
             return sums
 
         recorder = self._recorder
         if recorder is not None and rates is None and not entropy and recorder.takes(batch):
             return recorder.replay(advance, posterior, batch)
         n_update = posterior.n_updates + 1
-        return advance(posterior, batch, lambda n: rates or problem.rates(n_update, n))
+
+        def now(sums: BatchSums) -> tuple[float, float]:
+            return rates or problem.rates(n_update, sums.n_sequences, sums.n_steps)
+
+        return advance(posterior, batch, now)
 
     def _blend(self, posterior: Posterior, sums: BatchSums, keep: Any, weight: Any) -> None:
         """Blend sums into the expected counts, eq (3)."""
@@ -180,6 +190,10 @@ class CudaBackend(KernelPieces):
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut sequences into chunks that fit, and place each on the device."""
         return chunks_on_device(family, data, n_states, self.device)
+
+    def as_chunk(self, family: Family, data: Sequences) -> Chunk:
+        """Place sequences on the device as one chunk."""
+        return uploaded(family, [data], self.device).chunk(0)
 
     def host_sequences(self, chunk: Chunk) -> Sequences:
         """Fetch the sequences of a chunk."""

@@ -22,10 +22,10 @@ from sojourn.transitions import Concentrations, PriorCounts, Rows
 
 Tensor = Any
 
-Advance = Callable[[Posterior, list[Chunk], Callable[[int], Any]], BatchSums]
+Advance = Callable[[Posterior, list[Chunk], Callable[[BatchSums], Any]], BatchSums]
 """``advance(posterior, chunks, rates)``: the local step, and the blend of its sums.
 
-``rates(n_sequences)`` returns the weights of the old statistics and of the minibatch.
+``rates(sums)`` returns the weights of the old statistics and of the minibatch.
 """
 
 
@@ -61,7 +61,9 @@ class Recorder:
         """Whether a batch belongs to a window of equal batches of symbols, and is not too small."""
         if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
             return False
-        return batch.window.is_sorted and batch.n_sequences == batch.window.batch_size
+        window = batch.window
+        is_plain = window.is_sorted and not window.is_tiled
+        return is_plain and batch.n_sequences == window.batch_size
 
     def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
         """Replay ``advance`` on the posterior, and return the sums.
@@ -213,7 +215,7 @@ class _Recording:
         def run() -> BatchSums:
             place.take_out()
             still.counts = self._counts
-            sums = advance(still, [chunk], lambda n_sequences: rates)
+            sums = advance(still, [chunk], lambda sums: rates)
             _copy(still.counts, self._counts)
             return sums
 

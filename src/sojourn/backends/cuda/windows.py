@@ -39,6 +39,8 @@ class DeviceBatch:
     family : Family
     host : callable
         Returns the same sequences on the host.
+    counted : (N, 4) array or None
+        For tiles: which steps count, on the host.
     """
 
     offsets: Tensor
@@ -47,9 +49,20 @@ class DeviceBatch:
     n_steps: int
     family: Family
     host: Callable[[], Sequences]
+    counted: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return self.n_sequences
+
+    @property
+    def n_counted(self) -> int:
+        """Number of steps that count."""
+        return self.n_steps if self.counted is None else self.host().n_counted
+
+    @property
+    def n_starts(self) -> int:
+        """Number of sequences that begin here."""
+        return self.n_sequences if self.counted is None else self.host().n_starts
 
     @functools.cached_property
     def log_base(self) -> float:
@@ -98,6 +111,8 @@ class Window:
         Returns minibatch b on the host.
     is_complete : bool
         Whether it is known that no symbol is missing.
+    is_tiled : bool
+        Whether minibatches consist of tiles.
     """
 
     def __init__(
@@ -110,6 +125,8 @@ class Window:
         batch_size: int,
         host: Callable[[int], Sequences],
         is_complete: bool,
+        *,
+        is_tiled: bool = False,
     ) -> None:
         n, device = len(lengths), lengths.device
         self.family = family
@@ -118,6 +135,7 @@ class Window:
         self._encoded = encoded
         self._host = host
         self.is_complete = is_complete
+        self.is_tiled = is_tiled
         self._edges = edges
         begins = to_device(np.array(edges), device)
         number = torch.arange(n, device=device)
@@ -199,6 +217,7 @@ class Window:
             n_steps,
             self.family,
             lambda: self._host(b),
+            self._host(b).counted if self.is_tiled else None,
         )
         return Chunk(batch, encoded)
 
@@ -233,6 +252,7 @@ def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
         len(batches[0]),
         batches.__getitem__,
         is_complete,
+        is_tiled=data.counted is not None,
     )
 
 

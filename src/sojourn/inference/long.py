@@ -1,0 +1,176 @@
+"""Predictions on long sequences: tiles side by side, with buffers that make their edges exact.
+
+The states at the edge of a tile depend on steps far from it only through the buffer between.
+Buffers are doubled until what lies beyond them makes no difference in the precision of the
+computation, so that the results are those of the recursions over whole sequences, to rounding.
+Memory is that of a group of tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sojourn.families import Family
+from sojourn.inference.backend import Chunk, LocalBackend
+from sojourn.inference.local import chunk_potentials
+from sojourn.inference.posterior import Posterior
+from sojourn.kernels.arrays import to_host
+from sojourn.kernels.edges import TileKernel, written_out
+from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.sequences import Sequences
+from sojourn.sources.tiles import Cuts, Steps
+
+TILE_STEPS = 2**13
+"""Steps of a tile: long beside the buffers that are usual."""
+
+GROUP_STEPS = 2**16
+"""Steps of the tiles that are computed together."""
+
+SLOW_GROUP_STEPS = 2**20
+"""The same where starting a computation takes long."""
+
+LONG_STEPS = 4 * TILE_STEPS
+"""Length from which a sequence is cut."""
+
+_FIRST = 64  # steps of the smallest buffer
+_TOLERANCE = {"float32": 2e-6, "float64": 1e-13}
+
+
+def is_long(data: Steps) -> bool:
+    """Whether a sequence is long enough to be cut."""
+    return bool(np.diff(data.offsets).max() > LONG_STEPS)
+
+
+@dataclass
+class LongPrediction:
+    """Results for tiles of sequences, in the order of the data.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    family : Family
+    data : Sequences, or a file of which runs of steps can be read
+    backend : LocalBackend
+    tile_steps : int
+    """
+
+    posterior: Posterior
+    family: Family
+    data: Steps
+    backend: LocalBackend
+    tile_steps: int = TILE_STEPS
+
+    def __post_init__(self) -> None:
+        self.posterior = self.backend.place(self.posterior)
+        self._buffer = _FIRST
+        self._group = SLOW_GROUP_STEPS if self.backend.slow_launches else GROUP_STEPS
+
+    def log_likelihoods(self) -> Floats:
+        """Return the log predictive likelihood of each sequence, (N,)."""
+        offsets = np.asarray(self.data.offsets)
+        found = np.zeros(len(offsets) - 1)
+        for cuts, (chunk, factors, index), _ in self._groups(best=False):
+            log_z = self.backend.log_normalizers(chunk, factors, index)
+            of = np.searchsorted(offsets, cuts.begins, side="right") - 1
+            np.add.at(found, of, log_z)
+        return found
+
+    def state_probabilities(self) -> Iterator[Floats]:
+        """Yield the probabilities of the states of all steps, group by group."""
+        for _, part, data in self._groups(best=False):
+            rows = to_host(self.backend.forward_backward(*part).responsibilities)
+            yield rows[data.counted_steps]
+
+    def best_paths(self) -> Iterator[tuple[NDArray[np.int32], Floats, Integers]]:
+        """Yield the best paths of all steps, group by group, and their log probabilities.
+
+        Those are one number per tile, what its steps add given the state before them, and beside
+        it the number of the sequence.
+        """
+        last, offsets = -1, np.asarray(self.data.offsets)
+        for cuts, (chunk, factors, index), data in self._groups(best=True):
+            kernel = self.backend.tiles(chunk)
+            assert kernel is not None
+            path = to_host(kernel.best_paths(factors, index))
+            begins = np.concatenate([[0], np.cumsum(cuts.ends - cuts.begins)[:-1]])
+            starts = begins[cuts.begins == cuts.low]
+            before = np.concatenate([[last], path[:-1]])
+            own = to_host(index)[data.counted_steps]
+            each = np.add.reduceat(_log_joint(factors, own, path, before, starts), begins)
+            yield path, each, np.searchsorted(offsets, cuts.begins, side="right") - 1
+            last = int(path[-1])
+
+    def _groups(self, *, best: bool) -> Iterator[tuple[Cuts, Any, Sequences]]:
+        """Yield tiles of a group with their potentials, and with buffers that are large enough."""
+        cuts = self._cuts()
+        sizes = np.cumsum(cuts.ends - cuts.begins)
+        first = 0
+        while first < len(sizes):
+            done = sizes[first - 1] if first else 0
+            end = max(first + 1, int(np.searchsorted(sizes, done + self._group, side="right")))
+            group = Cuts(*(part[first:end] for part in cuts))
+            part, data = self._settled(group, best=best)
+            yield group, part, data
+            first = end
+
+    def _cuts(self) -> Cuts:
+        """Cut the sequences into tiles of equal length."""
+        offsets = np.asarray(self.data.offsets, dtype=np.int64)
+        lengths = np.diff(offsets)
+        counts = -(-lengths // self.tile_steps)
+        low, high = np.repeat(offsets[:-1], counts), np.repeat(offsets[1:], counts)
+        number = np.arange(len(low)) - np.repeat(np.cumsum(counts) - counts, counts)
+        begins = low + number * self.tile_steps
+        return Cuts(begins, np.minimum(begins + self.tile_steps, high), low, high)
+
+    def _settled(
+        self, cuts: Cuts, *, best: bool
+    ) -> tuple[tuple[Chunk, Potentials, Integers], Sequences]:
+        """Read a group of tiles, with buffers that make their edges exact."""
+        longest = int((cuts.high - cuts.low).max())
+        buffer = max(_FIRST, self._buffer // 2) + self.family.past
+        numbers = np.arange(len(cuts.begins))
+        while True:
+            data = cuts.pieces(numbers, buffer, self.data)
+            part = self._potentials(data)
+            kernel: TileKernel | None = self.backend.tiles(part[0])
+            assert kernel is not None
+            dtype = self.backend.dtype or str(self.posterior.emissions.dtype)
+            is_settled = buffer >= longest or kernel.are_settled(
+                part[1], part[2], _TOLERANCE[dtype], best=best
+            )
+            if is_settled:
+                self._buffer = buffer
+                return part, data
+            buffer *= 2
+
+    def _potentials(self, data: Sequences) -> tuple[Chunk, Potentials, Integers]:
+        """Return a group as one chunk, with its potentials."""
+        posterior, family, backend = self.posterior, self.family, self.backend
+        chunk = backend.as_chunk(family, data)
+        means = posterior.transitions.means(posterior.counts)
+        return next(chunk_potentials(posterior, family, [chunk], means, backend, collapsed=True))
+
+
+def _log_joint(
+    potentials: Potentials,
+    index: Integers,
+    path: NDArray[np.int32],
+    before: NDArray[np.int32],
+    starts: NDArray[np.int64],
+) -> Floats:
+    """Return the log probability of each step and its state, given the state before it."""
+    potentials = written_out(potentials)
+    start, transitions, table = (to_host(part).astype(np.float64) for part in potentials[:3])
+    with np.errstate(divide="ignore"):
+        steps = np.log(transitions)[before, path]
+        steps[starts] = np.log(start)[path[starts]]
+        steps += np.log(table[index, path])
+    if potentials.log_scale is not None:
+        steps += to_host(potentials.log_scale)[index]
+    return np.asarray(steps)

@@ -1,0 +1,132 @@
+"""A start with more states than asked for, which are merged on the way to that number.
+
+From a random start some of K states end between two true ones, and others share one.  With three
+times as many most true states have one of their own, and those that are alike are merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.inference.backend import LocalBackend
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.trainer import StateMoves
+from sojourn.moves.judge import Move
+from sojourn.moves.merge import MergedStates, merge_weights
+from sojourn.moves.sample import Sample, SampleFitter
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.workbench import Workbench
+from sojourn.sources import Minibatches
+
+
+class Narrow(NamedTuple):
+    """How many states there are in each pass.
+
+    Attributes
+    ----------
+    wide, n_states : int
+        At first, and in the end.
+    first : int
+        Number of passes with all of them.
+    n_stages : int
+        Passes after which states are merged, an equal share of them each time.
+
+    Examples
+    --------
+    >>> narrow = Narrow(wide=30, n_states=10, first=6, n_stages=3)
+    >>> [narrow.after(n_pass) for n_pass in range(4, 10)]
+    [30, 21, 14, 10, 10, 10]
+    """
+
+    wide: int
+    n_states: int
+    first: int
+    n_stages: int
+
+    def after(self, n_pass: int) -> int:
+        """Return the number of states after pass `n_pass`, counted from 0."""
+        stage = min(max(0, n_pass + 2 - self.first), self.n_stages)
+        return round(self.wide * (self.n_states / self.wide) ** (stage / self.n_stages))
+
+
+@dataclass
+class Narrowing:
+    """Merges states until there are as many as asked for, and then leaves it to other moves.
+
+    Merges are judged on a sample: always the pair that loses least at best, eq (22), with a local
+    step after each.
+
+    Attributes
+    ----------
+    plan : Narrow
+    backend : LocalBackend
+    source : Minibatches
+        The data that training sees.
+    moves : StateMoves or None
+        Moves that come after it.
+    settings : MoveSettings
+    """
+
+    plan: Narrow
+    backend: LocalBackend
+    source: Minibatches
+    moves: StateMoves | None
+    settings: MoveSettings
+
+    def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
+        """Let the moves that come after it take in a minibatch."""
+        if self.moves is not None:
+            self.moves.observe(n_steps, n_sequences, n_states, step_size)
+
+    def after_pass(
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+    ) -> list[dict[str, Any]]:
+        """Merge states after pass `n_pass`, or let other moves change them."""
+        target = self.plan.after(n_pass)
+        if posterior.n_states <= max(target, self.plan.n_states):
+            moves = None if target > self.plan.n_states else self.moves
+            return [] if moves is None else moves.after_pass(posterior, family, n_pass, n_passes)
+        made: list[dict[str, Any]] = []
+        groups = self._groups(posterior, family, n_pass, target, made)
+        found = posterior.regrouped(groups)
+        posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
+        return made
+
+    def _groups(
+        self,
+        posterior: Posterior,
+        family: Family,
+        n_pass: int,
+        target: int,
+        made: list[dict[str, Any]],
+    ) -> Any:
+        """Return the remaining states as sums of the present ones."""
+        settings, n_states = self.settings, posterior.n_states
+        bench = Workbench(family, self.backend).for_states(n_states)
+        total = self.source.n_sequences
+        sample = Sample.draw(
+            self.source.batches(n_pass + 1), _SAMPLE_STEPS, total, bench, n_states, settings
+        )
+        fitter = SampleFitter(sample, bench, settings, np.inf, n_states)
+        fit = fitter.fit(bench.place(posterior), 1, shared=True)
+        groups = np.eye(n_states)
+        while len(groups) > target:
+            assert fit.shared is not None
+            states = MergedStates.of(family, fit.posterior, fit.shared, settings)
+            at_best = states.gains + states.entropy_bounds
+            first, second = np.unravel_index(int(np.argmax(at_best)), at_best.shape)
+            weights = merge_weights(len(groups), [(int(first), int(second))])
+            before, fit = fit, fitter.fit(fit.posterior.regrouped(weights), 1, shared=True)
+            groups = weights @ groups
+            pair = [[int(first), int(second)]]
+            move = Move("merge", pair, fit.bound - before.bound, 0.0, True, len(groups))
+            made.append(move._asdict())
+        bench.check()
+        return groups
+
+
+_SAMPLE_STEPS = 2**16
