@@ -263,12 +263,12 @@ def test_what_is_made_of_a_model_takes_both(model, tmp_path):
 
 def test_a_fitted_model_is_written_and_read_without_an_estimator(model, tmp_path):
     path = tmp_path / "m.sojourn"
-    persist.save(model.fitted_, path, {"at": 3})
+    persist.save(model.fitted_, path)
     fitted, training = persist.read(path)
-    assert training == {"at": 3}
+    assert training is None
     assert fitted.score(X) == model.score(X)
     assert fitted.estimator.name == type(model).__name__
-    persist.save(model, tmp_path / "same.sojourn", {"at": 3})
+    persist.save(model, tmp_path / "same.sojourn")
     assert stored(tmp_path / "same.sojourn") == stored(path)
 
 

@@ -85,6 +85,7 @@ class Cell:
             "delay": PAPER["delay"],
             "init": "exponential",
             "moves": None,
+            "tuned": False,
             "random_state": self.seed,
             "n_jobs": n_jobs,
         }

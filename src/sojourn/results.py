@@ -70,19 +70,22 @@ def to_file(
     data: Data,
     family: Family,
     per_step: StepFunction,
-    groups: Groups,
+    groups: Groups | None,
     column: str,
     target: Path,
     *,
     overwrite: bool,
 ) -> float:
-    """Write one result per step to a file, piece by piece; return the total score."""
+    """Write one result per step to a file, piece by piece; return the total score.
+
+    `groups` goes through long sequences without reading one whole; None where nothing does.
+    """
     total = 0.0
     inputs = () if data.source is None else data.source.paths
     sink_type = SequenceNpySink if target.suffix == ".npy" else ParquetSink
     with sink_type(target, column, overwrite=overwrite, inputs=inputs) as sink:
-        steps = data.long_steps(family)
-        if steps is not None:
+        steps = None if groups is None else data.long_steps(family)
+        if groups is not None and steps is not None:
             for values, score in groups(steps):
                 sink.write_steps(values, steps.offsets)
                 total += score

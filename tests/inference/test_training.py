@@ -330,7 +330,7 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         yield ragged(12, 5)
         raise OSError("the disk is gone")
 
-    prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches())
+    prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches(), cpu_backend._Whole())
     iterator = iter(prepared)
     for _ in range(2):
         assert next(iterator)

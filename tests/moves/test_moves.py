@@ -828,6 +828,5 @@ def test_a_model_file_keeps_the_names_of_what_moves_carry_on():
         "grown": True,
         "lost": -0.25,
         "variance": 0.125,
-        "effective_steps": 0.0,
     }
     assert MoveState.from_json(described) == state

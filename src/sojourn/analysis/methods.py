@@ -103,6 +103,7 @@ class AnalysisMixin:
             data,
             self.family,
             lambda piece: (self.filtered(piece, lag), 0.0),
+            None,
             "probabilities",
             target,
             overwrite=overwrite,

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -172,9 +173,16 @@ def make_checkpoints(
     return checkpoints
 
 
-def identity_of(model: BaseHMM, family: Family, data: Data, seed: int) -> dict[str, Any]:
-    """Return what a resumed run must have in common; threads and passes may differ."""
+def identity_of(
+    model: BaseHMM, family: Family, data: Data, seed: int, tuned: Collection[str]
+) -> dict[str, Any]:
+    """Return what a resumed run must have in common; threads and passes may differ.
+
+    `tuned` is what the library has chosen where the model leaves that to it.
+    """
     parameters = persist.describe_parameters(record_of(model))
+    if parameters["tuned"] == "auto":
+        parameters["tuned"] = list(tuned) or False
     free = {"n_passes", "n_init", "n_jobs", "verbose", "random_state"}
     if "steps" in tunings(model):
         free.remove("n_passes")  # the step sizes follow from it

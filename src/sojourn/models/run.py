@@ -153,7 +153,7 @@ def fit(
         sampled.fit(model, family, sequences, held_out, seed, observers.callback)
         return
     plan = _plan(model, data, family, cluster)
-    identity = {} if checkpoints is None else identity_of(model, family, data, seed)
+    identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
         posterior, position, state = start(model, plan, family, sample, data, seed)
     else:

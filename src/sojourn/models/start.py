@@ -143,7 +143,7 @@ def initial_posterior(
     seed: int,
     wide: int | None = None,
     *,
-    tuned: Collection[str],
+    tuned: Collection[str] = (),
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 

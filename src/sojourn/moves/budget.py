@@ -159,7 +159,10 @@ class MoveState:
 
     def to_json(self) -> dict[str, Any]:
         """Return what a model file has of it."""
-        return {_FILE_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        described = {_FILE_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        if not self.effective_steps:  # as before there was any
+            described.pop("effective_steps")
+        return described
 
     @classmethod
     def from_json(cls, described: dict[str, Any]) -> MoveState:

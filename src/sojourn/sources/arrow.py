@@ -361,19 +361,15 @@ class ArrowSource(Source):
             yield from super().stretches()
             return
         self.check_unchanged()
-        names = self.columns if not self.sequence else [self.sequence, *self.columns]
-        read, last = self._table.opened(names), None
-        for number in range(self._table.n_blocks):
-            for batch, where in read(number):
-                if batch.num_rows == 0:
-                    continue
-                with reading(where):
-                    ids, values = self._steps(batch)
-                    cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
-                    check_together(ids[np.append(0, cuts)])
-                sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
-                yield Block(self._lowered(sequences), where), bool(last == ids[:1])
-                last = ids[-1:]
+        last = None
+        for batch, where in self.batches():
+            with reading(where):
+                ids, values = self.steps_of(batch)
+                cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+                check_together(ids[np.append(0, cuts)])
+            sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
+            yield Block(self._lowered(sequences), where), bool(last == ids[:1])
+            last = ids[-1:]
         self.check_unchanged()
 
     def sample(self) -> list[Block]:
