@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from datetime import date
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,12 @@ def machine() -> dict[str, Any]:
 
 def installed(name: str) -> str:
     """Return the version of a package; of sojourn also where it is only on the path."""
-    return sojourn.__version__ if name == "sojourn" else version(name)
+    if name == "sojourn":
+        return sojourn.__version__
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def write_result(path: Path, measured: dict[str, Any], packages: tuple[str, ...] = ()) -> None:

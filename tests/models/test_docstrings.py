@@ -16,15 +16,28 @@ CLASSES = [
 ]
 
 
-def documented_parameters(docstring):
-    """Return the names of the entries in the numpydoc section "Parameters", in their order."""
-    _, _, rest = docstring.partition("Parameters\n----------\n")
+RESULTS = ("Forecast", "PosteriorSamples", "Residuals", "SegmentTable")
+"""Values that the library makes, and users read."""
+
+
+def documented_parameters(docstring, title="Parameters"):
+    """Return the names of the entries in a section of numpydoc, in their order."""
+    _, _, rest = docstring.partition(f"{title}\n----------\n")
     section = re.split(r"\n\n\S[^\n]*\n-{3,}\n", rest)[0]
     entries = [line for line in section.splitlines() if line and not line[0].isspace()]
     return [entry.partition(" : ")[0] for entry in entries]
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_field_of_a_result_is_documented(name):
+    cls = getattr(sj, name)
+    fields = [field for field in inspect.signature(cls).parameters if not field.startswith("_")]
+    entries = documented_parameters(inspect.getdoc(cls), "Attributes")
+    named = {field for entry in entries for field in entry.split(", ")}
+    assert set(fields) <= named
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if name not in RESULTS])
 def test_each_constructor_parameter_has_an_entry_of_its_own(name):
     cls = getattr(sj, name)
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}

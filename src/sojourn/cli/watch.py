@@ -39,7 +39,7 @@ def watch(
     NA are missing. An empty line begins a new sequence. Written are the surprise of the step in
     nats, −log p(step | steps before), the most probable state, and its probability.
 
-    Example: [bold]tail -f log | sojourn watch log.sojourn --alarm 12[/]
+    Example: [bold]sojourn watch log.sojourn --alarm 12 < log[/], or after [bold]tail -f log |[/].
     """
     from sojourn.families import Categorical
     from sojourn.models import load

@@ -83,7 +83,7 @@ class TiledSource(Minibatches):
     >>> data = Sequences.from_list([np.arange(10)])
     >>> source = TiledSource(data, tile_length=3, batch_size=2, seed=0)
     >>> [batch.n_counted for batch in source.batches(0)]
-    [7, 3]
+    [6, 4]
     """
 
     def __init__(

@@ -139,6 +139,7 @@ def test_files_are_enough_for_moves_on_a_device(tmp_path):
 
 def test_a_small_start_grows_on_a_device():
     options = {"moves": sj.MoveSettings(init_states=1), "n_states": 3, "dtype": "float64"}
+    options["random_state"] = 2  # some seeds try no split that so few data support
     here, there = (model(device=where, **options).fit(DATA) for where in ("cpu", "cuda"))
     assert "split" in {move["kind"] for move in moves_of(here) if move["accepted"]}
     assert [m["states"] for m in moves_of(there)] == [m["states"] for m in moves_of(here)]
