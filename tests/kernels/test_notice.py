@@ -11,7 +11,8 @@ def compiled(module):
 
 def test_what_is_compiled_is_said_in_one_line_once(capsys):
     notice = _Notice()
-    notice.on_start(compiled("somebody.else"))
+    for module in ("somebody.else", None):  # code made at run time has no module
+        notice.on_start(compiled(module))
     assert capsys.readouterr() == ("", "")
     for _ in range(2):
         notice.on_start(compiled("sojourn.kernels.cpu.strips"))

@@ -19,7 +19,8 @@ class _Notice(event.Listener):
     def on_start(self, event: Any) -> None:
         """Print the line, once a process."""
         function = getattr(event.data.get("dispatcher"), "py_func", None)
-        if not self.said and getattr(function, "__module__", "").startswith("sojourn."):
+        module = getattr(function, "__module__", None) or ""  # of code made at run time it is None
+        if not self.said and module.startswith("sojourn."):
             self.said = True
             print(_LINE, file=sys.stderr, flush=True)
 
