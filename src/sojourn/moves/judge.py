@@ -199,12 +199,12 @@ class Judge:
 
     def compare(self, proposed: Fit, n_baseline: int) -> Verdict:
         """Compare a proposal with the present model after `n_baseline` more steps, eq (26)."""
-        base = self.baseline(n_baseline)
-        fresh, variance, is_safe = self._held_out(proposed.held_out, base.held_out)
-        if not self.sample.stands_for_all:
+        base, stands_for_all = self.baseline(n_baseline), self.sample.stands_for_all
+        present = base.held_out if stands_for_all else self.at_hand
+        fresh, variance, is_safe = self._held_out(proposed.held_out, present)
+        if not stands_for_all:
             # Whatever the sample says, all the data must not lose: the model at hand has their
             # statistics, and the proposal is to be better on sequences that it has not seen.
-            fresh, variance, _ = self._held_out(proposed.held_out, self.at_hand)
             is_safe = fresh > self.settings.held_out_errors * np.sqrt(variance)
         return Verdict(proposed.bound - base.bound, fresh, variance, bool(is_safe))
 

@@ -177,6 +177,8 @@ def warm_up(
     source = minibatches(size) if pieces is None else MemorySource(pieces, size, seed)
     if n_own * size < n_pieces:
         source = FirstMinibatches(source, n_own, n_own * size)
+    # Of much data, a few minibatches tell states apart, but not whether they are the same.
+    may_merge = with_moves and not moves.exceeds_sample(family, n_steps)
     with monitor(n_passes) as callback:
         own_steps = n_steps * min(1.0, n_own * size / n_pieces)
         schedule = LinearDecay.plan(
@@ -188,12 +190,7 @@ def warm_up(
             source,
             moves.backend,
             n_passes=n_passes,
-            # A few minibatches tell states apart, but not whether they are the same.
-            moves=(
-                replace(moves, source=source)
-                if with_moves and not moves.exceeds_sample(family, n_steps)
-                else None
-            ),
+            moves=replace(moves, source=source) if may_merge else None,
             callback=callback,
         )
     start, transitions = posterior.counts
