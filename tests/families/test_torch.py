@@ -44,6 +44,7 @@ class Drawn:
     natural: Any
     data: Any
     x: Any
+    tolerance: Any
 
 
 def drawn(name, seed, n_states=N_STATES, n_steps=40, holes=True):
@@ -57,7 +58,9 @@ def drawn(name, seed, n_states=N_STATES, n_steps=40, holes=True):
         where[3] = True  # a whole step
         values[where] = -1 if example.missing == "symbols" else np.nan
     data = family.validate(sj.Sequences.from_lengths(values, None))
-    return Drawn(family, natural, data, family.observations(data))
+    # A sum over nodes leaves out those that hardly count, as many as are worth it on a CPU.
+    near = {"rtol": 2e-5, "atol": 2e-5} if example.error > 1e-9 else TOLERANCE
+    return Drawn(family, natural, data, family.observations(data), near)
 
 
 def maths(family, x, natural):
@@ -92,7 +95,7 @@ def test_the_maths_is_that_of_numpy(name, n_states, n_steps, seed):
     expected = maths(d.family, d.x, d.natural)
     for key, got in maths(d.family, to_device(d.x, "cpu"), torch.tensor(d.natural)).items():
         # The divergence is a difference quotient, which magnifies rounding.
-        loose = {"rtol": 1e-7, "atol": 1e-7} if key == "divergence" else {}
+        loose = {"rtol": 1e-7, "atol": 1e-7} if key == "divergence" else d.tolerance
         check(got, expected[key], **loose)
 
 
@@ -102,7 +105,8 @@ def test_the_maths_is_that_of_numpy_for_large_counts(name):
     natural = 1e7 * d.natural
     results = maths(d.family, to_device(d.x, "cpu"), torch.tensor(natural))
     for key in ("log_predictive", "expected_log_likelihood"):
-        check(results[key], getattr(d.family, key)(d.x, natural), rtol=1e-9, atol=1e-9)
+        tolerance = {"rtol": 1e-9, "atol": 1e-9} if d.tolerance is TOLERANCE else d.tolerance
+        check(results[key], getattr(d.family, key)(d.x, natural), **tolerance)
 
 
 @dataclass
@@ -134,11 +138,11 @@ def check_for_the_kernel(d, device, dtype, collapsed):
     closed_form = d.family.log_predictive if collapsed else d.family.expected_log_likelihood
     expected = closed_form(d.x, d.natural)
     largest = expected.max(axis=1)
-    check(rows.log_scale, largest, device)
+    check(rows.log_scale, largest, device, **d.tolerance)
     assert rows.table.dtype == getattr(torch, dtype)
     assert rows.table.device.type == rows.index.device.type == device
     exact = np.exp(expected - largest[:, None])
-    tolerance = TOLERANCE if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-6}
+    tolerance = d.tolerance if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-5}
     np.testing.assert_allclose(rows.table.cpu().numpy(), exact, **tolerance)
     assert (rows.table.amax(dim=1) == 1.0).all()
     assert rows.index.dtype == torch.int32
@@ -172,10 +176,11 @@ def test_gaps_of_potentials_are_those_of_numpy(name, numbers, monkeypatch):
     found = d.family.uncertainty(
         encoded, torch.tensor(r), rows, table, torch.tensor(masses), n_threads=1
     )
-    check(found.values[0], masses * (r * (1.0 - r) * gaps).sum(axis=0), rtol=1e-8, atol=1e-8)
+    tolerance = {"rtol": 1e-8, "atol": 1e-8} if d.tolerance is TOLERANCE else {"rtol": 1e-3}
+    check(found.values[0], masses * (r * (1.0 - r) * gaps).sum(axis=0), **tolerance)
     value = d.family.expected_log_normalizer(table.dense(), found.values, torch.tensor(masses))
     exact = d.family.expected_log_normalizer(statistics, found.values.numpy(), masses)
-    check(value, exact)
+    check(value, exact, **d.tolerance)
 
 
 @every_row_a_step

@@ -18,6 +18,7 @@ class Example:
     draw_data: Any  # (rng, n) -> (n, D) values, or (n,) symbols
     support: Any = None  # every x, where there are finitely many
     missing: str = "entries"  # what may be missing: "entries", "rows" or "symbols"
+    error: float = 1e-9  # of a_g, where it is an integral that is computed numerically
 
     def resolve(self, n_states=N_STATES):
         values = self.draw_data(np.random.default_rng(99), 200)
@@ -104,6 +105,20 @@ EXAMPLES = {
         sj.AutoregressiveGaussian(order=2), lambda rng, n: _walk(rng, n, 2), missing="rows"
     ),
     "linear Gaussian": Example(sj.LinearGaussian(n_targets=2), _regression, missing="rows"),
+    "von Mises": Example(
+        sj.VonMises(), lambda rng, n: rng.vonmises([0.0, 3.0], [0.5, 20.0], (n, 2)), error=1e-3
+    ),
+    "beta": Example(sj.Beta(), lambda rng, n: rng.beta([2.0, 9.0], [5.0, 0.7], (n, 2)), error=0.5),
+    "gamma, learned shape": Example(
+        sj.LearnedGamma(),
+        lambda rng, n: rng.gamma([0.6, 4.0], [3.0, 0.1], (n, 2)) + 1e-9,
+        error=1e-3,
+    ),
+    "negative binomial, learned dispersion": Example(
+        sj.LearnedNegativeBinomial(),
+        lambda rng, n: rng.negative_binomial([0.7, 3.0], [0.4, 0.2], (n, 2)).astype(float),
+        error=3e-3,
+    ),
     "product": Example(
         sj.Product(sj.DiagonalGaussian(2), sj.Poisson(), sj.Categorical(3), sj.Gamma(shape=2.0)),
         _mixed,

@@ -3,12 +3,15 @@
 from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.beta import Beta
 from sojourn.families.categorical import Categorical
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.exponential import Exponential
 from sojourn.families.gamma import Gamma
 from sojourn.families.gaussian import Gaussian
 from sojourn.families.geometric import Geometric
+from sojourn.families.learned_gamma import LearnedGamma
+from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.multinomial import Multinomial
@@ -18,12 +21,14 @@ from sojourn.families.product import Product
 from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
 
 __all__ = [
     "FAMILIES",
     "AutoregressiveGaussian",
     "Bernoulli",
+    "Beta",
     "Categorical",
     "DecayedTable",
     "DiagonalGaussian",
@@ -33,6 +38,8 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Geometric",
+    "LearnedGamma",
+    "LearnedNegativeBinomial",
     "LinearGaussian",
     "LogNormal",
     "Multinomial",
@@ -41,6 +48,7 @@ __all__ = [
     "Product",
     "RowSums",
     "SphericalGaussian",
+    "VonMises",
     "ZeroMeanGaussian",
 ]
 

@@ -12,13 +12,16 @@ from scipy.stats import betabinom, nbinom
 
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.beta import Beta, shapes_at
 from sojourn.families.categorical import Categorical
-from sojourn.families.columns import log_rising
+from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.draws import naturals_of
 from sojourn.families.exponential import Exponential
 from sojourn.families.gamma import Gamma
 from sojourn.families.geometric import Geometric
+from sojourn.families.learned_gamma import LearnedGamma
+from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
 from sojourn.families.multinomial import Multinomial
@@ -26,10 +29,24 @@ from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.von_mises import VonMises
 from sojourn.kernels.interface import Floats
 
 Limits = tuple[Floats, Floats]
 """P(X < x) and P(X ≤ x) of every step, state and column; the same array if X is continuous."""
+
+
+_COUNTS = (
+    Categorical,
+    Bernoulli,
+    Multinomial,
+    Poisson,
+    NegativeBinomial,
+    LearnedNegativeBinomial,
+    Geometric,
+)
+
+_ANGLES = 4096  # intervals of the circle in a distribution function
 
 
 @singledispatch
@@ -68,9 +85,8 @@ def is_discrete(family: Family) -> list[bool]:
             own = is_discrete(part)
             found += own + [own[0]] * (n - len(own))
         return found
-    counts = (Categorical, Bernoulli, Multinomial, Poisson, NegativeBinomial, Geometric)
     n = 1 if family.step_ndim == 0 else int(family.n_features)
-    return [isinstance(family, counts)] * n
+    return [isinstance(family, _COUNTS)] * n
 
 
 def n_columns(family: Family) -> int:
@@ -163,6 +179,43 @@ def _(family: Gamma, x: Floats, natural: Floats) -> Limits:
     return found, found
 
 
+@predictive_cdf.register
+def _(family: LearnedGamma, x: Floats, natural: Floats) -> Limits:
+    n, _, sums = parts = family.parts(natural)
+    nodes = family.integrate(*parts)
+    c = np.exp(nodes.at[0])
+    x = np.maximum(x, 0.0)[:, None]
+    share = x / (x + sums)
+    found = (np.exp(nodes.log_weights) * betainc(c, c * n[..., None], share[..., None])).sum(-1)
+    return found, found
+
+
+@predictive_cdf.register
+def _(family: Beta, x: Floats, natural: Floats) -> Limits:
+    nodes = family.integrate(*family.parts(natural))
+    a, b = shapes_at(nodes.at)
+    out = np.empty((len(x), *nodes.log_total.shape))
+    for t, row in enumerate(np.clip(x, 0.0, 1.0)):
+        out[t] = (np.exp(nodes.log_weights) * betainc(a, b, row[:, None])).sum(axis=-1)
+    return out, out
+
+
+@predictive_cdf.register
+def _(family: VonMises, x: Floats, natural: Floats) -> Limits:
+    # From −π to π, by the trapezoidal rule, whose error is small for a smooth periodic function.
+    found = np.empty((len(x), len(natural), family.features))
+    for d in range(family.features):
+        own = np.full((_ANGLES + 1, family.features), np.nan)
+        own[:, d] = np.linspace(-np.pi, np.pi, _ANGLES + 1)
+        density = np.exp(family.log_predictive(own, natural))
+        mass = np.cumsum(0.5 * (density[1:] + density[:-1]), axis=0)
+        mass = np.concatenate([np.zeros((1, len(natural))), mass / mass[-1]])
+        angle = np.arctan2(np.sin(x[:, d]), np.cos(x[:, d]))
+        for k in range(len(natural)):
+            found[:, k, d] = np.interp(angle, own[:, d], mass[:, k])
+    return found, found
+
+
 def _counts(x: Floats, least: int, upto: Any) -> Limits:
     """Return both limits of counts from P(X ≤ x) as a function of x (T, 1, D)."""
     missing = np.isnan(x)
@@ -192,8 +245,9 @@ def _(family: Geometric, x: Floats, natural: Floats) -> Limits:
     return _counts(x, 1, upto)
 
 
-@predictive_cdf.register
-def _(family: NegativeBinomial, x: Floats, natural: Floats) -> Limits:
+@predictive_cdf.register(LearnedNegativeBinomial)
+@predictive_cdf.register(NegativeBinomial)
+def _(family: ColumnFamily, x: Floats, natural: Floats) -> Limits:
     parts = family.parts(natural)
 
     def upto(values: Floats) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
+from scipy.special import betaln, digamma, expit, gammaln, i0e, i1e, polygamma, xlogy
 
 
 def is_tensor(array: Any) -> bool:
@@ -128,6 +128,10 @@ _NUMPY = SimpleNamespace(
     betaln=betaln,
     digamma=digamma,
     xlogy=xlogy,
+    i0e=i0e,
+    i1e=i1e,
+    cos=np.cos,
+    sin=np.sin,
     polygamma=polygamma,
     expm1=np.expm1,
     round=np.rint,
@@ -209,7 +213,7 @@ def _torch() -> SimpleNamespace:
 
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
-        *("polygamma", "expm1", "round", "minimum", "empty_like"),
+        *("polygamma", "expm1", "round", "minimum", "empty_like", "cos", "sin"),
         *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
         "concatenate",
     )
@@ -218,6 +222,8 @@ def _torch() -> SimpleNamespace:
         gammaln=torch.lgamma,
         betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
         xlogy=torch.xlogy,
+        i0e=torch.special.i0e,
+        i1e=torch.special.i1e,
         expit=torch.sigmoid,
         cumsum=lambda array: torch.cumsum(array, 0),
         cumprod=lambda array: torch.cumprod(array, 0),
