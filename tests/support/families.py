@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import sojourn as sj
+from sojourn.families import DecayedTable
 
 N_STATES = 3
 
@@ -29,6 +30,12 @@ class Example:
         n = int(rng.integers(3, 40))
         data = sj.Sequences(self.draw_data(rng, n), [0, n])
         weights = rng.gamma(0.7, 1.0, (n_states, n))
+        if family.latent:
+            start = family.initial_statistics(data, n_states, 3.0, rng)
+            table = DecayedTable(start, "float64")
+            encoded = family.encode(family.validate(data))
+            sums, _ = family.sum_given(encoded, weights.T, table, collapsed=True, n_threads=1)
+            return family.prior() + sums.dense().T
         return family.prior() + weights @ family.statistics(family.observations(data))
 
 
@@ -124,3 +131,45 @@ EXAMPLES = {
         _mixed,
     ),
 }
+
+LATENT = {
+    "mixture of diagonal Gaussians": Example(
+        sj.Mixture(sj.DiagonalGaussian(), 3), lambda rng, n: _mixture(rng, n, 3)
+    ),
+    "mixture of Gaussians": Example(
+        sj.Mixture(sj.Gaussian(), 2), lambda rng, n: _mixture(rng, n, 2), missing="rows"
+    ),
+    "mixture of Poissons": Example(
+        sj.Mixture(sj.Poisson(), 2),
+        lambda rng, n: rng.poisson(rng.choice([1.0, 20.0], (n, 1))).astype(float),
+    ),
+    "zero-inflated Poisson": Example(
+        sj.ZeroInflated(sj.Poisson()),
+        lambda rng, n: rng.poisson([0.6, 9.0], (n, 2)) * (rng.random((n, 2)) < 0.6),
+    ),
+    "zero-inflated gamma": Example(
+        sj.ZeroInflated(sj.Gamma(shape=2.0)),
+        lambda rng, n: (rng.gamma(2.0, 3.0, (n, 2)) + 1e-9) * (rng.random((n, 2)) < 0.6),
+    ),
+    "Student t": Example(
+        sj.StudentT(),
+        lambda rng, n: _mixture(rng, n, 2) + rng.standard_t(2, (n, 2)),
+        missing="rows",
+    ),
+    "Student t, known degrees of freedom": Example(
+        sj.StudentT(df=4.0), lambda rng, n: _mixture(rng, n, 1), missing="rows"
+    ),
+    "product with a mixture": Example(
+        sj.Product(
+            sj.Mixture(sj.DiagonalGaussian(2), 2), sj.ZeroInflated(sj.Poisson()), sj.Gamma()
+        ),
+        lambda rng, n: np.column_stack(
+            [
+                _mixture(rng, n, 2),
+                rng.poisson(4.0, n) * rng.integers(2, size=n),
+                rng.gamma(2.0, 1, n),
+            ]
+        ),
+    ),
+}
+"""Families whose steps have unknowns of their own, so that statistics depend on λ."""

@@ -162,6 +162,11 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     """Whether the statistics are never negative."""
 
     @property
+    def latent(self) -> bool:
+        """Whether a step has unknowns of its own, so that its statistics depend on λ."""
+        return False
+
+    @property
     def past(self) -> int:
         """Number of earlier steps that an observation depends on."""
         return 0
@@ -288,6 +293,30 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
             compute it faster than by summing the responsibilities.  A family whose statistics sum
             to one at every step of the batch may take it for the totals of the sums.
         """
+
+    def sum_given(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        table: DecayedTable,
+        *,
+        collapsed: bool,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+        bound: bool = False,
+    ) -> tuple[RowSums, Any]:
+        """Return the sums of a batch given the current statistics, and what unknowns of steps add.
+
+        A family whose steps have unknowns of their own (which component a step comes from, say)
+        sums expectations over them, and adds Σ r E[log h] and their entropy to the bound (13), if
+        `bound` asks for it.  Other families need no more than `sum_statistics`, and add nothing.
+        """
+        sums = self.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
+        return sums, 0.0
+
+    def canonical(self, statistics: Floats) -> Floats:
+        """Return statistics (K, S) with interchangeable parts in the same order in every state."""
+        return statistics
 
     def uncertainty(
         self,

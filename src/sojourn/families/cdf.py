@@ -24,12 +24,16 @@ from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.nested import NestedFamily
 from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.student_t import StudentT, effective
 from sojourn.families.von_mises import VonMises
+from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.kernels.interface import Floats
 
 Limits = tuple[Floats, Floats]
@@ -86,6 +90,8 @@ def is_discrete(family: Family) -> list[bool]:
             found += own + [own[0]] * (n - len(own))
         return found
     n = 1 if family.step_ndim == 0 else int(family.n_features)
+    if isinstance(family, NestedFamily):  # a point mass makes a column partly discrete
+        return [isinstance(family.family, _COUNTS) or isinstance(family, ZeroInflated)] * n
     return [isinstance(family, _COUNTS)] * n
 
 
@@ -100,6 +106,8 @@ def n_columns(family: Family) -> int:
     """
     if isinstance(family, Product):
         return sum(map(n_columns, family.parts))
+    if isinstance(family, NestedFamily):
+        return n_columns(family.family)
     if isinstance(family, MatrixNormalFamily):
         return family.sizes[1]
     return 1 if family.step_ndim == 0 else int(family.n_features)
@@ -162,6 +170,40 @@ def _(family: MatrixNormalFamily, x: Floats, natural: Floats) -> Limits:
     away = targets[:, None] - np.einsum("tr,kdr->tkd", regressors, coefficients)
     missing = np.repeat(~present[:, None], n_targets, axis=1)
     return _marked(missing, _student(away / scale, dof[:, None]))
+
+
+@predictive_cdf.register
+def _(family: StudentT, x: Floats, natural: Floats) -> Limits:
+    found, n = family.posterior(natural), family.features
+    df, dof, stretch = effective(found, n)
+    corner, side = found.factors.lower[:, 0, 0], found.factors.lower[:, 1:, 0]
+    root = found.factors.lower[:, 1:, 1:]
+    scale = np.sqrt((root**2).sum(axis=2) * (stretch / dof)[:, None])
+    mean = side / corner[:, None] + np.asarray(family.location)
+    return _student((x[:, None] - mean) / scale, df[:, None])
+
+
+@predictive_cdf.register
+def _(family: Mixture, x: Floats, natural: Floats) -> Limits:
+    counts, inner = family.split(natural)
+    weights = (counts / counts.sum(axis=1, keepdims=True))[None, :, :, None]
+    below, upto = (
+        (weights * part.reshape(len(part), *counts.shape, -1)).sum(axis=2)
+        for part in predictive_cdf(family.family, x, inner)
+    )
+    return below, upto
+
+
+@predictive_cdf.register
+def _(family: ZeroInflated, x: Floats, natural: Floats) -> Limits:
+    zeros, others, inner = family.split(natural)
+    share = zeros / (zeros + others)
+    below, upto = predictive_cdf(family.family, x, inner)
+    at = x[:, None]
+    return (
+        np.where(at > 0.0, share, 0.0) + (1.0 - share) * below,
+        np.where(at >= 0.0, share, 0.0) + (1.0 - share) * upto,
+    )
 
 
 @predictive_cdf.register

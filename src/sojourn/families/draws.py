@@ -29,12 +29,15 @@ from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.product import Product
 from sojourn.families.rates import ProbabilityFamily, RateFamily
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.student_t import StudentT
 from sojourn.families.von_mises import VonMises
+from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.kernels.interface import Floats
 from sojourn.random_state import draw_dirichlet
 from sojourn.sequences import Sequences
@@ -253,6 +256,33 @@ def _(family: Beta, natural: Floats, rng: np.random.Generator) -> Floats:
 
 
 @draw_parameters.register
+def _(family: StudentT, natural: Floats, rng: np.random.Generator) -> Floats:
+    if family.df is None:
+        df = np.exp(draw_nodes(family.nodes(natural), rng)[0])
+    else:
+        df = np.full(len(natural), family.df)
+    # The mean of log u − u.
+    gap = digamma(0.5 * df) - np.log(0.5 * df) - 1.0
+    inner: Floats = draw_parameters(family.gaussian, natural[:, 2:], rng)
+    return np.concatenate([np.full((len(df), 1), MASS), MASS * gap[:, None], inner], axis=1)
+
+
+@draw_parameters.register
+def _(family: Mixture, natural: Floats, rng: np.random.Generator) -> Floats:
+    counts, inner = family.split(natural)
+    weights = np.maximum(draw_dirichlet(counts, rng), _TINY)
+    drawn: Floats = draw_parameters(family.family, inner, rng)
+    return np.concatenate([MASS * weights, drawn.reshape(len(natural), -1)], axis=1)
+
+
+@draw_parameters.register
+def _(family: ZeroInflated, natural: Floats, rng: np.random.Generator) -> Floats:
+    zeros, others, inner = family.split(natural)
+    drawn: Floats = draw_parameters(family.family, inner, rng)
+    return np.concatenate([*_beta(zeros, others, rng), drawn], axis=1)
+
+
+@draw_parameters.register
 def _(family: Product, natural: Floats, rng: np.random.Generator) -> Floats:
     pairs = zip(family.parts, naturals_of(family, natural), strict=True)
     return np.concatenate([draw_parameters(part, own, rng) for part, own in pairs], axis=1)
@@ -296,6 +326,19 @@ def _(family: ProbabilityFamily, natural: Floats) -> Floats:
 
 
 @expected_values.register
+def _(family: Mixture, natural: Floats) -> Floats:
+    counts, inner = family.split(natural)
+    each = expected_values(family.family, inner).reshape(*counts.shape, -1)
+    return ((counts / counts.sum(axis=1, keepdims=True))[:, :, None] * each).sum(axis=1)
+
+
+@expected_values.register
+def _(family: ZeroInflated, natural: Floats) -> Floats:
+    zeros, others, inner = family.split(natural)
+    return others / (zeros + others) * expected_values(family.family, inner)
+
+
+@expected_values.register
 def _(family: LearnedGamma, natural: Floats) -> Floats:
     n, _, sums = parts = family.parts(natural)
     nodes = family.integrate(*parts)
@@ -327,6 +370,7 @@ def _(family: Family, natural: Floats) -> Floats:
 @expected_values.register(Beta)
 @expected_values.register(DiagonalGaussian)
 @expected_values.register(SphericalGaussian)
+@expected_values.register(StudentT)
 def _(family: Family, natural: Floats) -> Floats:
     return family.parameters(natural)["means_"]
 

@@ -93,37 +93,10 @@ class IntegratedFamily(ColumnFamily):
 
     def integrate(self, *parts: Floats) -> Nodes:
         """Return nodes for λ of any shape."""
-        xp = namespace(parts[0])
-        zeros = xp.zeros_like(parts[0])
-        lows = [zeros + low for low, _ in self.ranges]
-        highs = [zeros + high for _, high in self.ranges]
         inner = tuple(part[..., None] for part in parts)
-        units = np.meshgrid(*[np.linspace(0.0, 1.0, self.n_nodes)] * len(lows), indexing="ij")
-        along = [xp.asarray(unit.ravel(), like=zeros) for unit in units]
-        for n in range(_ROUNDS):
-            at = tuple(
-                low[..., None] + (high - low)[..., None] * unit
-                for low, high, unit in zip(lows, highs, along, strict=True)
-            )
-            logs = self.log_joint(at, *inner)
-            top = xp.amax(logs, axis=-1)
-            total = xp.exp(logs - top[..., None]).sum(axis=-1)
-            widths = tuple(
-                (high - low) / (self.n_nodes - 1.0) for low, high in zip(lows, highs, strict=True)
-            )
-            if n == _ROUNDS - 1:
-                break
-            likely = logs > (top - _DEPTH)[..., None]
-            # On a coarse grid the best node may not be next to the peak.
-            margin = 2.0 if n < _ROUNDS // 2 else 1.0
-            for i, (lowest, highest) in enumerate(self.ranges):
-                first = -xp.amax(xp.where(likely, -at[i], -np.inf), axis=-1)
-                last = xp.amax(xp.where(likely, at[i], -np.inf), axis=-1)
-                lows[i] = xp.clip(first - margin * widths[i], lowest, highest)
-                highs[i] = xp.clip(last + margin * widths[i], lowest, highest)
-        volume = sum(xp.log(width) for width in widths)
-        log_weights = logs - (top + xp.log(total))[..., None]
-        return Nodes(at, log_weights, top + xp.log(total) + volume, widths)
+        return narrowed(
+            lambda at: self.log_joint(at, *inner), self.ranges, self.n_nodes, 0.0 * parts[0]
+        )
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
         """Return a_g of every state and column, eq (28)."""
@@ -197,7 +170,7 @@ class IntegratedFamily(ColumnFamily):
         return tuple(part.ravel()[order] for part in at), kept - np.log(np.exp(kept).sum())
 
     def _by_column(self, column: Callable[[Floats, int], Floats]) -> LogPotentials:
-        """Return the sum of the log potentials (T, K) of columns (T, 1), without missing entries."""
+        """Return the sum of the log potentials of the columns, without missing entries."""
 
         def plain(x: Floats) -> Floats:
             missing, filled = self._fill(x)
@@ -226,6 +199,55 @@ class IntegratedFamily(ColumnFamily):
     def _linear(self, x: Floats, slopes: tuple[Floats, ...]) -> Floats:
         terms = zip(slopes, self.entry_statistics(x), strict=True)
         return sum((slope * part for slope, part in terms), self.entry_log_base(x))
+
+
+def narrowed(
+    log_joint: Callable[[tuple[Floats, ...]], Floats],
+    ranges: tuple[tuple[float, float], ...],
+    n_nodes: int,
+    zeros: Floats,
+) -> Nodes:
+    """Return a grid over unknowns, narrowed step by step to where a log density is large.
+
+    Parameters
+    ----------
+    log_joint : callable
+        The log density at nodes (..., J).
+    ranges : tuple of pairs
+        Lowest and highest value of each unknown.
+    n_nodes : int
+        Number of nodes along each unknown.
+    zeros : (...) array
+        Zeros of the shape of what there is a density for.
+    """
+    xp = namespace(zeros)
+    lows = [zeros + low for low, _ in ranges]
+    highs = [zeros + high for _, high in ranges]
+    units = np.meshgrid(*[np.linspace(0.0, 1.0, n_nodes)] * len(lows), indexing="ij")
+    along = [xp.asarray(unit.ravel(), like=zeros) for unit in units]
+    for n in range(_ROUNDS):
+        at = tuple(
+            low[..., None] + (high - low)[..., None] * unit
+            for low, high, unit in zip(lows, highs, along, strict=True)
+        )
+        logs = log_joint(at)
+        top = xp.amax(logs, axis=-1)
+        widths = tuple(
+            (high - low) / (n_nodes - 1.0) for low, high in zip(lows, highs, strict=True)
+        )
+        if n == _ROUNDS - 1:
+            break
+        likely = logs > (top - _DEPTH)[..., None]
+        # On a coarse grid the best node may not be next to the peak.
+        margin = 2.0 if n < _ROUNDS // 2 else 1.0
+        for i, (lowest, highest) in enumerate(ranges):
+            first = -xp.amax(xp.where(likely, -at[i], -np.inf), axis=-1)
+            last = xp.amax(xp.where(likely, at[i], -np.inf), axis=-1)
+            lows[i] = xp.clip(first - margin * widths[i], lowest, highest)
+            highs[i] = xp.clip(last + margin * widths[i], lowest, highest)
+    total = log_sum_exp(logs)
+    volume = sum(xp.log(width) for width in widths)
+    return Nodes(at, logs - total[..., None], total + volume, widths)
 
 
 def log_sum_exp(logs: Floats) -> Floats:

@@ -238,7 +238,7 @@ def compiled(
         constants = _student_constant(factors, n_targets) - 0.5 * n_targets * np.log1p(leverage)
     else:
         inner, powers = np.ones(len(inverse)), 0.5 * dof
-        constants = _expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
+        constants = expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
 
     return CompiledPotentials(
         plain, True, location, weights, spans, inner, powers, constants, collapsed
@@ -259,7 +259,7 @@ def _student_constant(factors: Factors, n_targets: int) -> Floats:
     return risen - half * _LOG_PI - 0.5 * factors.log_det_scale
 
 
-def _expected_constant(factors: Factors, n_targets: int) -> Floats:
+def expected_constant(factors: Factors, n_targets: int) -> Floats:
     """Return ½ E[log|Σ⁻¹|] − ½ D log 2π."""
     xp = namespace(factors.dof)
     log_det = sum(xp.digamma(0.5 * (factors.dof - d)) for d in range(n_targets))
@@ -273,7 +273,7 @@ def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotent
     half = 0.5 * n_targets
     constant = _student_constant(factors, n_targets)
     power = 0.5 * (dof + 1)
-    residual, leverage = _norms(factors, n_regressors)
+    residual, leverage = norms(factors, n_regressors)
 
     def potentials(z: Floats) -> Floats:
         stretch = 1.0 + leverage(z)
@@ -290,8 +290,8 @@ def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotent
 def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
     """Return eq (2'): ½ E[log|Σ⁻¹|] − ½ ν |v|² − ½ D |u|² − ½ D log 2π."""
     dof = factors.dof
-    constant = _expected_constant(factors, n_targets)
-    residual, leverage = _norms(factors, n_regressors)
+    constant = expected_constant(factors, n_targets)
+    residual, leverage = norms(factors, n_regressors)
 
     def potentials(z: Floats) -> Floats:
         rows = residual(z)
@@ -302,7 +302,7 @@ def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentia
     return potentials
 
 
-def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
+def norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
     """Return |v|² and |u|² as functions of z, by one matrix product each."""
     xp = namespace(factors.lower)
     inverse = xp.inv_lower(factors.lower)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
 from sojourn.families.categorical import MISSING, Categorical
-from sojourn.families.registry import SINGLE_FAMILIES
+from sojourn.families.parts import PART_FAMILIES
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import namespace
@@ -233,6 +233,45 @@ class Product(Family):
         )
         return RowSums(None, sums, self.n_statistics)
 
+    @property
+    def latent(self) -> bool:
+        """Whether a part has unknowns of single steps."""
+        return any(part.latent for part in self.parts)
+
+    def sum_given(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        table: DecayedTable,
+        *,
+        collapsed: bool,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+        bound: bool = False,
+    ) -> tuple[RowSums, Any]:
+        """Return the sums of the parts; unknowns of steps of different parts are independent."""
+        if not self.latent:
+            return self.sum_statistics(encoded, responsibilities, n_threads=n_threads), 0.0
+        found = []
+        own_tables = _naturals(self.parts, table.dense())
+        for part, own, statistics in zip(self.parts, encoded, own_tables, strict=True):
+            if part.latent:
+                arguments = {"collapsed": collapsed, "n_threads": n_threads, "bound": bound}
+                given = _Statistics(statistics)
+                found.append(part.sum_given(own, responsibilities, given, **arguments))
+            else:
+                sums = weighted_sums(
+                    part.statistics, own, responsibilities, part.n_statistics, n_threads
+                )
+                found.append((RowSums(None, sums, part.n_statistics), 0.0))
+        values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
+        return RowSums(None, values, self.n_statistics), sum(local for _, local in found)
+
+    def canonical(self, statistics: Floats) -> Floats:
+        """Return the statistics with interchangeable parts of parts in the same order."""
+        pairs = zip(self.parts, _naturals(self.parts, statistics), strict=True)
+        return np.concatenate([part.canonical(own) for part, own in pairs], axis=1)
+
     def check_natural(self, natural: Floats) -> None:
         """Check λ of every part."""
         for part, own in zip(self.parts, _naturals(self.parts, natural), strict=True):
@@ -274,8 +313,23 @@ class Product(Family):
                 for name, array in arrays.items()
                 if name.startswith(prefix)
             }
-            parts.append(SINGLE_FAMILIES[part["name"]].from_config(part["values"], own))
+            parts.append(PART_FAMILIES[part["name"]].from_config(part["values"], own))
         return cls(*parts, columns=values["columns"])
+
+
+class _Statistics(NamedTuple):
+    """The statistics of a part, as a table."""
+
+    statistics: Any
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.statistics)
+
+    def dense(self) -> Any:
+        """Return the statistics, shape (K, S)."""
+        return self.statistics
 
 
 def assigned_columns(product: Product, n_columns: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The families by name, except for `Product`, which is made of them."""
+"""The families by name, except for those that are made of others."""
 
 from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import Family
@@ -18,6 +18,7 @@ from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.poisson import Poisson
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.student_t import StudentT
 from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
 
@@ -42,7 +43,8 @@ SINGLE_FAMILIES: dict[str, type[Family]] = {
         NegativeBinomial,
         Poisson,
         SphericalGaussian,
+        StudentT,
         ZeroMeanGaussian,
     )
 }
-"""Every family that may be a part of a `Product`, by its name."""
+"""Every family that is not made of others, by its name."""

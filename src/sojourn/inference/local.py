@@ -69,15 +69,19 @@ def expected_statistics(
         sequences, encoded = chunk
         smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
         log_z = backend.total(chunk, smoothed.log_normalizers)
+        emissions, local = family.sum_given(
+            encoded,
+            smoothed.responsibilities,
+            posterior.emissions,
+            collapsed=objective.collapsed,
+            masses=partial(backend.state_masses, smoothed),
+            n_threads=backend.n_threads,
+            bound=entropy,
+        )
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
-            family.sum_statistics(
-                encoded,
-                smoothed.responsibilities,
-                masses=partial(backend.state_masses, smoothed),
-                n_threads=backend.n_threads,
-            ),
+            emissions,
             log_z,
             len(sequences),
             sequences.n_counted,
@@ -88,7 +92,7 @@ def expected_statistics(
             # The messages at the edges of tiles cancel in the sum over all of them.
             along = backend.log_potential(chunk, smoothed, factors, index)
             part.entropy = part.log_normalizer - along
-            part.log_base = backend.log_base(family, chunk)
+            part.log_base = backend.log_base(family, chunk) + local
             rows = EmissionRows(factors.emissions, factors.log_scale, index)
             part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
         if shared:
