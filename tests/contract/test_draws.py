@@ -13,14 +13,14 @@ from sojourn.families.draws import (
     memory,
     sample_after,
 )
-from tests.support.families import EXAMPLES, N_STATES
+from tests.support.families import EVERY, N_STATES
 
-every_family = pytest.mark.parametrize("name", EXAMPLES)
+every_family = pytest.mark.parametrize("name", EVERY)
 N_DRAWS = 1500
 
 
 def made(name, seed=3):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     family, rng = example.resolve(), np.random.default_rng(seed)
     natural = example.draw_natural(family, rng, N_STATES)
     if name.startswith("categorical, a concentration a state"):
@@ -30,6 +30,8 @@ def made(name, seed=3):
 
 @every_family
 def test_the_predictive_distribution_is_the_mean_density_over_draws(name):
+    if name.startswith("Student"):
+        return  # an approximation: held by tests/families/test_latent.py
     example, family, natural, rng = made(name)
     values = example.draw_data(rng, 6)
     x = family.observations(sj.Sequences(values, [0, len(values)]))
@@ -120,7 +122,7 @@ def test_a_column_of_a_multinomial_is_beta_binomial():
             )
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EVERY)
 def test_missing_entries_have_no_distribution_function(name):
     example, family, natural, rng = made(name)
     if example.missing == "symbols":

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from sojourn.families import FAMILIES, DecayedTable
-from tests.support.families import EXAMPLES, N_STATES
+from tests.support.families import EVERY, EXAMPLES, N_STATES
 
 every_family = pytest.mark.parametrize("name", EXAMPLES)
+latent_too = pytest.mark.parametrize("name", EVERY)
 any_seed = given(seed=st.integers(0, 2**20))
-RESOLVED = {name: example.resolve() for name, example in EXAMPLES.items()}
+RESOLVED = {name: example.resolve() for name, example in EVERY.items()}
 
 
 def sequences(values, lengths=None):
@@ -20,7 +21,7 @@ def sequences(values, lengths=None):
 
 def drawn(name, seed, n=5):
     """A family, λ and data: the values, and x of the maths functions."""
-    example, family = EXAMPLES[name], RESOLVED[name]
+    example, family = EVERY[name], RESOLVED[name]
     rng = np.random.default_rng(seed)
     natural = example.draw_natural(family, rng, N_STATES)
     data = sequences(example.draw_data(rng, n))
@@ -190,7 +191,7 @@ def test_columns_that_are_there_count_as_if_the_others_were_not(name):
     np.testing.assert_allclose(total, by_column, rtol=1e-12)
 
 
-@every_family
+@latent_too
 @pytest.mark.parametrize("collapsed", [True, False])
 @pytest.mark.parametrize("n", [3, 200, 5000])
 def test_rows_for_the_kernel_are_the_potentials(name, collapsed, n):
@@ -210,13 +211,13 @@ def test_rows_for_the_kernel_are_the_potentials(name, collapsed, n):
     np.testing.assert_allclose(got[seen], expected[seen], rtol=1e-9, atol=1e-9)
 
 
-@every_family
+@latent_too
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize(
     ("model", "inference"), [(sj.HMM, "scvi"), (sj.HMM, "svi"), (sj.HDPHMM, "scvi")]
 )
 def test_every_model_learns_with_every_family(name, device, model, inference, tmp_path):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     x = example.draw_data(np.random.default_rng(0), 90)
     lengths = [1, 29, 40, 20]
     fitted = model(
@@ -242,10 +243,10 @@ def test_every_model_learns_with_every_family(name, device, model, inference, tm
     assert repr(loaded.emission_) == repr(fitted.emission_)
 
 
-@every_family
+@latent_too
 @pytest.mark.parametrize("inference", ["scvi", "svi"])
 def test_compiled_and_reference_training_agree(name, inference):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     x = example.draw_data(np.random.default_rng(1), 60)
     scores = [
         sj.HMM(
@@ -265,10 +266,10 @@ def test_compiled_and_reference_training_agree(name, inference):
     np.testing.assert_allclose(*scores, rtol=1e-7)
 
 
-@every_family
+@latent_too
 @pytest.mark.parametrize("inference", ["scvi", "svi"])
 def test_a_whole_missing_step_is_no_break_in_the_chain(name, inference):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     x = example.draw_data(np.random.default_rng(2), 60)
     holes = x.copy()
     holes[[5, 6, 30]] = -1 if example.missing == "symbols" else np.nan
@@ -325,4 +326,4 @@ def test_samples_have_the_likelihood_of_the_posterior_mean(name):
 
 
 def test_every_family_has_an_example():
-    assert {type(example.given) for example in EXAMPLES.values()} == set(FAMILIES.values())
+    assert {type(example.given) for example in EVERY.values()} == set(FAMILIES.values())

@@ -173,3 +173,5 @@ LATENT = {
     ),
 }
 """Families whose steps have unknowns of their own, so that statistics depend on λ."""
+
+EVERY = EXAMPLES | LATENT

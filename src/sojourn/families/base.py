@@ -314,6 +314,10 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
         sums = self.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
         return sums, 0.0
 
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
+        return np.asarray(self.sum_statistics(x, weights, n_threads=1).dense())
+
     def canonical(self, statistics: Floats) -> Floats:
         """Return statistics (K, S) with interchangeable parts in the same order in every state."""
         return statistics

@@ -213,12 +213,15 @@ class Mixture(NestedFamily):
             total = total + (shares * (1.0 - shares) * gaps).sum(axis=2).sum(axis=0)
         return RowSums(None, (masses * total)[None], 1)
 
-    def initial_statistics(
-        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-    ) -> Floats:
-        """Return statistics of clusters of the steps of clusters."""
-        x, weights = self.family.assign(data, n_states, rng)
-        n = self.n_components
+    def assign(
+        self, data: Sequences, n_states: int, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
+        """Assign steps to states as the family does."""
+        return self.family.assign(data, n_states, rng)
+
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return the sums of clusters of the steps of a state."""
+        n, n_states = self.n_components, weights.shape[1]
         shares = np.full((len(x), n_states, n), 1.0 / n)
         points = standardized(self.family.points(x))
         nearest = weights.argmax(axis=1)
@@ -230,7 +233,7 @@ class Mixture(NestedFamily):
         flat = shares.reshape(len(x), n_states * n)
         sums = self.family.sum_statistics(x, flat, n_threads=1).dense()
         packed = self._packed(flat.sum(axis=0), np.asarray(sums), n_states)
-        return self.canonical(packed.T * (total_steps / len(x)))
+        return self.canonical(packed.T).T
 
     def canonical(self, statistics: Floats) -> Floats:
         """Return statistics with the components of every state in the order of their parameters.

@@ -163,8 +163,21 @@ class Product(Family):
         )
         chosen = rows[:, 0].astype(np.intp)
         x = [part[chosen] for part in self.observations(data)]
-        sums = self.sum_statistics(x, weights, n_threads=1).values
-        return sums.T * (total_steps / len(chosen))
+        return self.start_sums(x, weights, rng).T * (total_steps / len(chosen))
+
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return the sums of the parts."""
+        if not self.latent:
+            return np.asarray(self.sum_statistics(x, weights, n_threads=1).values)
+        pairs = zip(self.parts, x, strict=True)
+        return np.concatenate(
+            [
+                part.start_sums(own, weights, rng)
+                if part.latent
+                else weighted_sums(part.statistics, own, weights, part.n_statistics)
+                for part, own in pairs
+            ]
+        )
 
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""

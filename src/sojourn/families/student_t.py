@@ -59,9 +59,10 @@ class StudentT(DenseFamily):
     δ = E[(x − μ)ᵀ Σ⁻¹ (x − μ)], so that E[u] = (ν + D) / (ν + δ): outliers count little, eq (31).
 
     The mean-field potential is exact.  The collapsed one is not in closed form: the precision of a
-    step is the product of two Gamma variables, u and that of Σ⁻¹, which is replaced by one of the
-    same mean and variance.  The potential is then a t distribution with ν̂ degrees of freedom,
-    1/ν̂ = 1/ν + 1/n + 2/(ν n) with the n of `Gaussian`: exact with many data, and as ν grows.
+    step is the product of two Gamma variables, u and that of Σ⁻¹, which is replaced by one with the
+    same mean and the same mean logarithm.  The potential is then that of `Gaussian`, a t
+    distribution, with ν̂ degrees of freedom in place of its n: g(ν̂/2) = g(ν/2) + g(n/2) with
+    g(a) = log a − ψ(a).  It is exact with many data, and as ν grows.
 
     Parameters
     ----------
@@ -263,13 +264,9 @@ class StudentT(DenseFamily):
         """Raise an error: statistics depend on λ."""
         return RowSums(None, self.statistics(encoded), self.n_statistics)
 
-    def initial_statistics(
-        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-    ) -> Floats:
-        """Return statistics of soft assignments, in which every step counts once."""
-        x, weights = self.assign(data, n_states, rng)
-        sums, _ = self._sums(x, weights, None, 1, bound=False)
-        return sums.values.T * (total_steps / len(x))
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return sums in which every step counts once."""
+        return self._sums(x, weights, None, 1, bound=False)[0].values
 
     def check_natural(self, natural: Floats) -> None:
         """Check the counts, and λ of the normal distribution."""
@@ -300,13 +297,23 @@ def _constant(df: Floats) -> Floats:
     return 0.5 * df * xp.log(0.5 * df) - xp.gammaln(0.5 * df)
 
 
+def _log_gap(shape: Floats) -> Floats:
+    """Return log a − ψ(a): how far the mean logarithm of a Gamma variable is below that of 1."""
+    xp = namespace(shape)
+    return xp.log(shape) - xp.digamma(shape)
+
+
 def effective(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
     """Return ν̂, the n of the normal distribution's predictive, and 1 + its leverage."""
     xp = namespace(found.df)
     dof = found.factors.dof - n + 1.0
     corner = found.factors.lower[:, 0, 0]
-    rate = 1.0 / found.df + 1.0 / dof + 2.0 / (found.df * dof)
-    return 1.0 / rate, dof, 1.0 + xp.ones_like(corner) / corner**2
+    gap = _log_gap(0.5 * found.df) + _log_gap(0.5 * dof)
+    # Minka's approximation of the inverse, and Newton's method.
+    half = (3.0 - gap + xp.sqrt((gap - 3.0) ** 2 + 24.0 * gap)) / (12.0 * gap)
+    for _ in range(4):
+        half = half - (_log_gap(half) - gap) / (1.0 / half - xp.polygamma(1, half))
+    return 2.0 * half, dof, 1.0 + xp.ones_like(corner) / corner**2
 
 
 def _collapsed(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:

@@ -198,14 +198,11 @@ class ZeroInflated(NestedFamily):
         sums = xp.concatenate([zeros * share, others, own], axis=0)
         return RowSums(None, sums, self.n_statistics), local
 
-    def initial_statistics(
-        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-    ) -> Floats:
-        """Return statistics of soft assignments, in which half of the zeros are the family's."""
-        x, weights = self.assign(data, n_states, rng)
-        log_share = np.full((n_states, self.features), np.log(0.5 if self.has_zeros else 1.0))
-        sums, _ = self._sums(x, weights, log_share, 1, bound=False)
-        return sums.values.T * (total_steps / len(x))
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return sums in which half of the zeros are the family's, if it has any."""
+        share = np.log(0.5 if self.has_zeros else 1.0)
+        log_share = np.full((weights.shape[1], self.features), share)
+        return self._sums(x, weights, log_share, 1, bound=False)[0].values
 
     def check_natural(self, natural: Floats) -> None:
         """Check counts, and λ of the family."""

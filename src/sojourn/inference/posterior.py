@@ -78,6 +78,15 @@ class Posterior:
             self.n_updates,
         )
 
+    def align(self, family: Family) -> None:
+        """Put what is interchangeable within states into the same order, in place, for merges."""
+        statistics = to_host(self.emissions.dense())
+        aligned = family.canonical(statistics)
+        if aligned is not statistics:
+            like = self.emissions.dense()
+            placed = namespace(like).placed(np.ascontiguousarray(aligned), like=like)
+            self.emissions = self.emissions.refilled(placed)
+
     def become(self, other: Posterior) -> None:
         """Take over the states of another posterior, in place; keep the number of updates."""
         self.counts, self.emissions = other.counts, other.emissions
