@@ -50,6 +50,9 @@ class EmissionRows:
     index: Integers
 
 
+POINT_STEPS = 1e9
+"""Number of steps that a point estimate counts for."""
+
 _GAP_NUMBERS = 2**22  # numbers in a temporary tensor with one row per step
 _CACHED_NUMBERS = 2**16  # the same of an array, which stays in the processor's cache
 
@@ -165,6 +168,9 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     def latent(self) -> bool:
         """Whether a step has unknowns of its own, so that its statistics depend on λ."""
         return False
+
+    has_point: ClassVar[bool] = False
+    """Whether `point` is defined, so that "em" can estimate the family's parameters."""
 
     @property
     def past(self) -> int:
@@ -386,6 +392,14 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     @abstractmethod
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return posterior means under hmmlearn's names."""
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of very many steps that have the statistics per step of λ: a point estimate.
+
+        Potentials of it are densities at these parameters: the maximum of the likelihood if λ° is
+        next to nothing.  Degrees of freedom of a prior do not count.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError if λ is outside the domain of a_g; by default all must be positive."""

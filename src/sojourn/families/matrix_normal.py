@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import Booleans
 from sojourn.families.columns import log_rising
@@ -61,6 +62,8 @@ class MatrixNormalFamily(DenseFamily):
 
     Subclasses define regressors, targets and the prior.
     """
+
+    has_point = True
 
     @property
     @abstractmethod
@@ -135,6 +138,12 @@ class MatrixNormalFamily(DenseFamily):
         if self.sizes[0] > 1 or is_tensor(natural):
             return plain
         return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of many steps, whose covariance is Ψ divided by the number of steps."""
+        out = POINT_STEPS * natural
+        out[:, 0] = POINT_STEPS * np.maximum(natural[:, 0] - self.prior()[0], 1e-3)
+        return out
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless ν is large enough, and the matrix positive definite."""

@@ -87,6 +87,13 @@ class Posterior:
             placed = namespace(like).placed(np.ascontiguousarray(aligned), like=like)
             self.emissions = self.emissions.refilled(placed)
 
+    def sharpen(self, family: Family) -> None:
+        """Replace the emissions by a point estimate, in place."""
+        if family.has_point:
+            prior = family.prior()
+            natural = family.point(prior + self.emissions.dense())
+            self.emissions = self.emissions.refilled(natural - prior)
+
     def become(self, other: Posterior) -> None:
         """Take over the states of another posterior, in place; keep the number of updates."""
         self.counts, self.emissions = other.counts, other.emissions
