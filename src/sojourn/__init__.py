@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AutoregressiveGaussian,
         Bernoulli,
         Beta,
+        Binomial,
         Categorical,
         DiagonalGaussian,
         Exponential,
@@ -64,6 +65,7 @@ except OSError:  # Source code that was never built or installed.
 _FAMILIES = [
     "AutoregressiveGaussian",
     "Bernoulli",
+    "Binomial",
     "Categorical",
     "DiagonalGaussian",
     "Exponential",
@@ -127,6 +129,7 @@ __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
     "Beta",
+    "Binomial",
     "Categorical",
     "ClusterError",
     "DataFileError",

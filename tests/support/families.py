@@ -62,6 +62,11 @@ def _regression(rng, n):
     return np.hstack([covariates @ [[1.0, -1.0], [0.5, 2.0]] + rng.normal(size=(n, 2)), covariates])
 
 
+def _trials(rng, n):
+    trials = rng.integers(1, 30, n)
+    return np.column_stack([rng.binomial(trials, 0.2), rng.binomial(trials, 0.7), trials]) * 1.0
+
+
 def _mixed(rng, n):
     return np.column_stack(
         [_mixture(rng, n, 2), rng.poisson(4.0, n), rng.integers(3, size=n), rng.gamma(2.0, 1.0, n)]
@@ -112,6 +117,10 @@ EXAMPLES = {
         sj.AutoregressiveGaussian(order=2), lambda rng, n: _walk(rng, n, 2), missing="rows"
     ),
     "linear Gaussian": Example(sj.LinearGaussian(n_targets=2), _regression, missing="rows"),
+    "binomial": Example(sj.Binomial(), _trials),
+    "binomial, known trials": Example(
+        sj.Binomial(n_trials=9), lambda rng, n: 1.0 * rng.binomial(9, [0.2, 0.7], (n, 2))
+    ),
     "von Mises": Example(
         sj.VonMises(), lambda rng, n: rng.vonmises([0.0, 3.0], [0.5, 20.0], (n, 2)), error=1e-3
     ),
@@ -145,7 +154,7 @@ LATENT = {
     ),
     "zero-inflated Poisson": Example(
         sj.ZeroInflated(sj.Poisson()),
-        lambda rng, n: rng.poisson([0.6, 9.0], (n, 2)) * (rng.random((n, 2)) < 0.6),
+        lambda rng, n: 1.0 * rng.poisson([0.6, 9.0], (n, 2)) * (rng.random((n, 2)) < 0.6),
     ),
     "zero-inflated gamma": Example(
         sj.ZeroInflated(sj.Gamma(shape=2.0)),

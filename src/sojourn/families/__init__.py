@@ -4,6 +4,7 @@ from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.beta import Beta
+from sojourn.families.binomial import Binomial
 from sojourn.families.categorical import Categorical
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.exponential import Exponential
@@ -32,6 +33,7 @@ __all__ = [
     "AutoregressiveGaussian",
     "Bernoulli",
     "Beta",
+    "Binomial",
     "Categorical",
     "DecayedTable",
     "DiagonalGaussian",

@@ -13,6 +13,7 @@ from scipy.stats import betabinom, nbinom
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.beta import Beta, shapes_at
+from sojourn.families.binomial import Binomial
 from sojourn.families.categorical import Categorical
 from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
@@ -43,6 +44,7 @@ Limits = tuple[Floats, Floats]
 _COUNTS = (
     Categorical,
     Bernoulli,
+    Binomial,
     Multinomial,
     Poisson,
     NegativeBinomial,
@@ -108,6 +110,8 @@ def n_columns(family: Family) -> int:
         return sum(map(n_columns, family.parts))
     if isinstance(family, NestedFamily):
         return n_columns(family.family)
+    if isinstance(family, Binomial):
+        return family.n_successes
     if isinstance(family, MatrixNormalFamily):
         return family.sizes[1]
     return 1 if family.step_ndim == 0 else int(family.n_features)
@@ -217,7 +221,7 @@ def _(family: Exponential, x: Floats, natural: Floats) -> Limits:
 def _(family: Gamma, x: Floats, natural: Floats) -> Limits:
     a, b = family.parts(natural)
     x = np.maximum(x, 0.0)[:, None]
-    found = betainc(np.broadcast_to(family.shape, x.shape[-1:]), a, x / (x + b))
+    found = betainc(np.broadcast_to(np.asarray(family.shape), x.shape[-1:]), a, x / (x + b))
     return found, found
 
 
@@ -310,6 +314,20 @@ def _(family: Bernoulli, x: Floats, natural: Floats) -> Limits:
     ones = family.parameters(natural)["emissionprob_"]
     zeros = 1.0 - ones
     return _counts(x, 0, lambda values: np.where(values < 1.0, zeros, 1.0))
+
+
+@predictive_cdf.register
+def _(family: Binomial, x: Floats, natural: Floats) -> Limits:
+    alpha, beta = family.parts(natural)
+    n = family.n_successes
+    trials = np.full((len(x), 1), family.n_trials) if family.n_trials is not None else x[:, -1:]
+    successes = np.where(np.isnan(trials), np.nan, x[:, :n])
+    known = np.nan_to_num(trials)[:, :, None]
+
+    def upto(values: Floats) -> Floats:
+        return betabinom.cdf(np.minimum(values, known), known, alpha, beta)
+
+    return _counts(successes, 0, upto)
 
 
 @predictive_cdf.register

@@ -20,6 +20,7 @@ from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.beta import Beta, shapes_at
+from sojourn.families.binomial import Binomial
 from sojourn.families.columns import log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.dirichlet import DirichletFamily
@@ -106,8 +107,9 @@ def _(family: Bernoulli, natural: Floats, rng: np.random.Generator) -> Floats:
     return np.concatenate(_beta(natural[:, :n], natural[:, n:], rng), axis=1)
 
 
-@draw_parameters.register
-def _(family: ProbabilityFamily, natural: Floats, rng: np.random.Generator) -> Floats:
+@draw_parameters.register(Binomial)
+@draw_parameters.register(ProbabilityFamily)
+def _(family: Any, natural: Floats, rng: np.random.Generator) -> Floats:
     alpha, beta = family.parts(natural)
     return np.concatenate(_beta(alpha, beta, rng), axis=1)
 
@@ -323,6 +325,14 @@ def _(family: ProbabilityFamily, natural: Floats) -> Floats:
     if isinstance(family, NegativeBinomial):
         return np.asarray(family.dispersion) * failures
     return 1.0 + failures
+
+
+@expected_values.register
+def _(family: Binomial, natural: Floats) -> Floats:
+    found = family.typical_trials * family.parameters(natural)["probs_"]
+    if family.n_trials is not None:
+        return found
+    return np.concatenate([found, np.full((len(found), 1), family.typical_trials)], axis=1)
 
 
 @expected_values.register

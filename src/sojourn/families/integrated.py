@@ -106,10 +106,9 @@ class IntegratedFamily(ColumnFamily):
         """Return KL(q(φ) || p(φ)) of every state, with the derivatives of a_g in closed form."""
         prior = namespace(natural).asarray(self.prior(), like=natural) + 0.0 * natural
         own, before = self.parts(natural), self.parts(prior)
-        along = sum(
-            slope * (part - old)
-            for slope, part, old in zip(self._mean_slopes(*own), own, before, strict=True)
-        )
+        along = 0.0 * own[0]
+        for slope, part, old in zip(self._mean_slopes(*own), own, before, strict=True):
+            along = along + slope * (part - old)
         return along.sum(axis=1) - self.log_normalizer(natural) + self.log_normalizer(prior)
 
     def entry_log_predictive(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:

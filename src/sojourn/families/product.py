@@ -269,9 +269,17 @@ class Product(Family):
         own_tables = _naturals(self.parts, table.dense())
         for part, own, statistics in zip(self.parts, encoded, own_tables, strict=True):
             if part.latent:
-                arguments = {"collapsed": collapsed, "n_threads": n_threads, "bound": bound}
-                given = _Statistics(statistics)
-                found.append(part.sum_given(own, responsibilities, given, **arguments))
+                given: Any = _Statistics(statistics)
+                found.append(
+                    part.sum_given(
+                        own,
+                        responsibilities,
+                        given,
+                        collapsed=collapsed,
+                        n_threads=n_threads,
+                        bound=bound,
+                    )
+                )
             else:
                 sums = weighted_sums(
                     part.statistics, own, responsibilities, part.n_statistics, n_threads

@@ -4,6 +4,7 @@ from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.beta import Beta
+from sojourn.families.binomial import Binomial
 from sojourn.families.categorical import Categorical
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.exponential import Exponential
@@ -27,6 +28,7 @@ SINGLE_FAMILIES: dict[str, type[Family]] = {
     for family in (
         AutoregressiveGaussian,
         Bernoulli,
+        Binomial,
         Categorical,
         DiagonalGaussian,
         Exponential,
