@@ -117,7 +117,7 @@ EXAMPLES = {
         sj.AutoregressiveGaussian(order=2), lambda rng, n: _walk(rng, n, 2), missing="rows"
     ),
     "linear Gaussian": Example(sj.LinearGaussian(n_targets=2), _regression, missing="rows"),
-    "binomial": Example(sj.Binomial(), _trials),
+    "binomial": Example(sj.Binomial(), _trials, missing="rows"),
     "binomial, known trials": Example(
         sj.Binomial(n_trials=9), lambda rng, n: 1.0 * rng.binomial(9, [0.2, 0.7], (n, 2))
     ),
