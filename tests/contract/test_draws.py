@@ -9,10 +9,10 @@ from sojourn.families.cdf import is_discrete, n_columns, predictive_cdf
 from sojourn.families.draws import (
     MASS,
     draw_parameters,
-    expected_values,
     memory,
     sample_after,
 )
+from sojourn.families.means import expected_values
 from tests.support.families import EVERY, N_STATES
 
 every_family = pytest.mark.parametrize("name", EVERY)

@@ -138,7 +138,60 @@ class ExponentialFamily(ABC):
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
 
-class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
+class StepUnknowns(ExponentialFamily):
+    """What a family with unknowns at single steps, or with a point estimate, defines beside it.
+
+    The defaults are those of a family without them.
+    """
+
+    has_point: ClassVar[bool] = False
+    """Whether `point` is defined, so that "em" can estimate the family's parameters."""
+
+    @property
+    def latent(self) -> bool:
+        """Whether a step has unknowns of its own, so that its statistics depend on λ."""
+        return False
+
+    def sum_given(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        table: DecayedTable,
+        *,
+        collapsed: bool,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+        bound: bool = False,
+    ) -> tuple[RowSums, Any]:
+        """Return the sums of a batch given the current statistics, and what unknowns of steps add.
+
+        A family whose steps have unknowns of their own (which component a step comes from, say)
+        sums expectations over them, and adds Σ r E[log h] and their entropy to the bound (13), if
+        `bound` asks for it.  Other families need no more than `sum_statistics`, and add nothing.
+        """
+        family: Any = self
+        sums = family.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
+        return sums, 0.0
+
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
+        family: Any = self
+        return np.asarray(family.sum_statistics(x, weights, n_threads=1).dense())
+
+    def canonical(self, statistics: Floats) -> Floats:
+        """Return statistics (K, S) with interchangeable parts in the same order in every state."""
+        return statistics
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of very many steps that have the statistics per step of λ: a point estimate.
+
+        Potentials of it are densities at these parameters: the maximum of the likelihood if λ° is
+        next to nothing.  Degrees of freedom of a prior do not count.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no point estimate")
+
+
+class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
@@ -163,14 +216,6 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
-
-    @property
-    def latent(self) -> bool:
-        """Whether a step has unknowns of its own, so that its statistics depend on λ."""
-        return False
-
-    has_point: ClassVar[bool] = False
-    """Whether `point` is defined, so that "em" can estimate the family's parameters."""
 
     @property
     def past(self) -> int:
@@ -300,34 +345,6 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
             to one at every step of the batch may take it for the totals of the sums.
         """
 
-    def sum_given(
-        self,
-        encoded: Any,
-        responsibilities: Floats,
-        table: DecayedTable,
-        *,
-        collapsed: bool,
-        n_threads: int,
-        masses: Callable[[], Floats] | None = None,
-        bound: bool = False,
-    ) -> tuple[RowSums, Any]:
-        """Return the sums of a batch given the current statistics, and what unknowns of steps add.
-
-        A family whose steps have unknowns of their own (which component a step comes from, say)
-        sums expectations over them, and adds Σ r E[log h] and their entropy to the bound (13), if
-        `bound` asks for it.  Other families need no more than `sum_statistics`, and add nothing.
-        """
-        sums = self.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
-        return sums, 0.0
-
-    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
-        """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
-        return np.asarray(self.sum_statistics(x, weights, n_threads=1).dense())
-
-    def canonical(self, statistics: Floats) -> Floats:
-        """Return statistics (K, S) with interchangeable parts in the same order in every state."""
-        return statistics
-
     def uncertainty(
         self,
         encoded: Any,
@@ -392,14 +409,6 @@ class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
     @abstractmethod
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return posterior means under hmmlearn's names."""
-
-    def point(self, natural: Floats) -> Floats:
-        """Return λ of very many steps that have the statistics per step of λ: a point estimate.
-
-        Potentials of it are densities at these parameters: the maximum of the likelihood if λ° is
-        next to nothing.  Degrees of freedom of a prior do not count.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError if λ is outside the domain of a_g; by default all must be positive."""

@@ -38,7 +38,7 @@ class Beta(IntegratedFamily):
 
     t(x) = (1, log x, log(1 − x)) for each column, and log h(x) = −log x − log(1 − x), so that
     a_g(λ | a, b) = a λ_2 + b λ_3 − λ_1 log B(a, b) with a = m s and b = (1 − m) s.  Mean and
-    precision are integrated numerically, eq (28).  NaN is a missing entry; zero and one are not in
+    precision are integrated numerically, eq (50).  NaN is a missing entry; zero and one are not in
     the support.
 
     Parameters

@@ -3,7 +3,7 @@ r"""Columns with an unknown that no conjugate prior fits: it is integrated numer
 The shape of a gamma distribution, the dispersion of counts, the concentration of angles: given such
 a number s, a column is an exponential family with a conjugate prior for everything else.  Then
 
-    a_g(λ) = log ∫ p(s) exp a_g(λ | s) ds                                        eq (28)
+    a_g(λ) = log ∫ p(s) exp a_g(λ | s) ds                                        eq (50)
 
 is again a function of sums of statistics, so that everything that holds for conjugate families
 holds here: potentials (2) and (2'), bounds, merges and draws.
@@ -99,7 +99,7 @@ class IntegratedFamily(ColumnFamily):
         )
 
     def entry_log_normalizer(self, *parts: Floats) -> Floats:
-        """Return a_g of every state and column, eq (28)."""
+        """Return a_g of every state and column, eq (50)."""
         return self.integrate(*parts).log_total
 
     def divergence(self, natural: Floats) -> Floats:

@@ -37,7 +37,7 @@ class LearnedGamma(IntegratedFamily):
     .. math:: a_g(\lambda \mid c) = c \lambda_2 - \lambda_1 \log\Gamma(c) + \log\Gamma(c \lambda_1)
               - c \lambda_1 \log \lambda_3
 
-    and c is integrated numerically, eq (28).  NaN is a missing entry.  ``Gamma(shape=None)``
+    and c is integrated numerically, eq (50).  NaN is a missing entry.  ``Gamma(shape=None)``
     becomes this family.
 
     Parameters

@@ -44,7 +44,7 @@ class LearnedNegativeBinomial(IntegratedFamily):
     .. math:: a_g(\lambda \mid r) = \log B(r \lambda_1, \lambda_2)
               + \textstyle\sum_j \ell_j(\log r)\, \lambda_{2 + j}
 
-    with Lagrange's polynomials ℓ_j.  r is integrated numerically, eq (28).  NaN is a missing entry.
+    with Lagrange's polynomials ℓ_j.  r is integrated numerically, eq (50).  NaN is a missing entry.
     ``NegativeBinomial(dispersion=None)`` becomes this family.
 
     Parameters

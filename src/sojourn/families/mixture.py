@@ -40,7 +40,7 @@ class Mixture(NestedFamily):
               \hat w_{kc'} \hat\phi_{kc'}(x_t)
 
     the share of a step in state k that its component c takes: the statistics of components are
-    Σ_t r_tk ρ_tkc t(x_t), eq (29).  A missing step has no component.
+    Σ_t r_tk ρ_tkc t(x_t), eq (51).  A missing step has no component.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class Mixture(NestedFamily):
         masses: Callable[[], Floats] | None = None,
         bound: bool = False,
     ) -> tuple[RowSums, Any]:
-        """Return the sums over components, eq (29), and the entropy of their choice."""
+        """Return the sums over components, eq (51), and the entropy of their choice."""
         n, n_states = self.n_components, responsibilities.shape[1]
         natural = natural_parameters(self, table)
         xp, function = namespace(natural), self.components(natural, collapsed=collapsed)

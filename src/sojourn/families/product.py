@@ -29,6 +29,70 @@ def _past(family: Product) -> int:
     return max(part.past for part in family.parts)
 
 
+def _latent(family: Product) -> bool:
+    """Whether a part has unknowns of single steps."""
+    return any(part.latent for part in family.parts)
+
+
+def _start_sums(family: Product, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+    """Return the sums of the parts."""
+    if not family.latent:
+        return np.asarray(family.sum_statistics(x, weights, n_threads=1).values)
+    pairs = zip(family.parts, x, strict=True)
+    return np.concatenate(
+        [
+            part.start_sums(own, weights, rng)
+            if part.latent
+            else weighted_sums(part.statistics, own, weights, part.n_statistics)
+            for part, own in pairs
+        ]
+    )
+
+
+def _sum_given(
+    family: Product,
+    encoded: Any,
+    responsibilities: Floats,
+    table: DecayedTable,
+    *,
+    collapsed: bool,
+    n_threads: int,
+    masses: Callable[[], Floats] | None = None,
+    bound: bool = False,
+) -> tuple[RowSums, Any]:
+    """Return the sums of the parts; unknowns of steps of different parts are independent."""
+    if not family.latent:
+        return family.sum_statistics(encoded, responsibilities, n_threads=n_threads), 0.0
+    found = []
+    own_tables = _naturals(family.parts, table.dense())
+    for part, own, statistics in zip(family.parts, encoded, own_tables, strict=True):
+        if part.latent:
+            given: Any = _Statistics(statistics)
+            found.append(
+                part.sum_given(
+                    own,
+                    responsibilities,
+                    given,
+                    collapsed=collapsed,
+                    n_threads=n_threads,
+                    bound=bound,
+                )
+            )
+        else:
+            sums = weighted_sums(
+                part.statistics, own, responsibilities, part.n_statistics, n_threads
+            )
+            found.append((RowSums(None, sums, part.n_statistics), 0.0))
+    values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
+    return RowSums(None, values, family.n_statistics), sum(local for _, local in found)
+
+
+def _canonical(family: Product, statistics: Floats) -> Floats:
+    """Return the statistics with interchangeable parts of parts in the same order."""
+    pairs = zip(family.parts, _naturals(family.parts, statistics), strict=True)
+    return np.concatenate([part.canonical(own) for part, own in pairs], axis=1)
+
+
 class Product(Family):
     r"""Families side by side: each describes its own columns, independent given the state.
 
@@ -68,6 +132,10 @@ class Product(Family):
     table_dtype = "float64"
 
     past = property(_past)
+    latent = property(_latent)
+    start_sums = _start_sums
+    sum_given = _sum_given
+    canonical = _canonical
 
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts
@@ -165,20 +233,6 @@ class Product(Family):
         x = [part[chosen] for part in self.observations(data)]
         return self.start_sums(x, weights, rng).T * (total_steps / len(chosen))
 
-    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
-        """Return the sums of the parts."""
-        if not self.latent:
-            return np.asarray(self.sum_statistics(x, weights, n_threads=1).values)
-        pairs = zip(self.parts, x, strict=True)
-        return np.concatenate(
-            [
-                part.start_sums(own, weights, rng)
-                if part.latent
-                else weighted_sums(part.statistics, own, weights, part.n_statistics)
-                for part, own in pairs
-            ]
-        )
-
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""
         pairs = zip(self.parts, _split(self.parts, _known_columns(self), data), strict=True)
@@ -245,53 +299,6 @@ class Product(Family):
             n_threads,
         )
         return RowSums(None, sums, self.n_statistics)
-
-    @property
-    def latent(self) -> bool:
-        """Whether a part has unknowns of single steps."""
-        return any(part.latent for part in self.parts)
-
-    def sum_given(
-        self,
-        encoded: Any,
-        responsibilities: Floats,
-        table: DecayedTable,
-        *,
-        collapsed: bool,
-        n_threads: int,
-        masses: Callable[[], Floats] | None = None,
-        bound: bool = False,
-    ) -> tuple[RowSums, Any]:
-        """Return the sums of the parts; unknowns of steps of different parts are independent."""
-        if not self.latent:
-            return self.sum_statistics(encoded, responsibilities, n_threads=n_threads), 0.0
-        found = []
-        own_tables = _naturals(self.parts, table.dense())
-        for part, own, statistics in zip(self.parts, encoded, own_tables, strict=True):
-            if part.latent:
-                given: Any = _Statistics(statistics)
-                found.append(
-                    part.sum_given(
-                        own,
-                        responsibilities,
-                        given,
-                        collapsed=collapsed,
-                        n_threads=n_threads,
-                        bound=bound,
-                    )
-                )
-            else:
-                sums = weighted_sums(
-                    part.statistics, own, responsibilities, part.n_statistics, n_threads
-                )
-                found.append((RowSums(None, sums, part.n_statistics), 0.0))
-        values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
-        return RowSums(None, values, self.n_statistics), sum(local for _, local in found)
-
-    def canonical(self, statistics: Floats) -> Floats:
-        """Return the statistics with interchangeable parts of parts in the same order."""
-        pairs = zip(self.parts, _naturals(self.parts, statistics), strict=True)
-        return np.concatenate([part.canonical(own) for part, own in pairs], axis=1)
 
     def check_natural(self, natural: Floats) -> None:
         """Check λ of every part."""

@@ -25,7 +25,7 @@ _NODES = 25
 _BLOCK_NUMBERS = 2**19
 
 
-class Posterior(NamedTuple):
+class StateBelief(NamedTuple):
     """What λ says about every state.
 
     Attributes
@@ -56,7 +56,7 @@ class StudentT(DenseFamily):
     with the prior of `Gaussian` on μ and Σ, and log ν ~ N(2, 1).  Statistics are those of
     `Gaussian`, in which a step counts u-fold, and the sums of 1 and of log u − u, which determine
     ν.  Given the others, u is Gamma((ν + D) / 2, (ν + δ) / 2) with the expected squared distance
-    δ = E[(x − μ)ᵀ Σ⁻¹ (x − μ)], so that E[u] = (ν + D) / (ν + δ): outliers count little, eq (31).
+    δ = E[(x − μ)ᵀ Σ⁻¹ (x − μ)], so that E[u] = (ν + D) / (ν + δ): outliers count little, eq (53).
 
     The mean-field potential is exact.  The collapsed one is not in closed form: the precision of a
     step is the product of two Gamma variables, u and that of Σ⁻¹, which is replaced by one with the
@@ -165,16 +165,16 @@ class StudentT(DenseFamily):
 
         return narrowed(log_joint, _RANGES, _NODES, 0.0 * natural[:, 0])
 
-    def posterior(self, natural: Floats) -> Posterior:
+    def posterior(self, natural: Floats) -> StateBelief:
         """Return what λ says about every state."""
         factors = factorize(natural[:, 2:], 1)
         xp = namespace(natural)
         if self.df is not None:
             df = xp.full_like(natural[:, 0], self.df)
-            return Posterior(factors, df, _constant(df))
+            return StateBelief(factors, df, _constant(df))
         nodes = self.nodes(natural)
         df = xp.exp(nodes.at[0])
-        return Posterior(factors, nodes.mean(df), nodes.mean(_constant(df)))
+        return StateBelief(factors, nodes.mean(df), nodes.mean(_constant(df)))
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log density of a t with ν̂ degrees of freedom, or the expected one."""
@@ -197,7 +197,7 @@ class StudentT(DenseFamily):
             plain, True, like.location, like.weights, like.spans, inner, powers, constants, True
         )
 
-    def weights(self, found: Posterior, x: Floats) -> tuple[Floats, Floats, Floats]:
+    def weights(self, found: StateBelief, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Return E[u] and E[log u] of every step and state, and ½ (ν + δ)."""
         xp, n = namespace(x), self.features
         residual, leverage = norms(found.factors, 1)
@@ -218,12 +218,12 @@ class StudentT(DenseFamily):
         masses: Callable[[], Floats] | None = None,
         bound: bool = False,
     ) -> tuple[RowSums, Any]:
-        """Return the sums of steps that count u-fold, eq (31), and what q(u) adds."""
+        """Return the sums of steps that count u-fold, eq (53), and what q(u) adds."""
         found = self.posterior(natural_parameters(self, table))
         return self._sums(encoded, responsibilities, found, n_threads, bound=bound)
 
     def _sums(
-        self, x: Floats, r: Floats, found: Posterior | None, n_threads: int, *, bound: bool
+        self, x: Floats, r: Floats, found: StateBelief | None, n_threads: int, *, bound: bool
     ) -> tuple[RowSums, Any]:
         """Sum up blocks of steps; without a posterior every step counts once."""
         gaussian, n = self.gaussian, self.features
@@ -303,7 +303,7 @@ def _log_gap(shape: Floats) -> Floats:
     return xp.log(shape) - xp.digamma(shape)
 
 
-def effective(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
+def effective(found: StateBelief, n: int) -> tuple[Floats, Floats, Floats]:
     """Return ν̂, the n of the normal distribution's predictive, and 1 + its leverage."""
     xp = namespace(found.df)
     dof = found.factors.dof - n + 1.0
@@ -316,7 +316,7 @@ def effective(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
     return 2.0 * half, dof, 1.0 + xp.ones_like(corner) / corner**2
 
 
-def _collapsed(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
+def _collapsed(found: StateBelief, n: int) -> tuple[Floats, Floats, Floats]:
     """Return the factor of |v|², the power and the constant of the collapsed potential."""
     xp = namespace(found.df)
     df, dof, stretch = effective(found, n)
@@ -326,7 +326,7 @@ def _collapsed(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
     return dof / (df * stretch), power, constant - 0.5 * log_det
 
 
-def _expected(found: Posterior, n: int) -> tuple[Floats, Floats, Floats]:
+def _expected(found: StateBelief, n: int) -> tuple[Floats, Floats, Floats]:
     """Return the same of the mean-field potential."""
     xp = namespace(found.df)
     _, _, stretch = effective(found, n)

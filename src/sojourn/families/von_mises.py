@@ -33,7 +33,7 @@ class VonMises(IntegratedFamily):
 
     .. math:: a_g(\lambda \mid \kappa) = \log I_0(\kappa R) - \lambda_1 \log 2 \pi I_0(\kappa)
 
-    and κ is integrated numerically, eq (28).  Angles need not be between −π and π.  NaN is a
+    and κ is integrated numerically, eq (50).  Angles need not be between −π and π.  NaN is a
     missing entry.  For movement data use a `Product` of a family for step lengths and this one.
 
     Parameters

@@ -29,7 +29,7 @@ class ZeroInflated(NestedFamily):
 
     A zero comes from the point mass with the probability ρ = π̂ / (π̂ + (1 − π̂) φ̂(0)), the same
     for all zeros of a state and column, so that the statistics are those of the family less
-    ρ times those of its zeros, eq (30).  Families of positive numbers have no zeros of their own:
+    ρ times those of its zeros, eq (52).  Families of positive numbers have no zeros of their own:
     then ρ = 1, and a state knows how often, and by how much, something is positive (rainfall, for
     example).  NaN is a missing entry.
 
@@ -171,7 +171,7 @@ class ZeroInflated(NestedFamily):
         masses: Callable[[], Floats] | None = None,
         bound: bool = False,
     ) -> tuple[RowSums, Any]:
-        """Return the family's sums less those of zeros from the point mass, eq (30)."""
+        """Return the family's sums less those of zeros from the point mass, eq (52)."""
         natural = natural_parameters(self, table)
         _, log_share, _ = self.at_zero(natural, collapsed=collapsed)
         return self._sums(encoded, responsibilities, log_share, n_threads, bound=bound)

@@ -213,7 +213,7 @@ def _torch() -> SimpleNamespace:
 
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
-        *("polygamma", "expm1", "round", "minimum", "empty_like", "cos", "sin"),
+        *("polygamma", "expm1", "round", "minimum", "empty_like", "cos", "sin", "xlogy"),
         *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
         "concatenate",
     )
@@ -221,7 +221,6 @@ def _torch() -> SimpleNamespace:
         **{name: getattr(torch, name) for name in same},
         gammaln=torch.lgamma,
         betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
-        xlogy=torch.xlogy,
         i0e=torch.special.i0e,
         i1e=torch.special.i1e,
         expit=torch.sigmoid,
