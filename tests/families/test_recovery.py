@@ -4,7 +4,7 @@ The truth's likelihood and paths come from SciPy's densities and the forward-bac
 that no family judges itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def columns(distribution):
     return lambda x: log(np.where(np.isnan(x), 1.0, x)[:, None, :])
 
 
-def independent(family, distribution):
+def independent(family, distribution, fit=None):
     shape = distribution.mean().shape
 
     def draw(states, rng):
@@ -46,7 +46,8 @@ def independent(family, distribution):
         every = distribution.rvs((len(states), *shape), random_state=rng)
         return every[np.arange(len(states)), states].astype(float)
 
-    return Known(family, draw, columns(distribution))
+    known = Known(family, draw, columns(distribution))
+    return known if fit is None else replace(known, fit=fit)
 
 
 MEANS = np.array([[0.0, 0.0, 3.0], [2.5, 0.0, 0.0], [0.0, 3.0, -1.0], [-2.0, -2.0, 1.0]])
@@ -238,6 +239,8 @@ KNOWN = {
             np.array([[0.7, 9.0], [4.0, 1.0], [30.0, 3.0], [2.0, 20.0]]),
             np.array([[0.4, 0.2], [0.1, 0.6], [0.5, 0.05], [0.05, 0.9]]),
         ),
+        # A state of small dispersion can describe two: more starts than others need.
+        (("batch_size", 50), ("n_passes", 20), ("n_init", 12)),
     ),
     "Bernoulli": independent(
         sj.Bernoulli(),

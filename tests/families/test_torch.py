@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
-from sojourn.families import blocks, dense
+from sojourn.families import DecayedTable, blocks, dense
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_normal import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
-from tests.support.families import EXAMPLES, N_STATES
+from tests.support.families import EXAMPLES, LATENT, N_STATES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
 
@@ -262,6 +262,44 @@ def test_a_gpu_computes_the_same_and_nothing_waits_for_it(name, collapsed, dtype
         d.family.sum_statistics(encoded, weights, n_threads=1)
     finally:
         torch.cuda.set_sync_debug_mode(mode)
+
+
+def given_the_statistics(family, natural, encoded, weights, collapsed):
+    """Rows and sums of a family whose steps have unknowns, from arrays of any kind."""
+    table = Table(natural)
+    rows = family.emission_rows(
+        encoded, table, collapsed=collapsed, dtype=np.dtype("float64"), n_threads=1
+    )
+    sums, local = family.sum_given(
+        encoded, weights, table, collapsed=collapsed, n_threads=1, bound=True
+    )
+    return rows, sums.dense(), local
+
+
+@pytest.mark.parametrize("name", LATENT)
+@pytest.mark.parametrize("collapsed", [True, False])
+def test_steps_with_unknowns_are_those_of_numpy(name, collapsed):
+    example, rng = LATENT[name], np.random.default_rng(0)
+    family = example.resolve()
+    statistics = example.draw_natural(family, rng, N_STATES) - family.prior()
+    values = 1.0 * example.draw_data(rng, 40)
+    values[3] = np.nan
+    data = family.validate(sj.Sequences.from_lengths(values, None))
+    x, weights = family.encode(data), rng.random((40, N_STATES))
+    table = DecayedTable(statistics, "float64")
+    expected, local = family.sum_given(
+        x, weights, table, collapsed=collapsed, n_threads=1, bound=True
+    )
+    log = (family.log_predictive if collapsed else family.expected_log_likelihood)(
+        family.observations(data), family.prior() + statistics
+    )
+    tensors = [to_device(part, "cpu") for part in (statistics, x, weights)]
+    rows, sums, found = given_the_statistics(family, *tensors, collapsed)
+    check(rows.log_scale, log.max(axis=1), rtol=1e-8, atol=1e-8)
+    check(sums, expected.dense(), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(float(found), local, rtol=1e-8)
+    unread = [to_device(part, "meta") for part in (statistics, x, weights)]
+    assert given_the_statistics(family, *unread, collapsed)[1].device.type == "meta"
 
 
 # ---- arrays -------------------------------------------------------------------------------------

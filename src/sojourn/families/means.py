@@ -65,6 +65,7 @@ def _(family: ProbabilityFamily, natural: Floats) -> Floats:
 
 @expected_values.register
 def _(family: Binomial, natural: Floats) -> Floats:
+    assert family.typical_trials is not None
     found = family.typical_trials * family.parameters(natural)["probs_"]
     if family.n_trials is not None:
         return found

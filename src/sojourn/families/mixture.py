@@ -14,7 +14,7 @@ from sojourn.families.checks import column_vector
 from sojourn.families.dense import DenseFamily
 from sojourn.families.integrated import log_sum_exp
 from sojourn.families.nested import NestedFamily
-from sojourn.families.start import soft_assignments, standardized
+from sojourn.families.start import sample_sequences, soft_assignments, standardized
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -213,11 +213,28 @@ class Mixture(NestedFamily):
             total = total + (shares * (1.0 - shares) * gaps).sum(axis=2).sum(axis=0)
         return RowSums(None, (masses * total)[None], 1)
 
-    def assign(
-        self, data: Sequences, n_states: int, rng: np.random.Generator
-    ) -> tuple[Floats, Floats]:
-        """Assign steps to states as the family does."""
-        return self.family.assign(data, n_states, rng)
+    def initial_statistics(
+        self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+    ) -> Floats:
+        """Return statistics of clusters of steps; those that take turns become a state.
+
+        Components of a state may be far from each other, and close to those of another: which
+        belong together shows in how often one follows the other.
+        """
+        data = sample_sequences(data, rng)
+        x = self.observations(data)
+        n = self.n_components
+        weights = soft_assignments(standardized(self.family.points(x)), n_states * n, rng)
+        nearest = weights.argmax(axis=1)
+        follows = np.ones(len(x), np.bool_)
+        follows[data.offsets[:-1]] = False
+        later = np.flatnonzero(follows)
+        turns = np.zeros((n_states * n, n_states * n))
+        np.add.at(turns, (nearest[later - 1], nearest[later]), 1.0)
+        weights = weights[:, grouped_clusters(turns, n).ravel()] * self.present(x)[:, None]
+        sums = self.family.sum_statistics(x, weights, n_threads=1).dense()
+        packed = self._packed(weights.sum(axis=0), np.asarray(sums), n_states)
+        return self.canonical(packed.T * (total_steps / len(x)))
 
     def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
         """Return the sums of clusters of the steps of a state."""
@@ -281,3 +298,41 @@ class Mixture(NestedFamily):
                 for name, value in self.family.parameters(inner).items()
             },
         }
+
+
+def grouped_clusters(turns: Floats, size: int) -> NDArray[np.intp]:
+    """Put clusters that follow each other more often than by chance into groups of a size.
+
+    Parameters
+    ----------
+    turns : (M, M) array
+        How often a step in one cluster is followed by one in another.
+    size : int
+        Number of clusters in a group; M is a multiple of it.
+
+    Returns
+    -------
+    (M / size, size) array
+        The clusters of every group.
+
+    Examples
+    --------
+    >>> grouped_clusters(np.array([[5, 1, 9, 0], [0, 5, 1, 8], [9, 1, 5, 0], [1, 9, 0, 5]]), 2)
+    array([[0, 2],
+           [1, 3]])
+    """
+    both = turns + turns.T
+    mass = both.sum(axis=1) + 1e-9
+    lift = both / (mass[:, None] * mass)
+    left = list(range(len(turns)))
+    groups = []
+    while left:
+        group = [max(left, key=lambda a: mass[a])]
+        left.remove(group[0])
+        while len(group) < size:
+            own = list(group)
+            nearest = max(left, key=lambda a: lift[a, own].mean())
+            group.append(nearest)
+            left.remove(nearest)
+        groups.append(group)
+    return np.array(groups)
