@@ -355,8 +355,8 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
     family = sj.Categorical(len(vocabulary))
     ways: dict[str, Callable[[int], sj.HDPHMM]] = {
         "with moves": lambda seed: sj.HDPHMM(45, family, random_state=seed).fit(train),
-        "without moves": lambda seed: without_moves(45, family, train, seed),
-        "paper": lambda seed: sj.HDPHMM(45, family, random_state=seed, moves=None).fit(train),
+        "fixed prior": lambda seed: without_moves(45, family, train, seed),
+        "moves=None": lambda seed: sj.HDPHMM(45, family, random_state=seed, moves=None).fit(train),
     }
     table: dict[str, list[Any]] = {}
     for name, fitted in ways.items():
@@ -441,6 +441,7 @@ def main() -> None:
             {
                 "command": "python -m experiments.number_of_states FOLDER",
                 "settings": {"sequences": SEQUENCES, "first_seed": FIRST_SEED},
+                "jobs": arguments.jobs,
                 "experiments": found,
             },
         )
