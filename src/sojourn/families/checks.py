@@ -82,11 +82,11 @@ def column_vector(name: str, value: Any, n_features: int, *, positive: bool = Tr
         raise ValueError(f"{name} has the shape {given.shape}, the data have {n_features} columns")
     vector = np.array(np.broadcast_to(given, (n_features,)))
     least, most = (_SMALLEST_PARAMETER, LARGEST**2) if positive else (-LARGEST, LARGEST)
+    if ((vector >= least) & (vector <= most)).all():
+        return vector
     if not np.isfinite(vector).all() or (positive and (vector <= 0).any()):
         raise ValueError(f"{name} must be {'positive and ' if positive else ''}finite, got {value}")
-    if (vector > most).any() or (vector < least).any():
-        raise ValueError(f"{name}={value} is too large or too small to compute with")
-    return vector
+    raise ValueError(f"{name}={value} is too large or too small to compute with")
 
 
 def check_real(

@@ -75,6 +75,10 @@ SEARCH_PASSES, SEARCH_TOL = 50, 1e-5
 """Full batches before states are merged, at most, and how far the models that are compared
 converge: states to spare converge slowly, and are to be merged.  Source: as `FULL_STEPS`."""
 
+START_PASSES = 20
+"""Passes after which the starts of small data are compared, and the best of them goes on.
+Source: `python -m experiments.starts`."""
+
 LEARNED_PRIOR = ("concentration", "base")
 """What ``tuned="auto"`` learns of many symbols.  Source: `python -m experiments.defaults`: the
 corpus, and the cells of sentences, where prior counts of 0.1 blur the states."""
