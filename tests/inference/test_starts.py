@@ -44,7 +44,7 @@ def test_the_best_start_is_the_best_of_the_loop(family, values, n_passes):
     (chunk,) = prepare(family, data)
     seen = []
     posterior, at = best_start(
-        family, starts, chunk, n_passes=n_passes, tol=TOL, callback=seen.append
+        family, starts, chunk, n_passes=n_passes, compare_after=100, tol=TOL, callback=seen.append
     )
     ends = [trained_alone(family, data, start, n_passes) for start in starts]
     best = max(range(5), key=lambda n: ends[n].log_likelihood)
@@ -66,7 +66,7 @@ def test_a_start_goes_on_where_the_loop_would_be():
     data = sj.Sequences.from_lengths(COUNTS[:, None], [len(COUNTS)])
     family, data, starts = starts_of(sj.Poisson(), data, [3, 3])
     (chunk,) = prepare(family, data)
-    posterior, at = best_start(family, starts, chunk, n_passes=5, tol=TOL)
+    posterior, at = best_start(family, starts, chunk, n_passes=100, compare_after=5, tol=TOL)
     problem = Problem(family, METHODS["scvi"].objective, Schedule(0.0, 1.0), 1)
     backend = Compute("cpu", 1, "float64").backend()
     source = MemorySource(data, None, 0)
@@ -83,3 +83,17 @@ def test_restarts_at_once_find_what_restarts_one_by_one_do():
     assert at_once.n_updates_ == len(at_once.history_)
     again = sj.HMM(3, sj.Poisson(), random_state=0, n_init=5, n_jobs=1).fit(COUNTS)
     assert (again.lambdas_ == at_once.lambdas_).all()
+
+
+def test_the_best_start_goes_on_alone():
+    data = sj.Sequences.from_lengths(COUNTS[:, None], [len(COUNTS)])
+    family, data, starts = starts_of(sj.Poisson(), data, range(4))
+    (chunk,) = prepare(family, data)
+    options = {"n_passes": 100, "compare_after": 6, "tol": TOL}
+    ahead, at = best_start(family, starts, chunk, **options)
+    posterior, ended = best_start(family, starts, chunk, alone=True, **options)
+    assert (at.n_pass, at.converged) == (6, False)
+    assert ended.converged
+    alone = trained_alone(family, data, ahead, 100)
+    assert ended.n_pass == 6 + alone.n_pass
+    np.testing.assert_allclose(posterior.emissions.dense(), ahead.emissions.dense(), rtol=1e-7)

@@ -42,7 +42,8 @@ def standardized(points: Floats) -> Floats:
     """Return columns with mean zero and variance one; missing entries become the mean."""
     moments = column_moments(points)
     scaled = (points - moments.mean) / np.sqrt(moments.variance)
-    return np.where(np.isnan(scaled), 0.0, scaled)
+    missing = np.isnan(scaled)
+    return np.where(missing, 0.0, scaled) if missing.any() else scaled
 
 
 def soft_assignments(points: Floats, n_states: int, rng: np.random.Generator) -> Floats:

@@ -44,7 +44,9 @@ def best_start(
     chunk: Chunk,
     *,
     n_passes: int,
+    compare_after: int,
     tol: float,
+    alone: bool = False,
     n_threads: int = 1,
     callback: Callable[[Progress], None] | None = None,
 ) -> tuple[Posterior, Position]:
@@ -58,9 +60,13 @@ def best_start(
     chunk : Chunk
         All of the data.
     n_passes : int
+        Passes at most.
+    compare_after : int
         Passes after which the starts are compared; those that converge before take no more.
     tol : float
         Rise of the log likelihood, in nats per step, below which a start has converged.
+    alone : bool
+        Whether the best start takes more passes here, until it converges.
     n_threads : int
     callback : callable, optional
         Called as in `train`.
@@ -85,6 +91,8 @@ def best_start(
                 callback(history[-1])
         converged = ~(now - before >= tol * steps)  # also where the likelihood is no number
         ended = converged | (n_pass == n_passes)
+        if n_pass == compare_after:
+            ended |= ~(now == now[~ended].max(initial=-np.inf)) if alone else True
         for lane in map(int, np.flatnonzero(ended & np.isfinite(now))):
             if best is None or now[lane] > best.log_likelihood:
                 best = _Found(runs, lane, bool(converged[lane]), float(now[lane]), n_pass)

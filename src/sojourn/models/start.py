@@ -24,7 +24,7 @@ from sojourn.models.parameters import (
     may_move,
     record_of,
 )
-from sojourn.models.plan import START_PASSES, Plan, Size
+from sojourn.models.plan import ALONE_STEPS, START_PASSES, Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
 from sojourn.moves.settings import MoveSettings
@@ -60,7 +60,10 @@ def start(
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
     wide = None if plan.narrow is None else plan.narrow.wide
-    draw = partial(initial_posterior, model, family, sample, n_sequences, n_steps)
+    transitions = model._make_transitions()
+    draw = partial(
+        initial_posterior, model, family, sample, n_sequences, n_steps, transitions=transitions
+    )
     posterior = draw(seed, wide, tuned=plan.tuned)
     if n_starts > 1:
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
@@ -127,7 +130,9 @@ def _start_together(
             family,
             starts,
             chunk,
-            n_passes=min(START_PASSES, plan.n_passes),
+            n_passes=plan.n_passes,
+            compare_after=START_PASSES,
+            alone=data.n_steps <= ALONE_STEPS,
             tol=plan.tol,
             n_threads=resolve_jobs(model.n_jobs),
             callback=report,
@@ -200,12 +205,13 @@ def initial_posterior(
     wide: int | None = None,
     *,
     tuned: Collection[str] = (),
+    transitions: Transitions | None = None,
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 
     `wide` is the number of states to begin with, if it is more than the model's.
     """
-    transitions = model._make_transitions()
+    transitions = model._make_transitions() if transitions is None else transitions
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)
