@@ -49,9 +49,9 @@ class LinearGaussian(RegressionFamily):
         Number of steps that the prior mean of the coefficients, zero, counts for: the prior
         precision of a coefficient is this times the variance of its column.
     degrees_of_freedom : float, optional
-        ν°; by default n_targets + 2.
+        ν°; by default n_targets + 2, for which the prior covariance has the mean Ψ°.
     scale : float, (n_targets,) or (n_targets, n_targets) array, optional
-        Ψ°, as in `Gaussian`; by default from the variances of the targets.
+        Ψ°, or its diagonal; by default from the variances of the targets.
     location : float or (n_features,) array, optional
         Subtracted from the data to keep sums of squares accurate; by default the data's mean.
     spread : float or (n_features,) array, optional

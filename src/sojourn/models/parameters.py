@@ -268,9 +268,12 @@ def sampling_of(model: BaseHMM) -> Sampling:
     return value if isinstance(value, Sampling) else Sampling(value)
 
 
+_USUAL_MOVES = MoveSettings()
+
+
 def move_settings(model: BaseHMM) -> MoveSettings:
     """Return the settings of moves, the defaults if none are given."""
-    return model.moves if isinstance(model.moves, MoveSettings) else MoveSettings()
+    return model.moves if isinstance(model.moves, MoveSettings) else _USUAL_MOVES
 
 
 def may_move(model: BaseHMM) -> bool:

@@ -61,7 +61,9 @@ from sojourn.models.start import (
     make_moves,
     new_fitted,
     reporting,
+    restart_seeds,
     start,
+    starts_together,
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
@@ -100,6 +102,11 @@ class Observers:
     callback: Callback | None = None
     track_bound: bool | None = None
 
+    @property
+    def allow_starts_at_once(self) -> bool:
+        """Whether nothing is computed after every pass of every restart."""
+        return self.validation is None and not self.track_bound
+
     def held_out(self, family: Family) -> Data | None:
         """Return the held-out data in the form that the family expects."""
         if self.validation is None:
@@ -121,41 +128,34 @@ def fit(
     client: Any = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
-    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
-    if not isinstance(model.n_init, str) and model.n_init > 1:
-        if checkpoints is not None:
-            raise ValueError("checkpoints need a single run: n_init=1")
-        _fit_best(model, X, lengths, observers, client, model.n_init)
-        return
+    checkpoints = _checked(model, observers, checkpoint, checkpoint_every, client, resume=resume)
+    n_init = None if isinstance(model.n_init, str) else model.n_init
+    if n_init is not None and n_init > 1 and isinstance(X, Iterator):
+        X = list(X)  # it may be read more than once
     data = Data(X, lengths, model.emission)
     warn_of_whole_numbers(model.emission, data)
-    restarts = n_restarts(model, data.n_sequences, data.n_steps)
-    if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
-        _fit_best(model, data.sequences, None, observers, None, restarts)
+    is_plain = data.sequences is not None and checkpoints is None and client is None
+    restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
+    if restarts > 1 and not (is_plain and observers.allow_starts_at_once):
+        _fit_best(model, X, lengths, observers, client, restarts)
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(model.emission, model.n_states)
+    plan = _plan(model, data, family, cluster)
+    if restarts > 1 and not starts_together(model, plan, family, restarts):
+        _fit_best(model, data.sequences, None, observers, None, restarts)
+        return
     held_out = observers.held_out(family)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
-        sequences = _in_memory(model, data)
-        sampled.fit(model, family, sequences, held_out, seed, observers.callback)
+        sampled.fit(model, family, _in_memory(model, data), held_out, seed, observers.callback)
         return
-    plan = _plan(model, data, family, cluster)
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        posterior, position, state = start(model, plan, family, sample, data, seed)
+        posterior, position, state = start(
+            model, plan, family, sample, data, seed, n_starts=restarts, callback=observers.callback
+        )
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
@@ -169,6 +169,34 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
+
+
+def _checked(
+    model: BaseHMM,
+    observers: Observers,
+    checkpoint: str | PathLike[str] | None,
+    checkpoint_every: int | None,
+    client: Any,
+    *,
+    resume: bool,
+) -> Checkpoints | None:
+    """Check everything but the data; return what writes checkpoints."""
+    check_parameters(model)
+    if client is None:
+        compute_of(model).backend()  # report a missing device before anything else happens
+    if observers.validation_every is not None:
+        Whole(1).check("validation_every", observers.validation_every)
+    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
+    if checkpoints is None:
+        return None
+    if is_sampled(model) or method_of(model).remembers:
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
+            "and cannot be resumed"
+        )
+    if not isinstance(model.n_init, str) and model.n_init > 1:
+        raise ValueError("checkpoints need a single run: n_init=1")
+    return checkpoints
 
 
 def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
@@ -407,16 +435,12 @@ def _fit_best(
     That is the one with the best held-out score, where there are validation data; otherwise with
     the highest bound where the number of states may differ, or else with the best training score.
     """
-    if isinstance(X, Iterator):
-        X = list(X)  # it is read more than once
     if isinstance(observers.validation, Iterator):
         observers = replace(observers, validation=list(observers.validation))
     seed = as_seed(model.random_state)
     best: FittedModel | None = None
     best_score = -np.inf
-    for restart in range(n_init):
-        # The first restart is what a single fit with this seed would be.
-        own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
+    for own in restart_seeds(seed, n_init):
         candidate = clone(model).set_params(n_init=1, random_state=own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough

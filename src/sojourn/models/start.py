@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy as np
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
+from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
+from sojourn.inference.starts import best_start, may_train_together
+from sojourn.kernels.threads import resolve_jobs
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -20,7 +24,7 @@ from sojourn.models.parameters import (
     may_move,
     record_of,
 )
-from sojourn.models.plan import Plan, Size
+from sojourn.models.plan import ALONE_STEPS, START_PASSES, Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
 from sojourn.moves.settings import MoveSettings
@@ -39,17 +43,31 @@ Callback = Callable[[Progress], None]
 
 
 def start(
-    model: BaseHMM, plan: Plan, family: Family, sample: Sequences, data: Data, seed: int
+    model: BaseHMM,
+    plan: Plan,
+    family: Family,
+    sample: Sequences,
+    data: Data,
+    seed: int,
+    *,
+    n_starts: int = 1,
+    callback: Callback | None = None,
 ) -> tuple[Posterior, Position, MoveState]:
     """Draw an initial posterior, with a warm-up if there will be few updates per pass.
 
-    A warm-up with smaller minibatches lets states differentiate before the first pass.
+    A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
+    starts on small data the best goes on.
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
     wide = None if plan.narrow is None else plan.narrow.wide
-    posterior = initial_posterior(
-        model, family, sample, n_sequences, n_steps, seed, wide, tuned=plan.tuned
+    transitions = model._make_transitions()
+    draw = partial(
+        initial_posterior, model, family, sample, n_sequences, n_steps, transitions=transitions
     )
+    posterior = draw(seed, wide, tuned=plan.tuned)
+    if n_starts > 1:
+        starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
+        return *_start_together(model, plan, family, sample, starts, callback), MoveState()
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -76,6 +94,49 @@ def start(
         with_moves=with_moves,
     )
     return (posterior, Position(), MoveState()) if warm is None else warm
+
+
+def restart_seeds(seed: int, n_restarts: int) -> list[int]:
+    """Return the seeds of restarts: the first restart is what a single fit would be."""
+    others = range(1, n_restarts)
+    return [seed, *(int(np.random.default_rng([seed, n]).integers(2**32)) for n in others)]
+
+
+def starts_together(model: BaseHMM, plan: Plan, family: Family, n_starts: int) -> bool:
+    """Whether restarts can be trained at once: small data, and a fixed number of states."""
+    return (
+        plan.size is Size.SMALL
+        and model.device != "reference"
+        and inference_name(model) == "scvi"
+        and isinstance(model.init, str)
+        and not (may_move(model) or model._track_bound)
+        and may_train_together(family, model._make_transitions(), int(model.n_states), n_starts)
+    )
+
+
+def _start_together(
+    model: BaseHMM,
+    plan: Plan,
+    family: Family,
+    data: Sequences,
+    starts: list[Posterior],
+    callback: Callback | None,
+) -> tuple[Posterior, Position]:
+    """Train several starts at once for some passes, and return the best of them."""
+    assert plan.tol is not None
+    (chunk,) = prepare(family, data)
+    with reporting(model, plan.n_passes, callback) as report:
+        return best_start(
+            family,
+            starts,
+            chunk,
+            n_passes=plan.n_passes,
+            compare_after=START_PASSES,
+            alone=data.n_steps <= ALONE_STEPS,
+            tol=plan.tol,
+            n_threads=resolve_jobs(model.n_jobs),
+            callback=report,
+        )
 
 
 def _with_full_steps(transitions: Transitions) -> Transitions:
@@ -144,12 +205,13 @@ def initial_posterior(
     wide: int | None = None,
     *,
     tuned: Collection[str] = (),
+    transitions: Transitions | None = None,
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 
     `wide` is the number of states to begin with, if it is more than the model's.
     """
-    transitions = model._make_transitions()
+    transitions = model._make_transitions() if transitions is None else transitions
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)

@@ -6,13 +6,14 @@ An update treats the data set as N/B copies of a large batch of B sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
@@ -30,10 +31,7 @@ from sojourn.transitions.large_batch import added, pending_of, state_of, step_si
 from sojourn.transitions.summary import HDPSummary, effective_states
 from sojourn.transitions.tables import (
     Occurrence,
-    exchangeable_tables,
-    expected_log_eta,
-    expected_tables,
-    log_absence,
+    tables_and_log_eta,
 )
 
 OccupancyForm = Literal["auto", "exact", "fast"]
@@ -41,6 +39,7 @@ OccupancyForm = Literal["auto", "exact", "fast"]
 _FIRST_CONCENTRATION = 0.1
 _REFITS = 3  # rounds in which the posteriors are fitted to given counts
 _FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
+_SQUARES_SHARE = 0.5  # share of a large batch from which Σ q² / Σ q is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +161,12 @@ class HDP(Transitions):
     @property
     def update_prior(self) -> Floats:
         """G[α π_k], eq (8); 0.1 until the first update."""
-        xp = namespace(self.tables)
-        if self.n_updates == 0:
-            return xp.full_like(self.tables, _FIRST_CONCENTRATION)
-        weights = self.alpha.geometric_mean * _by_state(self.sticks.geometric_weights, self.order)
-        # The weight of a stick without observations underflows; the rows must stay positive.
-        return xp.clip(weights, 1e-30, None)
+        known = vars(self).get("_update_prior")
+        if known is None:
+            known = _update_prior(self)
+            if not is_tensor(known):  # the numbers of a tensor may be replaced
+                vars(self)["_update_prior"] = known
+        return cast(Floats, known)
 
     @property
     def mean_prior(self) -> Floats:
@@ -213,16 +212,20 @@ class HDP(Transitions):
         return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
 
     def wants_squares(self, total_sequences: int) -> bool:
-        """Return whether the sums of q² are needed, or are taken to be zero.
+        """Return whether the sums of q² of the next minibatch are needed.
 
         The fast form has L = −(N/B) Σ q, the limit of eq (4) without them.  With r = N/B ≥ 4
         copies of the batch this underestimates P = 1 − exp L, the probability that a transition
         occurs at all, by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r; a single step is the worst
-        case.  With "auto" the fast form is used if r ≥ 100.
+        case.  With "auto" the fast form is used if r ≥ 100, and otherwise Σ q² comes from the first
+        minibatches of a large batch, and follows Σ q in the rest.
         """
-        if self.occupancy == "auto":
-            return total_sequences < _FAST_FROM * min(self.batch_size, total_sequences)
-        return self.occupancy == "exact"
+        if self.occupancy != "auto":
+            return self.occupancy == "exact"
+        most = min(self.batch_size, total_sequences)
+        # A graph of launches on a device is recorded once, with or without squares.
+        is_early = is_tensor(self.tables) or self.n_pending < _SQUARES_SHARE * most
+        return is_early and total_sequences < _FAST_FROM * most
 
     def observe(
         self,
@@ -238,7 +241,8 @@ class HDP(Transitions):
         if squares is not None:
             parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
         n_pending = self.n_pending + n_sequences
-        collected = replace(self, pending=added(self.pending, parts), n_pending=n_pending)
+        collected = copy(self)  # what follows from the posterior alone stays known
+        vars(collected).update(pending=added(self.pending, parts), n_pending=n_pending)
         # At least one update per pass, also if the data set is smaller than the large batch.
         if collected.n_pending < min(self.batch_size, total_sequences):
             return collected
@@ -277,7 +281,14 @@ class HDP(Transitions):
         step_size : float
             Weight of the new posteriors.
         """
-        tables, log_eta = _tables_and_log_eta(self, counts, occurrence)
+        tables, log_eta = tables_and_log_eta(
+            stacked(self.update_cells) if self.is_sticky else self.update_prior,
+            counts,
+            occurrence,
+            _row_totals(self),
+            exchangeable=self.exchangeable,
+            second_order=self.second_order,
+        )
         state_tables, override = tables.sum(axis=0), self.override
         if self.is_sticky:
             overridden = _overridden_tables(self, tables)
@@ -424,28 +435,15 @@ def prior_divergence(hdp: HDP) -> float:
     return float(above - prior - entropy)
 
 
-def _tables_and_log_eta(
-    hdp: HDP, counts: Floats, occurrence: Occurrence | None
-) -> tuple[Floats, Floats]:
-    """Return E[s] of every cell, eq (5) or (19), and E[log η] of every row, eq (6)."""
-    xp = namespace(counts)
-    row_counts = counts.sum(axis=1)
-    squares, row_squares = occurrence or (xp.zeros_like(counts), xp.zeros_like(row_counts[1:]))
-    prior = stacked(hdp.update_cells) if hdp.is_sticky else hdp.update_prior
-    if hdp.exchangeable and occurrence is not None:
-        tables = exchangeable_tables(prior, counts, squares)
-    else:
-        log_absent = xp.minimum(log_absence(counts, squares), -counts)
-        variances = xp.clip(counts - squares, 0.0, None) if hdp.second_order else None
-        tables = expected_tables(prior, counts, log_absent, variances)
-    # Row 0 certainly occurs, once per sequence.
-    certain = xp.full_like(row_counts[:1], -np.inf)
-    log_row_absent = xp.minimum(log_absence(row_counts[1:], row_squares), -row_counts[1:])
-    log_row_absent = xp.concatenate([certain, log_row_absent])
-    first, others = _row_totals(hdp)
-    totals = xp.zeros_like(row_counts) + others
-    totals[0] = first
-    return tables, expected_log_eta(totals, row_counts, log_row_absent)
+def _update_prior(hdp: HDP) -> Floats:
+    xp = namespace(hdp.tables)
+    if hdp.n_updates == 0:
+        return cast(Floats, xp.full_like(hdp.tables, _FIRST_CONCENTRATION))
+    order = hdp.order
+    sticks = Sticks.from_tables(hdp.tables[order], hdp.stick_gamma)
+    weights = hdp.alpha.geometric_mean * _by_state(sticks.geometric_weights, order)
+    # The weight of a stick without observations underflows; the rows must stay positive.
+    return cast(Floats, xp.clip(weights, 1e-30, None))
 
 
 def _cells(hdp: HDP, prior: Floats, keep: float, extra: float) -> Rows:
