@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
-from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
+from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Backend, Position, Posterior, Problem, train
@@ -141,7 +141,7 @@ def fit(
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(model.emission, model.n_states)
-    plan = _plan(model, data, family, cluster)
+    plan = _plan(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, restarts):
         _fit_best(model, data.sequences, None, observers, None, restarts)
         return
@@ -199,7 +199,7 @@ def _checked(
     return checkpoints
 
 
-def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
+def _plan(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
     plan = plan_training(model, data.n_sequences, data.n_steps)
     if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
@@ -208,12 +208,14 @@ def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -
     if plan.tile_length is None or source is None:
         return plan
     is_once = not source.is_repeatable
-    if not is_auto and (is_once or cluster is not None):
-        what = "an iterable that can be read once" if is_once else "data on a cluster"
-        raise ValueError(f"tile_length={model.tile_length!r} cannot cut {what}: tile_length=None")
+    if not is_auto and is_once:
+        raise ValueError(
+            f"tile_length={model.tile_length!r} cannot cut an iterable that can be read once: "
+            "tile_length=None"
+        )
     # To convert a file takes disk space: only where there would be no minibatches without.
     converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or cluster is not None or (is_auto and converts)):
+    if not (is_once or (is_auto and converts)):
         return plan
     uncut = clone(model).set_params(tile_length=None)
     return plan_training(uncut, data.n_sequences, data.n_steps)
@@ -275,6 +277,11 @@ def _compute_for(plan: Plan, compute: Compute) -> Compute:
     if plan.size is Size.SMALL and compute.device == "cuda":
         return replace(compute, device="cpu")
     return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
+
+
+def _local_compute(compute: Compute, *, on_host: bool) -> Compute:
+    """Return where this process computes; `on_host` where only the workers may have a GPU."""
+    return replace(compute, device="cpu") if on_host and compute.device == "cuda" else compute
 
 
 def _run_loop(
@@ -345,7 +352,9 @@ def _buffers(
     """Return what sets the size of the buffers around tiles."""
     if not isinstance(source, TiledSource):
         return None
-    local = backend if isinstance(backend, CpuBackend) else fitted.compute.backend()
+    local = backend
+    if not isinstance(local, CpuBackend):
+        local = _local_compute(fitted.compute, on_host=isinstance(source, ClusterTiles)).backend()
     fixed = None if isinstance(model.buffer, str) else int(model.buffer or 0)
     family, objective = fitted.family, method_of(model).objective
     return GrowingBuffers(source, family, objective, local, 1 + family.past, EDGE_TOLERANCE, fixed)
@@ -415,7 +424,7 @@ def _moves_of_fit(
     )
     if plan.narrow is None:
         return moves
-    local = _compute_for(plan, fitted.compute).backend()
+    local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
     return Narrowing(plan.narrow, local, source, moves, move_settings(model))
 
 
@@ -467,11 +476,14 @@ def _minibatches(
     model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
 ) -> Minibatches:
     """Return the minibatches for the training loop."""
+    files = None
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
-        return ClusterSource(files, plan.batch_size, seed)
     if plan.tile_length is not None:
-        return data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        tiles = data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        return tiles if files is None else ClusterTiles(files, tiles)
+    if files is not None:
+        return ClusterSource(files, plan.batch_size, seed)
     if not method_of(model).remembers:
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:

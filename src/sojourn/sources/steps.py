@@ -30,6 +30,11 @@ class FileSteps:
         Converts sequences to the form that the model expects.
     folder : path, optional
         Where the file is, if it is to be deleted after use.
+
+    Attributes
+    ----------
+    is_temporary : bool
+        Whether it is deleted after use, and thus this process's own.
     """
 
     def __init__(
@@ -37,6 +42,7 @@ class FileSteps:
     ) -> None:
         self.source = source
         self.validate = validate
+        self.is_temporary = folder is not None
         if folder is not None:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
