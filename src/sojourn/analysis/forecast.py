@@ -14,10 +14,11 @@ from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.quantiles import has_closed_form, mixture_quantiles
 from sojourn.families import Categorical, Family
 from sojourn.families.draws import draw_parameters, expected_values, memory, sample_after
+from sojourn.forms import as_sequences
 from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.random_state import draw_dirichlet
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 
 _NUMBERS = 2**22  # of state probabilities under draws that are in memory at once
 

@@ -29,6 +29,7 @@ def fit(
     held_out: Data | None,
     seed: int,
     callback: Callback | None,
+    names: tuple[str, ...] | None = None,
 ) -> None:
     """Draw from the posterior; parameters come from the draw of highest joint probability."""
     sampler = model._make_sampler(family)
@@ -48,7 +49,7 @@ def fit(
     prior = None if samples.best.shares is not None else model._make_transitions()
     best = posterior_of(samples, samples.best, prior, model.dtype)
     fitted = new_fitted(model, family, best, len(data))
-    fitted.samples = samples
+    fitted.samples, fitted.state_names = samples, names
     model._fitted = fitted
     if held_out is not None:
         score = fitted.score_data(held_out, per_step=True)

@@ -13,6 +13,7 @@ from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
 from sojourn.inference.posterior import initial_counts
+from sojourn.models.labelled import labelled_start
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -50,6 +51,7 @@ def start(
     posterior = initial_posterior(
         model, family, sample, n_sequences, n_steps, seed, wide, tuned=plan.tuned
     )
+    posterior.held = data.n_labelled
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -107,6 +109,8 @@ def make_moves(
     """
     if not (may_move(model) and is_symmetric(family, posterior.transitions)):
         return None
+    if posterior.held >= model.n_states:
+        return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
 
@@ -157,6 +161,8 @@ def initial_posterior(
         return _with_learned_prior(given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
+    if data.labels is not None:  # beside states with labels one is to be split
+        n_states = max(n_states, min(data.labels.n_labelled + 1, model.n_states))
     if n_states != model.n_states:
         if not is_symmetric(family, transitions):
             raise ValueError(
@@ -168,6 +174,8 @@ def initial_posterior(
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+    if data.labels is not None:
+        statistics = labelled_start(statistics, family, data)
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
     return _with_learned_prior(drawn, family, tuned)
 
