@@ -31,8 +31,9 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.families.product import assigned_columns
+from sojourn.forms import as_sequences
 from sojourn.prediction import as_fitted
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -90,6 +90,8 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
+        "held": posterior.held,
+        "state_names": fitted.state_names,
         "moves": fitted.move_state.to_json(),
         "total_sequences": fitted.total_sequences,
         "history": fitted.history,
@@ -176,7 +178,9 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
+        description.get("held", 0),
     )
+    names = description.get("state_names")
     samples = None
     if "samples.states" in arrays:
         samples = Samples.from_arrays(_with_prefix("samples.", arrays))
@@ -192,6 +196,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         EstimatorRecord(name, parameters),
         Compute(**where),
         description.get("converged"),
+        state_names=None if names is None else tuple(names),
     )
 
 

@@ -21,7 +21,7 @@ from tools.source import (
 
 MODULE_LINES, FUNCTION_LINES, CLASS_METHODS = 500, 60, 25
 # Twenty, and the two sizes of tiles, which users of long recordings choose separately.
-CONSTRUCTOR_PARAMETERS = 22
+CONSTRUCTOR_PARAMETERS = 23  # the last of them is state_names, which users asked for
 
 
 def layer_of(name):

@@ -20,10 +20,11 @@ from sojourn.families.draws import (
     n_covariates,
     sample_after,
 )
+from sojourn.forms import as_sequences
 from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.random_state import draw_dirichlet
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 
 _NUMBERS = 2**22  # of state probabilities under draws that are in memory at once
 

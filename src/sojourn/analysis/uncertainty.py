@@ -191,6 +191,9 @@ class PathSampler:
         potentials, index = self.potentials(encoded, drawn)
         k = self.evidence.n_states
         states = np.empty(chunk.n_steps, np.int32)
+        codes, masks = np.empty(0, np.int32), np.empty((0, 0))
+        if chunk.labels is not None:
+            codes, masks = chunk.labels.compact(k)
         failed = sample_paths(
             self.rng,
             np.asarray(index, np.int32),
@@ -200,6 +203,8 @@ class PathSampler:
             np.empty(0),
             states,
             np.empty((int(chunk.lengths.max()), k)),
+            np.asarray(codes, np.int32),
+            np.ascontiguousarray(masks),
         )
         if failed >= 0:
             raise FloatingPointError(f"sequence {failed} has no possible state path")

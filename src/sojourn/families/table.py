@@ -64,6 +64,11 @@ class RowSums:
         out[self.rows] = self.values
         return out
 
+    def scaled(self, weight: float) -> RowSums:
+        """Return the sums times a number."""
+        totals = None if self.totals is None else weight * self.totals
+        return RowSums(self.rows, weight * self.values, self.n_rows, totals)
+
     def to_host(self) -> RowSums:
         """Return the same sums as NumPy arrays."""
         rows = None if self.rows is None else to_host(self.rows)

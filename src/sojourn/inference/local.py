@@ -10,6 +10,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
 from sojourn.inference.backend import Chunk, LocalPieces
+from sojourn.inference.known import masked, of_equal_weight
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums, Uncertainty
@@ -38,7 +39,8 @@ def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[C
     chunks = (
         Chunk(chunk, family.encode(chunk))
         for piece in pieces_of(data)
-        for chunk in piece.chunks(CHUNK_STEPS)
+        for part in of_equal_weight(piece)
+        for chunk in part.chunks(CHUNK_STEPS)
     )
     fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS
     return list(chunks) if fits else chunks
@@ -57,7 +59,8 @@ def expected_statistics(
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
 
-    On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.
+    On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.  All
+    sequences of a chunk have the same weight, and its sums are multiplied by that.
 
     Memory: the responsibilities of one chunk, or of the longest sequence.
     """
@@ -96,6 +99,8 @@ def expected_statistics(
             part.shared = every * shared_entropies(
                 smoothed.responsibilities[::every], n_threads=backend.n_threads
             )
+        if sequences.weights is not None:
+            part = part.scaled(float(sequences.weights[0]))
         if sums is None:
             sums = part
         else:
@@ -162,4 +167,14 @@ def chunk_potentials(
             dtype=dtype,
             n_threads=backend.n_threads,
         )
+        if chunk.sequences.labels is not None:
+            rows = masked(
+                rows,
+                chunk.sequences.labels,
+                chunk.sequences,
+                posterior,
+                family,
+                collapsed=collapsed,
+                n_threads=backend.n_threads,
+            )
         yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

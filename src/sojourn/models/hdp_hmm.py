@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from sojourn.families import Family
@@ -124,6 +124,10 @@ class HDPHMM(BaseHMM):
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
         Whether to show progress on standard error.
+    state_names : sequence of str, optional
+        Names of the first states, for labels and for everything that people read.  States with
+        names keep their places: moves leave them alone, and look for further states beside them.
+        By default the names among the labels given to `fit`, sorted.
 
     Attributes
     ----------
@@ -204,6 +208,7 @@ class HDPHMM(BaseHMM):
         dtype: str = "float32",
         random_state: Any = None,
         verbose: bool = False,
+        state_names: Sequence[str] | None = None,
     ) -> None:
         self.n_states = n_states
         self.emission = emission
@@ -227,6 +232,7 @@ class HDPHMM(BaseHMM):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.state_names = state_names
 
     @property
     def _options(self) -> HDPOptions:

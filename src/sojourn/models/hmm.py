@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -145,6 +145,10 @@ class HMM(BaseHMM):
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
         Whether to show progress on standard error.
+    state_names : sequence of str, optional
+        Names of the first states, for labels and for everything that people read.  States with
+        names keep their places: moves leave them alone, and look for further states beside them.
+        By default the names among the labels given to `fit`, sorted.
 
     Attributes
     ----------
@@ -217,6 +221,7 @@ class HMM(BaseHMM):
         dtype: str = "float32",
         random_state: Any = None,
         verbose: bool = False,
+        state_names: Sequence[str] | None = None,
     ) -> None:
         self.n_states = n_states
         self.emission = emission
@@ -240,6 +245,7 @@ class HMM(BaseHMM):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.state_names = state_names
 
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()

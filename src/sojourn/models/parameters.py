@@ -115,6 +115,21 @@ class AutoOr:
             self.other.check(name, value)
 
 
+@dataclass(frozen=True)
+class Names:
+    """Different names for some of the states, or None."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if value is None:
+            return
+        given = None if isinstance(value, str) else list(value)
+        if given is None or not all(isinstance(item, str) and item for item in given):
+            raise ValueError(f"{name} must be names, strings that are not empty, got {value!r}")
+        if len(set(given)) < len(given):
+            raise ValueError(f"{name} has a name twice: {value!r}")
+
+
 _NONE = type(None)
 
 COMMON: dict[str, Constraint] = {
@@ -137,6 +152,7 @@ COMMON: dict[str, Constraint] = {
     "moves": OneOf(("auto",), "neither 'auto', None nor MoveSettings", (MoveSettings, _NONE)),
     "device": OneOf(DEVICES, f"not one of {list(DEVICES)}"),
     "n_jobs": Whole(-(2**31), or_none=True),
+    "state_names": Names(),
 }
 """Constraints on the parameters that all estimators have."""
 
@@ -158,6 +174,8 @@ def check_parameters(model: BaseHMM) -> None:
     if not memory.fits(model.n_states**2):
         size = memory.gigabytes(model.n_states**2)
         raise ValueError(f"n_states={model.n_states} needs a transition matrix of {size}")
+    if model.state_names is not None and len(model.state_names) > model.n_states:
+        raise ValueError(f"{len(model.state_names)} state_names for n_states={model.n_states}")
     _check_inference(model)
     for value in model.get_params(deep=False).values():
         _check_all(value, FIELDS.get(type(value), {}))
@@ -332,6 +350,8 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
+        elif name == "state_names" and value is not None:
+            stored[name] = tuple(value)
         elif name == "tuned" and not isinstance(value, bool | str):
             stored[name] = tunings(model)
         elif isinstance(value, np.random.Generator | np.random.RandomState):

@@ -48,6 +48,7 @@ from sojourn.models.parameters import (
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
     FEW_SEQUENCES,
+    FULL_STEPS,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
@@ -107,13 +108,13 @@ class Observers:
         """Whether nothing is computed after every pass of every restart."""
         return self.validation is None and not self.track_bound
 
-    def held_out(self, family: Family) -> Data | None:
+    def held_out(self, family: Family, names: tuple[str, ...] | None, n_states: int) -> Data | None:
         """Return the held-out data in the form that the family expects."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
         X, lengths = self.validation if is_pair else (self.validation, None)
-        return Data(X, lengths, family).validated(family)
+        return Data(X, lengths, family).label(names, n_states, all_states=True).validated(family)
 
 
 def fit(
@@ -126,30 +127,34 @@ def fit(
     checkpoint_every: int | None = None,
     resume: bool = False,
     client: Any = None,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
     checkpoints = _checked(model, observers, checkpoint, checkpoint_every, client, resume=resume)
     n_init = None if isinstance(model.n_init, str) else model.n_init
     if n_init is not None and n_init > 1 and isinstance(X, Iterator):
         X = list(X)  # it may be read more than once
-    data = Data(X, lengths, model.emission)
-    warn_of_whole_numbers(model.emission, data)
+    data = _data(model, X, lengths, y, sample_weight)
     is_plain = data.sequences is not None and checkpoints is None and client is None
     restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
     if restarts > 1 and not (is_plain and observers.allow_starts_at_once):
-        _fit_best(model, X, lengths, observers, client, restarts)
+        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(model.emission, model.n_states)
     plan = _plan(model, data, family)
-    if restarts > 1 and not starts_together(model, plan, family, restarts):
-        _fit_best(model, data.sequences, None, observers, None, restarts)
+    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
+        named = clone(model).set_params(state_names=data.names)
+        _fit_best(named, data.sequences, None, observers, None, restarts)
+        model._fitted = named.fitted_
         return
-    held_out = observers.held_out(family)
+    held_out = observers.held_out(family, data.names, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
-        sampled.fit(model, family, _in_memory(model, data), held_out, seed, observers.callback)
+        sequences = _in_memory(model, data)
+        sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
@@ -160,6 +165,7 @@ def fit(
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
+    fitted.state_names = data.names
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -199,11 +205,23 @@ def _checked(
     return checkpoints
 
 
+def _data(
+    model: BaseHMM, X: Any, lengths: ArrayLike | None, y: Any, sample_weight: ArrayLike | None
+) -> Data:
+    """Check the data with their labels and weights, before anything changes."""
+    data = Data(X, lengths, model.emission, y, sample_weight)
+    data.label(model.state_names, model.n_states)
+    data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
+    warn_of_whole_numbers(model.emission, data)
+    return data
+
+
 def _plan(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
     plan = plan_training(model, data.n_sequences, data.n_steps)
-    if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
-        plan = plan._replace(narrow=None)
+    is_symmetrical = is_symmetric(family, model._make_transitions())
+    if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
+        plan = plan._replace(narrow=None)  # states with labels are not to be merged
     is_auto, source = isinstance(model.tile_length, str), data.source
     if plan.tile_length is None or source is None:
         return plan
@@ -438,6 +456,8 @@ def _fit_best(
     observers: Observers,
     client: Any,
     n_init: int,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit copies from different seeds, and keep the best of them.
 
@@ -453,14 +473,14 @@ def _fit_best(
         candidate = clone(model).set_params(n_init=1, random_state=own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
-            fit(candidate, X, lengths, observers, client=client)
+            fit(candidate, X, lengths, observers, client=client, y=y, sample_weight=sample_weight)
         fitted: FittedModel = candidate.fitted_
         score = fitted.history[-1]["score"]
         if score is None and may_move(model):
             bounds = [entry["bound"] for entry in fitted.history if entry["bound"] is not None]
             score = bounds[-1] if bounds else None
         if score is None:
-            score = fitted.score(X, lengths, per_step=True, client=client)
+            score = fitted.score(X, lengths, y=y, per_step=True, client=client)
         if best is None or score > best_score:
             best, best_score = fitted, score
     assert best is not None

@@ -17,6 +17,7 @@ from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.starts import best_start, may_train_together
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.labelled import labelled_start
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -68,6 +69,7 @@ def start(
     if n_starts > 1:
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
+    posterior.held = data.n_labelled
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -102,10 +104,14 @@ def restart_seeds(seed: int, n_restarts: int) -> list[int]:
     return [seed, *(int(np.random.default_rng([seed, n]).integers(2**32)) for n in others)]
 
 
-def starts_together(model: BaseHMM, plan: Plan, family: Family, n_starts: int) -> bool:
+def starts_together(
+    model: BaseHMM, plan: Plan, family: Family, data: Sequences, n_starts: int
+) -> bool:
     """Whether restarts can be trained at once: small data, and a fixed number of states."""
     return (
         plan.size is Size.SMALL
+        and data.labels is None
+        and data.weights is None
         and model.device != "reference"
         and inference_name(model) == "scvi"
         and isinstance(model.init, str)
@@ -168,6 +174,8 @@ def make_moves(
     """
     if not (may_move(model) and is_symmetric(family, posterior.transitions)):
         return None
+    if posterior.held >= model.n_states:
+        return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
 
@@ -219,6 +227,8 @@ def initial_posterior(
         return _with_learned_prior(given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
+    if data.labels is not None:  # beside states with labels one is to be split
+        n_states = max(n_states, min(data.labels.n_labelled + 1, model.n_states))
     if n_states != model.n_states:
         if not is_symmetric(family, transitions):
             raise ValueError(
@@ -230,6 +240,8 @@ def initial_posterior(
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+    if data.labels is not None:
+        statistics = labelled_start(statistics, family, data)
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
     return _with_learned_prior(drawn, family, tuned)
 

@@ -14,7 +14,7 @@ def delete_small(judge: Judge) -> None:
     refused: set[int] = set()
     while len(refused) < settings.max_refusals:
         shares = state_shares(judge.present.posterior.counts)
-        kept = refused | judge.unseen_states()
+        kept = refused | judge.unseen_states() | set(range(judge.held))
         by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in kept]
         small = [k for k in by_mass if shares[k] < settings.small_share]
         if not small or judge.n_states == 1:
@@ -40,7 +40,10 @@ def dissolve(judge: Judge) -> None:
     n_local = judge.settings.long_proposal_steps
     masses = np.maximum(state_masses(judge.present.posterior.counts), 1e-300)
     uncertainty = (shared + shared.T).sum(axis=1) / masses
+    uncertainty[: judge.held] = -np.inf
     for state in np.argsort(-uncertainty, kind="stable")[: judge.settings.max_refusals]:
+        if state < judge.held:
+            return
         weights = np.delete(np.eye(judge.n_states), state, axis=0)
         if not judge.affords(len(weights), n_local, n_local):
             return

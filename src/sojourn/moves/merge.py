@@ -120,7 +120,9 @@ class MergedStates:
         """Begin with the states of a posterior, in memory where that is quicker."""
         emissions, counts, transitions = fetched_if_small(posterior, settings.host_statistics)
         own = posterior.learned(family)
-        return cls(own, settings, counts, transitions, emissions, shared + shared.T)
+        states = cls(own, settings, counts, transitions, emissions, shared + shared.T)
+        states.keep(range(posterior.held))
+        return states
 
     def best(self, *, promising_only: bool = False) -> Pair | None:
         """Return the pair with the largest gain, of all or of those that may gain something."""

@@ -385,6 +385,8 @@ def _total_steps(posterior: Posterior) -> float:
 
 
 def by_size(posterior: Posterior) -> Posterior:
-    """Return the posterior with the largest state first."""
-    order = np.argsort(-state_masses(posterior.counts), kind="stable")
+    """Return the posterior with the largest state first, after those that keep their places."""
+    masses = state_masses(posterior.counts)
+    masses[: posterior.held] = np.inf
+    order = np.argsort(-masses, kind="stable")
     return posterior.regrouped(np.eye(posterior.n_states)[order])

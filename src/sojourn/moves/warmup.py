@@ -240,4 +240,4 @@ def in_pieces(data: Sequences, length: int) -> Sequences:
     counts = -(-lengths // length)
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     begins = np.repeat(data.offsets[:-1], counts) + length * within
-    return Sequences(data.values, np.append(begins, data.offsets[-1]))
+    return data.with_offsets(np.append(begins, data.offsets[-1]))

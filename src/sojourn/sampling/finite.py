@@ -29,7 +29,8 @@ class FiniteSampler(Sampler):
 
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
         """Draw every state uniformly."""
-        return ChainState(rng.integers(n_states, size=len(data.values), dtype=np.int32), n_states)
+        states = rng.integers(n_states, size=len(data.values), dtype=np.int32)
+        return ChainState(data.possible(states, rng), n_states)
 
     def log_joint(self, state: ChainState, data: SymbolData) -> float:
         """Return log p(x, z)."""
@@ -60,6 +61,8 @@ class CollapsedGibbs(FiniteSampler):
             self.symbol_prior,
             self.symbol_prior.sum(axis=0),
             np.empty(state.n_states),
+            data.codes,
+            data.masks,
         )
         return ChainState(states, state.n_states)
 
@@ -94,6 +97,8 @@ def draw_paths(
         slices,
         states,
         np.empty((data.longest, transitions.shape[1])),
+        data.codes,
+        data.masks,
     )
     if failed >= 0:
         raise FloatingPointError(f"sequence {failed} has no possible state path")
