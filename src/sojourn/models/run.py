@@ -35,6 +35,7 @@ from sojourn.models.checkpoints import (
     make_checkpoints,
     seed_of,
 )
+from sojourn.models.fixed import emission_of, given_by
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
@@ -122,6 +123,7 @@ def fit(
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
     check_parameters(model)
+    model._given = given_by(model)
     if client is None:
         compute_of(model).backend()  # report a missing device before anything else happens
     if observers.validation_every is not None:
@@ -137,14 +139,15 @@ def fit(
             raise ValueError("checkpoints need a single run: n_init=1")
         _fit_best(model, X, lengths, observers, client, model.n_init)
         return
-    data = Data(X, lengths, model.emission)
-    warn_of_whole_numbers(model.emission, data)
+    emission = emission_of(model)
+    data = Data(X, lengths, emission)
+    warn_of_whole_numbers(emission, data)
     restarts = n_restarts(model, data.n_sequences, data.n_steps)
     if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
         _fit_best(model, data.sequences, None, observers, None, restarts)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(model.emission, model.n_states)
+    family, sample = data.resolve(emission, model.n_states)
     held_out = observers.held_out(family)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
@@ -188,6 +191,7 @@ def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -
     if not (is_once or cluster is not None or (is_auto and converts)):
         return plan
     uncut = clone(model).set_params(tile_length=None)
+    uncut._given = model._given
     return plan_training(uncut, data.n_sequences, data.n_steps)
 
 
@@ -418,6 +422,7 @@ def _fit_best(
         # The first restart is what a single fit with this seed would be.
         own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
         candidate = clone(model).set_params(n_init=1, random_state=own)
+        candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
             fit(candidate, X, lengths, observers, client=client)

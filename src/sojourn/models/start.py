@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
 from sojourn.inference.posterior import initial_counts
+from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -30,12 +32,16 @@ from sojourn.progress import LiveProgress
 from sojourn.random_state import INITIAL_STREAM
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.transitions import Transitions
+from sojourn.transitions import Rows, Transitions
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
 
 Callback = Callable[[Progress], None]
+
+_BORDERS, _OTHERS = 20.0, 0.1
+"""Of states that come in order: how regular their first borders are, and the share of each step
+that belongs to all of them.  No experiment: chosen by hand."""
 
 
 def start(
@@ -101,11 +107,11 @@ def make_moves(
     *,
     on_host: bool = False,
 ) -> Moves | None:
-    """Return the moves; None if states may not change, or if their priors differ.
+    """Return the moves; None if states may not change, or if their prior counts differ.
 
     `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
     """
-    if not (may_move(model) and is_symmetric(family, posterior.transitions)):
+    if not (may_move(model) and family.prior().ndim == 1 and posterior.transitions.is_even):
         return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
@@ -153,8 +159,14 @@ def initial_posterior(
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)
-        given = Posterior.from_statistics(model.init, transitions, dtype)
-        return _with_learned_prior(given, family, tuned)
+        if transitions.constraints is not None:
+            own = Rows(model.init.start, model.init.transitions)
+            transitions.constraints.check(int(model.n_states), own)
+        init = model.init
+        if isinstance(init, ParameterStatistics):
+            init = init.scaled_to(total_steps)
+        given = Posterior.from_statistics(init, transitions, dtype)
+        return _completed(model, given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
     if n_states != model.n_states:
@@ -165,11 +177,36 @@ def initial_posterior(
             )
         transitions = transitions.regrouped(np.eye(n_states, model.n_states))
     counts = initial_counts(n_states, total_sequences, total_steps, rng)
+    if transitions.constraints is not None:
+        counts = transitions.constraints.conformed(counts)
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
+    if model.init == "auto" and _comes_in_order(transitions, data):
+        draw = partial(_statistics_in_order, family)
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
-    return _with_learned_prior(drawn, family, tuned)
+    return _completed(model, drawn, family, tuned)
+
+
+def _comes_in_order(transitions: Transitions, data: Sequences) -> bool:
+    """Whether states follow one another, none comes back, and sequences show all of them."""
+    constraints = transitions.constraints
+    if constraints is None or data.counted is not None:
+        return False
+    return constraints.is_ordered and data.n_steps >= len(data) * len(constraints.free.start)
+
+
+def _statistics_in_order(
+    family: Family, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
+) -> Any:
+    """Give each state a stretch of every sequence, in their order, with random borders."""
+    borders = np.cumsum(rng.dirichlet(np.full(n_states, _BORDERS)))[:-1]
+    lengths = np.repeat(data.lengths, data.lengths)
+    at = (np.arange(data.n_steps) - np.repeat(data.offsets[:-1], data.lengths) + 0.5) / lengths
+    own = np.full((data.n_steps, n_states), _OTHERS / n_states)
+    own[np.arange(data.n_steps), np.searchsorted(borders, at)] += 1.0 - _OTHERS
+    sums = family.sum_statistics(family.encode(data), own, n_threads=1).dense()
+    return np.asarray(sums, dtype=np.float64).T * (total_steps / data.n_steps)
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
@@ -188,8 +225,13 @@ def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
         raise ValueError("init has a negative count")
 
 
-def _with_learned_prior(posterior: Posterior, family: Family, tuned: Collection[str]) -> Posterior:
-    """Make the emission prior a learned one, if asked for."""
+def _completed(
+    model: BaseHMM, posterior: Posterior, family: Family, tuned: Collection[str]
+) -> Posterior:
+    """Fix emissions that are given, and make the emission prior a learned one, if asked for."""
+    parts = fixed_parts_of(model)
+    if parts is not None and model._given is not None:
+        hold_emissions(posterior, parts, model._given)
     posterior.emissions.prior = family.learned_prior(
         seen="concentration" in tuned, new="base" in tuned
     )

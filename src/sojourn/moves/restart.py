@@ -29,6 +29,8 @@ def restart_transitions(judge: Judge) -> bool:
     start, transitions = before.counts
     shares = state_shares(before.counts)
     counts = Rows(start.sum() * shares, np.outer(transitions.sum(axis=1), shares))
+    if before.transitions.constraints is not None:
+        counts = before.transitions.constraints.conformed(counts)
     fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
     fitted = fitter.fit(fitter.bench.place(fresh), n_local, shared=True)
     proposed, n_local = prune(judge, fitted, n_local)
