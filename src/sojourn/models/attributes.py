@@ -22,7 +22,7 @@ def refuse_assignment(model: Any, name: str) -> None:
         return
     given = "".join(f", {own.removesuffix('_')}=..." for own in names)
     raise AttributeError(
-        f"{name} is computed from what was learned, and cannot be assigned: "
+        f"{name} is computed from what was learned, and cannot be set: "
         f"HMM.from_parameters(startprob, transmat, {type(family).__name__}(...){given}) makes a "
         "model with given parameters"
     )

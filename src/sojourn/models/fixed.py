@@ -112,20 +112,21 @@ def given_by(model: BaseHMM, *, going_on: bool = False) -> Given | None:
     """
     if model.fixed is None:
         return None
-    fitted = vars(model).get("_fitted")
-    if isinstance(model.init, Statistics) and not going_on:
-        model._given = None
-        own = model._make_transitions().means(Rows(model.init.start, model.init.transitions))
-        return Given(own, model.init.emissions, model.emission)
-    if fitted is not None:
+    fitted, init = vars(model).get("_fitted"), model.init
+    begins_anew = isinstance(init, Statistics) and not isinstance(init, ParameterStatistics)
+    if fitted is not None and (going_on or not begins_anew):
         chances = fitted.posterior.transitions.means(fitted.posterior.counts)
         return Given(chances, fitted.posterior.emissions.dense(), fitted.family)
-    if model._given is None:
+    if fitted is None and model._given is not None:  # a restart has it from the model itself
+        return model._given
+    if not isinstance(init, Statistics):
         raise ValueError(
             f"fixed={model.fixed!r} needs parameters to fix: HMM.from_parameters(...), a model "
             "that was fitted or loaded, or init=Statistics(...)"
         )
-    return model._given
+    model._given = None
+    own = model._make_transitions().means(Rows(init.start, init.transitions))
+    return Given(own, init.emissions, model.emission)
 
 
 def fixed_parts_of(model: BaseHMM) -> FixedParts | None:
@@ -141,17 +142,24 @@ def emission_of(model: BaseHMM) -> Family:
     return model._given.family
 
 
-def fix_now(model: BaseHMM, posterior: Posterior) -> None:
-    """Fix parts of a posterior from where it is, if the model says so and they are not yet."""
+def take_given(model: BaseHMM) -> Family:
+    """Remember what fixed parts are fixed to; return the emission family."""
+    model._given = given_by(model)
+    return emission_of(model)
+
+
+def fix_now(model: BaseHMM, posterior: Posterior) -> Posterior:
+    """Fix parts of a posterior as they are, if the model says so and they are not fixed yet."""
     parts, given = fixed_parts_of(model), given_by(model, going_on=True)
     if parts is None or given is None:
-        return
+        return posterior
     if posterior.emissions.held is None:
         hold_emissions(posterior, parts, given)
     if parts.has_rows:
         before = posterior.transitions.constraints
         made = with_fixed_rows(before, parts, given, posterior.n_states)
         posterior.transitions = posterior.transitions.constrained(made)
+    return posterior
 
 
 def with_fixed_rows(

@@ -35,7 +35,7 @@ from sojourn.models.checkpoints import (
     make_checkpoints,
     seed_of,
 )
-from sojourn.models.fixed import emission_of, given_by
+from sojourn.models.fixed import emission_of, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
@@ -123,7 +123,7 @@ def fit(
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
     check_parameters(model)
-    model._given = given_by(model)
+    take_given(model)
     if client is None:
         compute_of(model).backend()  # report a missing device before anything else happens
     if observers.validation_every is not None:
@@ -139,15 +139,14 @@ def fit(
             raise ValueError("checkpoints need a single run: n_init=1")
         _fit_best(model, X, lengths, observers, client, model.n_init)
         return
-    emission = emission_of(model)
-    data = Data(X, lengths, emission)
-    warn_of_whole_numbers(emission, data)
+    data = Data(X, lengths, emission_of(model))
+    warn_of_whole_numbers(model.emission, data)
     restarts = n_restarts(model, data.n_sequences, data.n_steps)
     if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
         _fit_best(model, data.sequences, None, observers, None, restarts)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(emission, model.n_states)
+    family, sample = data.resolve(emission_of(model), model.n_states)
     held_out = observers.held_out(family)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sojourn.backends.cpu import CpuBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
 from sojourn.inference.posterior import initial_counts
+from sojourn.kernels import cpu
 from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
+from sojourn.models.ordered import comes_in_order, put_in_order
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -38,10 +40,6 @@ if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
 
 Callback = Callable[[Progress], None]
-
-_BORDERS, _OTHERS = 20.0, 0.1
-"""Of states that come in order: how regular their first borders are, and the share of each step
-that belongs to all of them.  No experiment: chosen by hand."""
 
 
 def start(
@@ -181,32 +179,12 @@ def initial_posterior(
         counts = transitions.constraints.conformed(counts)
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
-    if model.init == "auto" and _comes_in_order(transitions, data):
-        draw = partial(_statistics_in_order, family)
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
+    if model.init == "auto" and comes_in_order(transitions, data):
+        backend = CpuBackend(cpu, compute_of(model).backend().n_threads)
+        drawn = put_in_order(drawn, family, data, total_steps, rng, backend)
     return _completed(model, drawn, family, tuned)
-
-
-def _comes_in_order(transitions: Transitions, data: Sequences) -> bool:
-    """Whether states follow one another, none comes back, and sequences show all of them."""
-    constraints = transitions.constraints
-    if constraints is None or data.counted is not None:
-        return False
-    return constraints.is_ordered and data.n_steps >= len(data) * len(constraints.free.start)
-
-
-def _statistics_in_order(
-    family: Family, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator
-) -> Any:
-    """Give each state a stretch of every sequence, in their order, with random borders."""
-    borders = np.cumsum(rng.dirichlet(np.full(n_states, _BORDERS)))[:-1]
-    lengths = np.repeat(data.lengths, data.lengths)
-    at = (np.arange(data.n_steps) - np.repeat(data.offsets[:-1], data.lengths) + 0.5) / lengths
-    own = np.full((data.n_steps, n_states), _OTHERS / n_states)
-    own[np.arange(data.n_steps), np.searchsorted(borders, at)] += 1.0 - _OTHERS
-    sums = family.sum_statistics(family.encode(data), own, n_threads=1).dense()
-    return np.asarray(sums, dtype=np.float64).T * (total_steps / data.n_steps)
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:

@@ -141,10 +141,11 @@ class RowConstraints(NamedTuple):
         xp = namespace(start)
         total, totals = start.sum(), rows.sum(axis=1)
         # A row that is given completely has nothing to share out.
-        factor = left.start / xp.where(total > 0.0, total, xp.ones_like(total))
-        factors = left.transitions / xp.where(totals > 0.0, totals, xp.ones_like(totals))
+        total = xp.where(total > 0.0, total, xp.ones_like(total))
+        totals = xp.where(totals > 0.0, totals, xp.ones_like(totals))
         return Rows(
-            self.given.start + start * factor, self.given.transitions + rows * factors[:, None]
+            self.given.start + left.start * (start / total),
+            self.given.transitions + left.transitions[:, None] * (rows / totals[:, None]),
         )
 
     def conformed(self, counts: Rows) -> Rows:
