@@ -15,6 +15,7 @@ from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.edges import TileKernel, Tiles
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 
@@ -106,11 +107,16 @@ class KernelPieces(ABC):
 
     def tiles(self, chunk: Chunk) -> TileKernel | None:
         """Return the kernel for tiles, if the chunk has tiles."""
-        counted = chunk.sequences.counted
-        if counted is None:
+        if chunk.sequences.counted is None:
             return None
-        tiles = Tiles.of(to_host(chunk.sequences.offsets), counted)
+        host = self.host_sequences(chunk)
+        assert host.counted is not None
+        tiles = Tiles.of(host.offsets, host.counted)
         return TileKernel(self.kernel, tiles, self.n_threads)
+
+    @abstractmethod
+    def host_sequences(self, chunk: Chunk) -> Sequences:
+        """Return the sequences of a chunk as arrays in memory."""
 
     def _order(self, chunk: Chunk) -> Any:
         """Return the order of the sequences of a chunk, longest first, if it is known."""

@@ -233,6 +233,7 @@ class PredictionMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations up to H steps after each sequence.
@@ -248,6 +249,9 @@ class PredictionMixin:
         n_draws : int
             Draws of the parameters, over which the state probabilities are averaged, and of
             futures.  With 0, the posterior means are used alone.
+        covariates : (H, C) or (N, H, C) array, optional
+            What is known of the steps to come, for `LinearGaussian`: the same for all sequences, or
+            for each.  Without it, covariates are drawn with the spread that they had in training.
         random_state : int, Generator, RandomState or None
             None uses the model's ``random_state``.
 
@@ -269,7 +273,13 @@ class PredictionMixin:
         """
         own = self.random_state if random_state is None else random_state
         return self.fitted_.forecast(
-            X, lengths, steps=steps, quantiles=quantiles, n_draws=n_draws, random_state=own
+            X,
+            lengths,
+            steps=steps,
+            quantiles=quantiles,
+            n_draws=n_draws,
+            covariates=covariates,
+            random_state=own,
         )
 
     def stream(self, n_streams: int | None = None, *, random_state: Any = None) -> Stream:
