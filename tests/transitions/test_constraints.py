@@ -38,7 +38,7 @@ def mixed(n_states=4):
 def drawn_counts(constraints, seed=0, n_states=4):
     rng = np.random.default_rng(seed)
     whole = Rows(rng.gamma(2.0, 3.0, n_states), rng.gamma(2.0, 3.0, (n_states, n_states)))
-    return constraints.masked(whole)
+    return Rows(*(part * may for part, may in zip(whole, constraints.allowed, strict=True)))
 
 
 def priors(constraints, n_states=4):

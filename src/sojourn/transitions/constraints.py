@@ -125,10 +125,6 @@ class RowConstraints(NamedTuple):
         start, transitions = counts
         return Rows(start * self.free.start, transitions * self.free.transitions)
 
-    def masked(self, counts: Rows) -> Rows:
-        """Return counts with 0.0 for what never happens."""
-        return Rows(*(count * allowed for count, allowed in zip(counts, self.allowed, strict=True)))
-
     @property
     def left(self) -> Rows:
         """Mass that the given probabilities leave for the rest of the start and of every row."""
