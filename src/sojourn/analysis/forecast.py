@@ -25,6 +25,7 @@ from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.random_state import draw_dirichlet
 from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
 
 _NUMBERS = 2**22  # of state probabilities under draws that are in memory at once
 
@@ -239,20 +240,34 @@ class RowDraws:
         """Draw rows from the Dirichlet distributions at the expected counts."""
         if n_draws == 0:
             return cls(evidence.start[None], evidence.transitions[None], 0)
-        start, rows = row_concentrations(evidence.posterior)
-        return cls(
-            draw_dirichlet(np.broadcast_to(start, (n_draws, *start.shape)), rng),
-            draw_dirichlet(np.broadcast_to(rows, (n_draws, *rows.shape)), rng),
-            n_draws,
-        )
+        return cls(*draw_rows(evidence.posterior, rng, (n_draws,)), n_draws)
 
 
-def row_concentrations(posterior: Posterior) -> tuple[Floats, Floats]:
-    """Return the Dirichlet parameters of start and transitions: their means times their weight."""
+def draw_rows(posterior: Posterior, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Rows:
+    """Draw start and transitions from Dirichlets: their means times their weight.
+
+    What is given stays as it is, and what never happens has the probability 0.0.
+    """
     means = posterior.transitions.means(posterior.counts)
     weights = posterior.transitions.concentrations(posterior.counts)
+    constraints = posterior.transitions.constraints
+    if constraints is not None:  # of what is learned, whose shares sum to one
+        own = constraints._replace(given=Rows(*(np.zeros_like(part) for part in means)))
+        means = own.probabilities(means)
     start = np.maximum(means.start * weights.start_total, 1e-290)
-    return start, np.maximum(means.transitions * np.asarray(weights.totals)[:, None], 1e-290)
+    rows = np.maximum(means.transitions * np.asarray(weights.totals)[:, None], 1e-290)
+    free = (None, None) if constraints is None else constraints.free
+    drawn = Rows(
+        draw_dirichlet(np.broadcast_to(start, (*shape, *start.shape)), rng, free[0]),
+        draw_dirichlet(np.broadcast_to(rows, (*shape, *rows.shape)), rng, free[1]),
+    )
+    if constraints is None:
+        return drawn
+    given, left = constraints.given, constraints.left
+    return Rows(
+        given.start + left.start * drawn.start,
+        given.transitions + left.transitions[:, None] * drawn.transitions,
+    )
 
 
 def forecast_from(

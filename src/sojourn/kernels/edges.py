@@ -30,6 +30,9 @@ _APART = 12.0  # logarithm of the ratio of the largest and the smallest number t
 _SQUARINGS = 10  # Θ to the power of 2 to this: states that take longer to mix are rare
 
 
+_PASSING = 1e-6  # share of the long run below which a state may be one that is left for good
+
+
 def stationary(transitions: Floats) -> Floats:
     """Return the distribution that the transitions keep, (K,); rows need not sum to one.
 
@@ -46,6 +49,23 @@ def stationary(transitions: Floats) -> Floats:
         power = power @ power
     weights = power.sum(axis=0)
     return weights / weights.sum()
+
+
+def inside(transitions: Floats) -> Floats:
+    """Return what is known of the states inside a sequence, up to a factor, (K,).
+
+    That is their stationary distribution, except where transitions that never happen keep a path
+    from coming back: there it would be that of the end, and states that will not last are taken to
+    be as probable as any.
+
+    Examples
+    --------
+    >>> inside(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    array([0.5, 1. ])
+    """
+    xp, weights = namespace(transitions), stationary(transitions)
+    passing = (transitions == 0.0).any() & (weights < _PASSING)
+    return xp.where(passing, xp.full_like(weights, 1.0 / len(weights)), weights)
 
 
 class Runs(NamedTuple):
@@ -270,7 +290,7 @@ class TileKernel:
         """
         tiles, theta = self.tiles, potentials.transitions
         xp, place = namespace(theta), _placed(theta)
-        begin = xp.astype(stationary(theta), _dtype(theta)) if probe is None else probe
+        begin = xp.astype(inside(theta), _dtype(theta)) if probe is None else probe
         heads = xp.where(place(tiles.reaching)[:, None], potentials.start, begin)
         last = self._last_best if best else self._last
         filtered = last(potentials, heads, index, tiles.before)

@@ -27,17 +27,15 @@ from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
+from sojourn.models.advice import warn_of_fit
 from sojourn.models.checkpoints import (
     Checkpoints,
     checked_position,
     identity_of,
-    make_checkpoints,
     seed_of,
 )
+from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
-    Whole,
-    check_parameters,
     compute_of,
     inference_name,
     is_sampled,
@@ -47,18 +45,15 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
-    FEW_SEQUENCES,
-    FULL_STEPS,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
     Size,
     n_restarts,
-    plan_training,
 )
+from sojourn.models.prepare import checked_options, labelled_data, plan_of
 from sojourn.models.start import (
     Callback,
-    is_symmetric,
     make_moves,
     new_fitted,
     reporting,
@@ -75,7 +70,6 @@ from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.base import joined, pieces_of
-from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -131,21 +125,24 @@ def fit(
     sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    checkpoints = _checked(model, observers, checkpoint, checkpoint_every, client, resume=resume)
+    checkpoints = checked_options(
+        model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
+    )
     n_init = None if isinstance(model.n_init, str) else model.n_init
     if n_init is not None and n_init > 1 and isinstance(X, Iterator):
         X = list(X)  # it may be read more than once
-    data = _data(model, X, lengths, y, sample_weight)
+    data = labelled_data(model, X, lengths, y, sample_weight)
     is_plain = data.sequences is not None and checkpoints is None and client is None
     restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
     if restarts > 1 and not (is_plain and observers.allow_starts_at_once):
         _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(model.emission, model.n_states)
-    plan = _plan(model, data, family)
+    family, sample = data.resolve(emission_of(model), model.n_states)
+    plan = plan_of(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
         named = clone(model).set_params(state_names=data.names)
+        named._given = model._given
         _fit_best(named, data.sequences, None, observers, None, restarts)
         model._fitted = named.fitted_
         return
@@ -175,68 +172,6 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
-
-
-def _checked(
-    model: BaseHMM,
-    observers: Observers,
-    checkpoint: str | PathLike[str] | None,
-    checkpoint_every: int | None,
-    client: Any,
-    *,
-    resume: bool,
-) -> Checkpoints | None:
-    """Check everything but the data; return what writes checkpoints."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
-    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    if checkpoints is None:
-        return None
-    if is_sampled(model) or method_of(model).remembers:
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
-    if not isinstance(model.n_init, str) and model.n_init > 1:
-        raise ValueError("checkpoints need a single run: n_init=1")
-    return checkpoints
-
-
-def _data(
-    model: BaseHMM, X: Any, lengths: ArrayLike | None, y: Any, sample_weight: ArrayLike | None
-) -> Data:
-    """Check the data with their labels and weights, before anything changes."""
-    data = Data(X, lengths, model.emission, y, sample_weight)
-    data.label(model.state_names, model.n_states)
-    data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
-    warn_of_whole_numbers(model.emission, data)
-    return data
-
-
-def _plan(model: BaseHMM, data: Data, family: Family) -> Plan:
-    """Return how to go through the data: uncut where runs of steps cannot be read."""
-    plan = plan_training(model, data.n_sequences, data.n_steps)
-    is_symmetrical = is_symmetric(family, model._make_transitions())
-    if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
-        plan = plan._replace(narrow=None)  # states with labels are not to be merged
-    is_auto, source = isinstance(model.tile_length, str), data.source
-    if plan.tile_length is None or source is None:
-        return plan
-    is_once = not source.is_repeatable
-    if not is_auto and is_once:
-        raise ValueError(
-            f"tile_length={model.tile_length!r} cannot cut an iterable that can be read once: "
-            "tile_length=None"
-        )
-    # To convert a file takes disk space: only where there would be no minibatches without.
-    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or (is_auto and converts)):
-        return plan
-    uncut = clone(model).set_params(tile_length=None)
-    return plan_training(uncut, data.n_sequences, data.n_steps)
 
 
 # ---- one run of the training loop ---------------------------------------------------------------
@@ -471,6 +406,7 @@ def _fit_best(
     best_score = -np.inf
     for own in restart_seeds(seed, n_init):
         candidate = clone(model).set_params(n_init=1, random_state=own)
+        candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
             fit(candidate, X, lengths, observers, client=client, y=y, sample_weight=sample_weight)
