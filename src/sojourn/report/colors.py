@@ -31,7 +31,17 @@ PALETTE = (
 """After Okabe and Ito (2008), with more that are as far from all others as these are: 20 states
 have 20 colours."""
 
-_LIGHT = {"#a8d8b4", "#fcb49c", "#c090fc", "#ccc0e4", "#e69f00", "#56b4e9", "#00b8c4"}
+_LIGHT = {
+    "#a6a000",
+    "#cc79a7",
+    "#a8d8b4",
+    "#fcb49c",
+    "#c090fc",
+    "#ccc0e4",
+    "#e69f00",
+    "#56b4e9",
+    "#00b8c4",
+}
 
 
 def ranks(shares: Floats) -> list[int]:
@@ -53,9 +63,19 @@ def state_color(rank: int) -> str:
     return PALETTE[rank % len(PALETTE)]
 
 
+def text_on(color: str) -> str:
+    """Return the colour of text on one of the palette: dark or white.
+
+    Examples
+    --------
+    >>> text_on("#0072b2"), text_on("#e69f00")
+    ('#fff', '#14181d')
+    """
+    return "#14181d" if color in _LIGHT else "#fff"
+
+
 def color_classes() -> str:
     """Return the style of the classes ``c0``, ``c1``, ...: a colour, and that of text on it."""
     return "\n".join(
-        f".c{i} {{ --c: {color}; --on: {'#14181d' if color in _LIGHT else '#fff'}; }}"
-        for i, color in enumerate(PALETTE)
+        f".c{i} {{ --c: {color}; --on: {text_on(color)}; }}" for i, color in enumerate(PALETTE)
     )

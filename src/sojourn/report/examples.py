@@ -67,10 +67,10 @@ class Example(NamedTuple):
     def title(self) -> str:
         """Which sequence and steps these are."""
         end = self.begin + len(self.path)
-        steps = f"all {self.length:,} steps"
+        steps = f"{self.length:,} steps"
         if len(self.path) < self.length:
             steps = f"steps {self.begin:,} to {end - 1:,} of {self.length:,}"
-        return f"sequence {self.sequence}, {steps}, {self.n_changes} changes of state"
+        return f"sequence {self.sequence}: {steps}, {self.n_changes} changes"
 
 
 def contexts(

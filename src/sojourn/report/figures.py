@@ -9,7 +9,7 @@ import numpy as np
 from sojourn.report.colors import PALETTE
 from sojourn.report.examples import Example
 from sojourn.report.gather import Contents
-from sojourn.report.layout import Edge, stays, strong_transitions
+from sojourn.report.layout import Edge, arrow, stays, strong_transitions
 from sojourn.report.markup import Markup, join, tag
 from sojourn.report.text import columns_of, percent, readable, shortened, signed
 
@@ -192,42 +192,20 @@ def _arrow(
     centre: tuple[float, float],
 ) -> Markup:
     """Draw a curve that bends towards the centre, with a head where it arrives."""
-    (x1, y1), (x2, y2) = place[edge.source], place[edge.target]
-    mx, my = (x1 + x2) / 2, (y1 + y2) / 2
-    dx, dy = x2 - x1, y2 - y1
-    length = math.hypot(dx, dy) or 1.0
-    # A transition and its opposite bend to different sides.
-    bend = 0.12 * length
-    cx = mx + 0.25 * (centre[0] - mx) - dy / length * bend
-    cy = my + 0.25 * (centre[1] - my) + dx / length * bend
-    x1, y1 = _towards((x1, y1), (cx, cy), size[edge.source] + 7.0)
-    x2, y2 = _towards((x2, y2), (cx, cy), size[edge.target] + 9.0)
-    angle = math.atan2(y2 - cy, x2 - cx)
     width = 1.0 + 5.0 * edge.probability
-    head = 5.0 + 1.4 * width
-    wings = [
-        (x2 - head * math.cos(angle + turn), y2 - head * math.sin(angle + turn))
-        for turn in (0.45, -0.45)
-    ]
-    corners = " ".join(f"L{x:.1f} {y:.1f}" for x, y in wings)
+    way, head = arrow(
+        place[edge.source], place[edge.target], centre, width,
+        (size[edge.source] + 7.0, size[edge.target] + 9.0),
+    )  # fmt: skip
     ends = f"{contents.name(edge.source)} → {contents.name(edge.target)}"
     return tag(
         "g",
-        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="way",
-            stroke_width=round(width, 2)),
-        tag("path", d=f"M{x2:.1f} {y2:.1f}{corners}Z", class_="head"),
-        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="wide"),
+        tag("path", d=way, class_="way", stroke_width=round(width, 2)),
+        tag("path", d=head, class_="head"),
+        tag("path", d=way, class_="wide"),
         class_=f"edge {color_class(contents, edge.source)}", data_from=edge.source,
         data_to=edge.target, data_tip=f"{ends}: {percent(edge.probability)}",
     )  # fmt: skip
-
-
-def _towards(
-    start: tuple[float, float], end: tuple[float, float], by: float
-) -> tuple[float, float]:
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    length = math.hypot(dx, dy) or 1.0
-    return start[0] + by * dx / length, start[1] + by * dy / length
 
 
 def dwell_times(contents: Contents) -> Markup:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_NOTHING = 5e-4  # of the scale: what would be 0.000 with three decimals
+_NOTHING = 5e-4  # a probability that would be 0.0%
 _TAIL = 7  # characters that are kept at the end of a name that is too long
 
 
@@ -31,15 +31,15 @@ def readable(value: float, scale: float = 1.0) -> str:
     if not math.isfinite(value):
         return "∞" if value > 0 else ("−∞" if value < 0 else "–")
     size = abs(value)
-    if size < _NOTHING * scale:
-        return "≈ 0" if size else "0"
     if size == 0.0:
         return "0"
     power = math.floor(math.log10(size))
-    if not -4 <= power < 6:
+    last = 3 - math.floor(math.log10(scale)) if scale > 0.0 else 2 - power
+    if size < 0.5 * 10.0**-last:
+        return "≈ 0"
+    if power >= 6 or max(size, scale) < 1e-4:
         mantissa = f"{value / 10.0**power:.2f}".rstrip("0").rstrip(".")
         return signed(f"{mantissa}×10{str(power).translate(_SUPERSCRIPTS)}")
-    last = 3 - math.floor(math.log10(scale)) if scale > 0.0 else 6
     text = f"{value:,.{max(0, min(2 - power, last))}f}"
     return signed(text.rstrip("0").rstrip(".") if "." in text else text)
 
