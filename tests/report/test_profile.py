@@ -232,7 +232,7 @@ def test_what_is_left_out_is_said(monkeypatch, tmp_path, rare):
 
 
 def test_small_matrices_have_their_numbers_in_the_cells(rare):
-    model, data = rare
+    model, _ = rare
     drawn = figures.heat_map(gather.gather(model))
     assert drawn.count('class="value') == 25
     large = sj.HMM(40, sj.Categorical(40), random_state=0).fit(np.arange(1200).reshape(4, -1) % 40)

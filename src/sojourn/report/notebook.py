@@ -56,9 +56,8 @@ def _states(shown: list[StateSummary], colors: list[str]) -> Markup:
     rows = []
     for entry in shown:
         color = colors[entry.state]
-        badge = tag(
-            "span", str(entry.state), style=f"{_BADGE} background: {color}; color: {text_on(color)};"
-        )  # fmt: skip
+        style = f"{_BADGE} background: {color}; color: {text_on(color)};"
+        badge = tag("span", str(entry.state), style=style)
         bar = tag(
             "svg",
             tag("rect", x=0, y=0, width=max(60.0 * entry.share / largest, 1.0), height=8, rx=2,

@@ -201,7 +201,11 @@ def _describe(
         return _named(names[: spread.shape[1]], texts, spread)
     values = next(iter(parameters.values()))
     values = np.asarray(values, np.float64).reshape(len(natural), -1)
-    return _named(names if len(names) == values.shape[1] else [], _readable(values), values)
+    if "emissionprob_" in parameters:  # probabilities: a tiny one is as good as zero
+        texts = [[readable(value) for value in row] for row in values.tolist()]
+    else:
+        texts = _readable(values)
+    return _named(names if len(names) == values.shape[1] else [], texts, values)
 
 
 def _describe_product(
