@@ -50,7 +50,7 @@ def test_commands_and_python_of_a_page_run(tmp_path, monkeypatch, page):
     blocks = list(blocks_of(page))
     if not blocks:
         return
-    # In an empty folder, as printed.  The text that ``sojourn demo --files`` writes is shorter here.
+    # In an empty folder, as printed.  What ``sojourn demo --files`` writes is shorter here.
     monkeypatch.chdir(tmp_path)
     mpl.use("agg")
     few = demo.documentation_sentences()[:150]

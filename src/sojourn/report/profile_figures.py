@@ -95,9 +95,12 @@ def _scales(profile: Profile) -> Floats:
 def histograms(contents: Contents, profile: Profile) -> Markup:
     """Draw the distribution of each column, with that of every state over it."""
     panels = []
+    size = (250.0, 120.0) if len(profile.names) > 2 else (500.0, 170.0)
     for d in profile.telling(MOST_HISTOGRAMS).tolist():
         found = profile.histograms[d]
-        panels.append(tag("figure", tag("figcaption", profile.names[d]), _bars(contents, found)))
+        panels.append(
+            tag("figure", tag("figcaption", profile.names[d]), _bars(contents, found, size))
+        )
     keys = [
         tag("span", str(entry.state), class_=f"badge {color_class(contents, entry.state)}")
         for entry in contents.states
@@ -106,8 +109,8 @@ def histograms(contents: Contents, profile: Profile) -> Markup:
     return tag("div", tag("div", *panels, class_=kind), tag("div", *keys, class_="keys"))
 
 
-def _bars(contents: Contents, found: Histogram) -> Markup:
-    width, height, bottom = 250.0, 120.0, 20.0
+def _bars(contents: Contents, found: Histogram, size: tuple[float, float]) -> Markup:
+    width, height, bottom = *size, 20.0
     n = len(found.seen)
     wide = width / n
     highest = max(float(found.seen.max()), float(found.states.max()), 1e-12) * 1.06
@@ -145,10 +148,10 @@ def _bars(contents: Contents, found: Histogram) -> Markup:
                        "middle" if n < 12 else "end"),
         ]  # fmt: skip
     else:
-        size = max(abs(low), abs(high))
+        scale = max(abs(low), abs(high))
         drawn += [
-            label_text(1, height - 5, readable(low, size)),
-            label_text(width - 1, height - 5, readable(high, size), "end"),
+            label_text(1, height - 5, readable(low, scale)),
+            label_text(width - 1, height - 5, readable(high, scale), "end"),
         ]
     return svg(width, height, *drawn, label="distribution of a column in each state")
 
