@@ -76,8 +76,10 @@ def words(sojourn: Path, folder: Path, driver: Any) -> None:
     check(len(lines) == n_lines, "a line of states for every sentence")
     run([sojourn, "report", model, "--data", "corpus.txt", "-o", "words.html"], folder)
     look_at(driver, folder / "words.html", {".states .state": 12, ".contexts tr": 24, ".node": 10})
-    first = "return [...document.querySelectorAll('.states .chips')].map(e => e.children[0].textContent)"
-    labels = driver.execute_script(first)
+    labels = driver.execute_script(
+        "return [...document.querySelectorAll('.states .chips')]"
+        ".map(chips => chips.children[0].textContent)"
+    )
     check("<unk>" not in labels, f"states that are told apart by known words: {labels}")
 
 
