@@ -72,7 +72,7 @@ def test_what_the_page_says_is_there_is_there():
     kinds = (model, model.emission_, model.statistics_, sj.Poisson(), sj.Categorical(), sj, np)
     for name in set(re.findall(r"`(?:\w*\.)?(\w+_|[a-z]\w+)(?:\(|=|`)", _second_columns(page))):
         known = any(hasattr(owner, name) for owner in kinds)
-        known |= name in ("weight", "k", "per_step") or hasattr(sj.Multinomial(), name)
+        known |= name in ("weight", "k", "per_step", *INSTEAD) or hasattr(sj.Multinomial(), name)
         assert known, f"the page names {name}"
 
 

@@ -17,8 +17,8 @@ from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
-from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.attributes import Learned
+from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
