@@ -159,6 +159,10 @@ bench-live: $(READY)  ## time streams, and filter ten million steps from a file
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster
 
+.PHONY: real
+real: $(READY)  ## learn from real data with known answers: make real DATA=folder
+	$(BIN)/python -m experiments.real $(DATA)
+
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)
 
