@@ -132,12 +132,12 @@ def earthquakes() -> dict[str, Any]:
     }
 
 
-def mocap6(data: Recordings, seeds: tuple[int, ...]) -> tuple[dict[str, Any], Any]:
+def mocap6(data: Recordings, seeds: tuple[int, ...], n_states: int) -> tuple[dict[str, Any], Any]:
     """Label recordings without labels; return the Hamming distances, and the first model."""
     runs, models = [], []
     for seed in seeds:
         begin = time.perf_counter()
-        model = sj.HDPHMM(20, sj.AutoregressiveGaussian(), random_state=seed)
+        model = sj.HDPHMM(n_states, sj.AutoregressiveGaussian(), random_state=seed)
         model.fit(data.X, data.lengths)
         seconds = time.perf_counter() - begin
         path = model.predict(data.X, data.lengths)
@@ -155,15 +155,13 @@ def mocap6(data: Recordings, seeds: tuple[int, ...]) -> tuple[dict[str, Any], An
         "steps": len(data.X),
         "columns": len(data.columns),
         "actions": len(data.actions),
-        "model": "HDPHMM(20, AutoregressiveGaussian())",
+        "model": f"HDPHMM({n_states}, AutoregressiveGaussian())",
         "runs": runs,
     }
     return result, models[0]
 
 
-def chromatin(
-    marks: list[str], table: np.ndarray, n_states: int = 10
-) -> tuple[dict[str, Any], Any]:
+def chromatin(marks: list[str], table: np.ndarray, n_states: int) -> tuple[dict[str, Any], Any]:
     """Find combinations of marks along a chromosome, one very long sequence."""
     begin = time.perf_counter()
     model = sj.HMM(n_states, sj.Bernoulli(), random_state=0).fit(table)
@@ -209,7 +207,7 @@ def speed(rt: np.ndarray) -> dict[str, Any]:
     return {"steps": len(rt), "log_likelihood": found}
 
 
-def words(train: Path, dev: Path, tags: Path, n_states: int = 20) -> dict[str, Any]:
+def words(train: Path, dev: Path, tags: Path, n_states: int) -> dict[str, Any]:
     """Learn word classes, and compare them with parts of speech."""
     sentences, held_out, true = (
         [line.split() for line in path.read_text().lower().splitlines() if line.strip()]
@@ -233,9 +231,9 @@ def words(train: Path, dev: Path, tags: Path, n_states: int = 20) -> dict[str, A
 
 
 def measure(
-    folder: Path, pictures: Path | None, seeds: tuple[int, ...] = (0, 1, 2)
+    folder: Path, pictures: Path | None, seeds: tuple[int, ...] = (0, 1, 2), n_states: int = 20
 ) -> dict[str, Any]:
-    """Learn from all data that there are; draw a picture of each."""
+    """Learn from all data that there are, with at most `n_states`; draw a picture of each."""
     from experiments import real_pictures as draw
 
     found: dict[str, Any] = {"earthquakes": earthquakes()}
@@ -244,13 +242,13 @@ def measure(
     )
     if sensors is not None and actions is not None:
         recordings = read_recordings(sensors, actions)
-        found["mocap6"], model = mocap6(recordings, seeds)
+        found["mocap6"], model = mocap6(recordings, seeds, n_states)
         if pictures is not None:
             draw.recordings(model, recordings, pictures / "mocap6.png")
     marks = find(folder, "*_chr*.txt.gz")
     if marks is not None:
         names, table = read_marks(marks)
-        found["chromatin"], model = chromatin(names, table)
+        found["chromatin"], model = chromatin(names, table, n_states // 2)
         if pictures is not None:
             draw.marks(model, names, pictures / "chromatin.png")
     reactions = find(folder, "speed.csv")
@@ -258,7 +256,7 @@ def measure(
         found["speed"] = speed(read_column(reactions, "rt"))
     files = [find(folder, name) for name in ("train.txt", "dev.txt", "train.upos")]
     if None not in files:
-        found["words"] = words(*[path for path in files if path is not None])
+        found["words"] = words(*[path for path in files if path is not None], n_states)
     return found
 
 

@@ -117,6 +117,32 @@ def test_an_example_runs_ends_in_a_picture_and_shows_what_it_claims(scripts, pat
     assert CLAIMS[path.stem](page.names)
 
 
+def test_every_picture_of_a_page_is_there_or_drawn_by_its_script(scripts):
+    docs = ROOT / "docs"
+    drawn = {f"{path.stem}-1.png" for path in scripts.find(docs)}
+    for page in docs.rglob("*.md"):
+        for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text()):
+            assert name in drawn or (page.parent / name).stat().st_size > 5_000, f"{page}: {name}"
+    gallery = (docs / "gallery/index.md").read_text()
+    pages = {path.stem for path in (docs / "gallery").glob("*.*")} - {"index"}
+    assert set(re.findall(r"\*\*\]\((\w+)\.md\)", gallery)) == pages
+    assert gallery.count("![") == len(pages)  # a thumbnail each
+
+
+def test_a_newcomer_fails_where_a_step_does_and_says_when_chromium_is_missing(
+    monkeypatch, tmp_path
+):
+    from tests import newcomer
+
+    with pytest.raises(SystemExit, match="it failed"):
+        newcomer.run([sys.executable, "-c", "raise SystemExit(3)"], tmp_path)
+    with pytest.raises(SystemExit, match="expected a file"):
+        newcomer.check(False, "a file")
+    monkeypatch.setattr(newcomer, "why_no_browser", lambda: "there is no chromium here")
+    with pytest.raises(SystemExit, match="cannot be looked at: there is no chromium here"):
+        newcomer.main()
+
+
 def test_scripts_are_cut_into_prose_and_code(scripts):
     code = "x = 1\n\n\ndef f():\n    # inside\n\n    pass"
     pieces = scripts.split(f"# # Title\n#\n# Text.\n\n{code}\n")

@@ -71,7 +71,7 @@ def folder(tmp_path_factory):
 
 def test_files_in_these_formats_are_found_and_learned_from(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(real, "earthquakes", dict)  # tested above
-    found = real.measure(folder, tmp_path, seeds=(0,))
+    found = real.measure(folder, tmp_path, seeds=(0,), n_states=6)
     assert set(found) == {"earthquakes", "mocap6", "chromatin", "speed", "words"}
     assert (found["mocap6"]["sequences"], found["mocap6"]["steps"]) == (2, 160)
     assert found["mocap6"]["actions"] == 3
