@@ -16,7 +16,7 @@ INSTEAD = {
     "algorithm": "is a parameter of decode here: decode(X, algorithm='map')",
     "startprob_prior": "is start_concentration here, less one: hmmlearn's 1.1 is 0.1",
     "transmat_prior": "is transition_concentration here, less one: hmmlearn's 1.1 is 0.1",
-    "params": "has no counterpart: all parameters are learned; partial_fit continues from a model",
+    "params": "is fixed here, which names what is not learned: fixed='emissions'",
     "init_params": "is init here: a Statistics value to begin with",
     "implementation": "has no counterpart: recursions are scaled, and there is nothing to choose",
     "n_features": "belongs to the emission family: Categorical(n_features)",

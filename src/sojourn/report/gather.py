@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sojourn.analysis.residuals import Residuals
 from sojourn.families import Categorical
+from sojourn.forms import as_sequences
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.prediction import FittedModel, as_fitted
@@ -16,7 +17,7 @@ from sojourn.report.examples import Context, Example, contexts, examples
 from sojourn.report.layout import run_lengths
 from sojourn.report.profile import Profile, profile
 from sojourn.report.states import StateSummary, Symbol, summarize, top_symbols
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 from sojourn.sources import Source
 from sojourn.sources.base import joined, reading
 
