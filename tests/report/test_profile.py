@@ -248,6 +248,16 @@ def test_a_notebook_shows_a_picture(wide, rare):
         assert "class=" not in shown  # it needs no style of a page
 
 
+def test_names_that_were_given_to_states_are_shown(tmp_path):
+    X = np.repeat([0.0, 9.0, 0.0, 9.0], 20)[:, None]
+    model = sj.HMM(2, sj.Gaussian(), state_names=["rest", "<walk>"], random_state=0).fit(X)
+    page = sj.write_report(model, tmp_path / "r.html", X).read_text()
+    for k, name in enumerate(("rest", "&lt;walk&gt;")):
+        assert f'<b class="given">{name}</b>' in page
+        assert f">{k} {name}</text>" in page
+        assert f'class="word">{name}</text>' in page
+
+
 @needs_browser
 def test_no_label_is_clipped_and_a_sequence_can_be_chosen(wide, rare, tmp_path):
     model, X = wide

@@ -145,14 +145,8 @@ def graph(contents: Contents) -> Markup:
     """Draw the strongest transitions of the largest states around a circle."""
     model = contents.model
     found = strong_transitions(model, MOST_RING)
-    words = dict(
-        zip(
-            found.states.tolist(),
-            shortened([contents.symbols[k][0].word if contents.symbols[k] else ""
-                       for k in found.states], 18),
-            strict=True,
-        )
-    )  # fmt: skip
+    labels = shortened([contents.label(k) for k in found.states.tolist()], 18)
+    words = dict(zip(found.states.tolist(), labels, strict=True))
     radius, level = 185.0, 238.0
     middle = 250.0 + _LETTER * max(map(columns_of, words.values()))
     place = {

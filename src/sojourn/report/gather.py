@@ -86,10 +86,19 @@ class Contents(NamedTuple):
     intervals: checks.Intervals | None = None
     profile: Profile | None = None
 
-    def name(self, state: int) -> str:
-        """Return a state's number with the symbol that tells it apart."""
+    def given_name(self, state: int) -> str:
+        """Return the name that was given to a state, or nothing."""
+        names = self.model.state_names or ()
+        return names[state] if state < len(names) else ""
+
+    def label(self, state: int) -> str:
+        """Return the name given to a state, or else the symbol that tells it apart."""
         symbols = self.symbols[state]
-        return f"{state} {symbols[0][0]}" if symbols else str(state)
+        return self.given_name(state) or (symbols[0].word if symbols else "")
+
+    def name(self, state: int) -> str:
+        """Return a state's number with its label."""
+        return f"{state} {self.label(state)}".rstrip(" ")
 
 
 def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:

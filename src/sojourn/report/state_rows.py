@@ -51,17 +51,19 @@ def _state_row(contents: Contents, entry: StateSummary, largest: float) -> Marku
 
 def _what(contents: Contents, entry: StateSummary) -> Markup:
     """Return what tells a state apart."""
+    given = contents.given_name(entry.state)
+    name = tag("b", given, class_="given") if given else None
     symbols = contents.symbols[entry.state]
     if symbols:
-        return tag("span", *map(_chip, symbols), class_="chips")
+        return tag("span", name, *map(_chip, symbols), class_="chips")
     if _is_wide(contents.profile):
         assert contents.profile is not None
         chips = [
             tag("span", text, class_=f"chip l{level}", data_tip=tip)
             for text, level, tip in telling_columns(contents.profile, entry.state)
         ]
-        return tag("span", *chips, class_="chips")
-    return tag("span", entry.text, class_="parameters")
+        return tag("span", name, *chips, class_="chips")
+    return tag("span", name, " " if given else None, entry.text, class_="parameters")
 
 
 def _inside(contents: Contents, state: int) -> Markup | None:
