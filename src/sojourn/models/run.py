@@ -129,8 +129,7 @@ def fit(
         model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
     )
     n_init = None if isinstance(model.n_init, str) else model.n_init
-    if n_init is not None and n_init > 1 and isinstance(X, Iterator):
-        X = list(X)  # it may be read more than once
+    X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
     data = labelled_data(model, X, lengths, y, sample_weight)
     is_plain = data.sequences is not None and checkpoints is None and client is None
     restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
