@@ -55,6 +55,11 @@ class AnalysisMixin:
         names = list(self.state_names or ())
         return names + [str(k) for k in range(len(names), self.posterior.n_states)]
 
+    def name_of(self, state: int) -> str:
+        """What people call a state: its name, or "state 3"."""
+        names = self.state_names or ()
+        return names[state] if state < len(names) else f"state {state}"
+
     def relabel(self, order: ArrayLike) -> None:
         """Give states other numbers; see `HMM.relabel`."""
         if self.samples is not None:

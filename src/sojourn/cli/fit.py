@@ -59,8 +59,8 @@ def fit(
         from sojourn.whole_files import check_target
 
         check_target(target, force)
-        options = reading_options(column, sequence, lower, pattern, max_bytes, label, weight)
-        opened = open_data(data, options)
+        how = reading_options(column, sequence, lower, pattern, max_bytes, label, weight)
+        opened = open_data(data, how)
         summary.show_notes(screen, opened.notes)
         parts = holdout.hold_out(opened, held_out, seed, remote=client is not None)
         check_target(target, force, [*opened.source.paths, *getattr(parts.held_out, "paths", ())])
@@ -80,8 +80,8 @@ def fit(
         model.save(target, overwrite=force)
     if as_json:
         print_json(summary.result(model, target, parts) | {"warnings": notes})
-    else:
-        summary.show(screen, model, target, data, notes)
+        return
+    summary.show(screen, model, target, data, notes)
 
 
 def _default_target(data: str) -> Path:

@@ -134,15 +134,17 @@ def graph(contents: Contents) -> Markup:
         far = radius + size[k] + 16.0
         tx, ty = middle + (x - middle) / out * far, level + (y - level) / out * far
         side = "middle" if abs(x - middle) < 40 else ("start" if x > middle else "end")
-        symbols = contents.symbols[k]
-        tip = f"state {k}: {shares[k]:.1%} of the steps, probability of staying {_percent(stay[k])}"
+        symbols, names = contents.symbols[k], model.state_names or ()
+        word = names[k] if k < len(names) else symbols[0][0] if symbols else None
+        tip = f"{model.name_of(k)}: {shares[k]:.1%} of the steps"
+        tip += f", probability of staying {_percent(stay[k])}"
         nodes.append(
             tag(
                 "g",
                 tag("circle", cx=x, cy=y, r=size[k] + 1.0 + 5.0 * float(stay[k]), class_="ring"),
                 tag("circle", cx=x, cy=y, r=size[k], class_="disc"),
                 label_text(x, y + 4.5, str(k), "middle", "number"),
-                label_text(tx, ty + 4, _cut(symbols[0][0], 14), side, "word") if symbols else None,
+                label_text(tx, ty + 4, _cut(word, 14), side, "word") if word else None,
                 class_=f"node {color_class(contents, k)}", data_state=k, data_tip=tip,
             )
         )  # fmt: skip
@@ -223,7 +225,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
     for i, entry in enumerate(shown):
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
-        tip = f"state {entry.state}: {entry.stay} steps in the model"
+        tip = f"{contents.model.name_of(entry.state)}: {entry.stay} steps in the model"
         if entry.state in ends:
             low, high = ends[entry.state]
             tip += f" ({low:.3g} to {high:.3g})"
@@ -302,7 +304,7 @@ def decoded_sequence(contents: Contents, example: Example, most: int = 4) -> Mar
     for state, begin, end in stays(example.path):
         x = left + begin * wide
         across = (end - begin) * wide
-        tip = f"state {state}, steps {begin} to {end - 1}"
+        tip = f"{contents.model.name_of(state)}, steps {begin} to {end - 1}"
         drawn.append(
             tag("rect", x=x, y=top, width=across, height=26, class_=f"band "
                 f"{color_class(contents, state)}", data_tip=tip)

@@ -104,8 +104,10 @@ class Contents(NamedTuple):
     intervals: checks.Intervals | None = None
 
     def name(self, state: int) -> str:
-        """Return a state's number with its most probable symbol."""
-        symbols = self.symbols[state]
+        """Return a state's name, or its number with its most probable symbol."""
+        names, symbols = self.model.state_names or (), self.symbols[state]
+        if state < len(names):
+            return names[state]
         return f"{state} {symbols[0][0]}" if symbols else str(state)
 
 

@@ -27,7 +27,7 @@ def notebook_card(fitted: FittedModel) -> Markup:
             *(
                 tag("td", text, style=_CELL)
                 for text in (
-                    str(entry.state),
+                    fitted.labels_of_states[entry.state],
                     f"{entry.share:.1%}",
                     entry.stay,
                     entry.text,

@@ -280,12 +280,15 @@ def _state_row(contents: Contents, entry: StateSummary, largest: float) -> Marku
     else:
         what = tag("span", entry.text, class_="parameters")
     contexts = contents.decoded.contexts[entry.state] if contents.decoded else []
+    names = contents.model.state_names or ()
+    if entry.state < len(names):
+        what = join(tag("strong", names[entry.state]), " ", what)
     summary = join(
         tag("span", str(entry.state), class_=f"badge {kind}"),
         tag("span", f"{entry.share:.1%}", bar, class_="size"),
         what,
         tag("span", f"lasts {entry.stay} steps", tag("br"),
-            f"next: state {entry.following}",
+            f"next: {contents.model.name_of(entry.following)}",
             class_="then"),
     )  # fmt: skip
     if not contexts:
