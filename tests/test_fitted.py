@@ -90,7 +90,7 @@ def stored(path):
 @pytest.mark.parametrize("model", [sj.HMM, sj.HDPHMM])
 def test_constructors_have_no_more_parameters_than_users_can_choose(model):
     parameters = [name for name in inspect.signature(model).parameters if name != "self"]
-    assert len(parameters) <= 22
+    assert len(parameters) <= 23
     assert sorted(parameters) == sorted(make(model).get_params(deep=False))
     assert not set(parameters) & set(OLD_NAMES)
 

@@ -90,14 +90,16 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
-        "held": posterior.held,
-        "state_names": fitted.state_names,
         "moves": fitted.move_state.to_json(),
         "total_sequences": fitted.total_sequences,
         "history": fitted.history,
         "provenance": fitted.provenance,
         "converged": fitted.converged,
     }
+    if posterior.held:
+        description["held"] = posterior.held
+    if fitted.state_names is not None:
+        description["state_names"] = fitted.state_names
     if training is not None:
         description["training"] = training
     write_whole(Path(path), _pack(description, arrays))

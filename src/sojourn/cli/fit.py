@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sojourn.cli import choosing, holdout, summary, training
 from sojourn.cli import options as opt
@@ -78,10 +79,17 @@ def fit(
         )
         model.provenance_ = summary.provenance(data, opened, parts, choice)
         model.save(target, overwrite=force)
+    _tell(screen, model, target, data, parts, notes, as_json=as_json)
+
+
+def _tell(
+    screen: Any, model: Any, target: Path, data: str, parts: Any, notes: list[str], *, as_json: bool
+) -> None:
+    """Print what was learned, for people or as JSON."""
     if as_json:
         print_json(summary.result(model, target, parts) | {"warnings": notes})
-        return
-    summary.show(screen, model, target, data, notes)
+    else:
+        summary.show(screen, model, target, data, notes)
 
 
 def _default_target(data: str) -> Path:

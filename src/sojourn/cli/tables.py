@@ -25,10 +25,10 @@ def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
     table.add_column("next", justify="right", no_wrap=True)
     for entry in shown:
         table.add_row(
-            names[entry.state],
+            escape(printable(names[entry.state])),
             f"{entry.share:.1%}",
             entry.stay,
             escape(printable(entry.text)),
-            str(entry.following),
+            escape(printable(names[entry.following])),
         )
     return table
