@@ -21,7 +21,7 @@ from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
-from sojourn.model_checks import check_model, check_training
+from sojourn.model_checks import check_model, check_training, checked_states
 from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
@@ -75,6 +75,8 @@ def save(
         "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
+    if posterior.emissions.held is not None:
+        arrays["posterior.held"] = np.asarray(posterior.emissions.held.states, dtype=np.int64)
     learned_values: dict[str, Any] | None = None
     if posterior.emissions.prior is not None:
         learned_values, learned_arrays = posterior.emissions.prior.state()
@@ -169,6 +171,8 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
     )
+    if "posterior.held" in arrays:
+        table.hold(checked_states(arrays["posterior.held"], table.n_states))
     if description.get("learned") is not None:
         table.prior = SymbolPrior.from_state(
             description["learned"], _with_prefix("learned.", arrays)

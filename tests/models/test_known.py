@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.models import run
+from sojourn.models import prepare
 from tests.support.enumeration import smooth
 from tests.support.families import EXAMPLES
 
@@ -232,7 +232,7 @@ def test_whole_weights_are_repetition_to_the_bit(model):
 @pytest.mark.parametrize("model", [sj.HMM(2, POISSON), sj.HDPHMM(4, POISSON)])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_weights_multiply_the_sums_of_a_sequence(model, device, monkeypatch):
-    monkeypatch.setattr(run, "FULL_STEPS", 0)  # nothing is small enough to be repeated
+    monkeypatch.setattr(prepare, "FULL_STEPS", 0)  # nothing is small enough to be repeated
     X, weights = weighted()
     n_states = model.n_states
     first = sj.Statistics(

@@ -142,13 +142,14 @@ class AnalysisMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations after each sequence; see `HMM.forecast`."""
         evidence = self.evidence()
         belief = self.belief(self.prepare(X, lengths), evidence)
         seed = [self.seed_of(random_state), FORECAST_STREAM]
-        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed)
+        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed, covariates)
 
     def belief(self, data: Data, evidence: Evidence) -> Belief:
         """Return what is known at the end of each sequence."""

@@ -74,9 +74,8 @@ def fit(
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
         screen.print(summary.about_training(model, parts), soft_wrap=True)
-        notes = training.fit_noting_warnings(
-            model, parts, checkpoint=checkpoint, resume=resume, client=client
-        )
+        how = {"checkpoint": checkpoint, "resume": resume, "client": client}
+        notes = training.fit_noting_warnings(model, parts, **how)
         model.provenance_ = summary.provenance(data, opened, parts, choice)
         model.save(target, overwrite=force)
     _tell(screen, model, target, data, parts, notes, as_json=as_json)

@@ -71,6 +71,11 @@ def expected_statistics(
     ):
         sequences, encoded = chunk
         smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
+        exact = backend.exact_for(smoothed)
+        if exact is not None:
+            smoothed, factors, index = _in_full(
+                posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
+            )
         log_z = backend.total(chunk, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
@@ -107,6 +112,30 @@ def expected_statistics(
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _in_full(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunk: Chunk,
+    before: Smoothed,
+    exact: LocalPieces,
+    *,
+    squares: bool,
+) -> tuple[Smoothed, Potentials, Integers]:
+    """Compute a chunk again in which a sequence underflowed, by a backend that is more exact."""
+    transitions = exact.transition_potentials(posterior, objective)
+    collapsed = objective.collapsed
+    (_, factors, index), *_ = chunk_potentials(
+        posterior, family, [chunk], transitions, exact, collapsed=collapsed
+    )
+    found = exact.forward_backward(chunk, factors, index, squares=squares)
+    further = exact.exact_for(found)
+    if further is not None:
+        return _in_full(posterior, family, objective, chunk, before, further, squares=squares)
+    dtype = before.responsibilities.dtype
+    return found._replace(responsibilities=found.responsibilities.astype(dtype)), factors, index
 
 
 def _uncertainty(

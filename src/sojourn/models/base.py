@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,7 +18,9 @@ from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
-from sojourn.models.attributes import Learned
+from sojourn.models.attributes import Learned, refuse_assignment
+from sojourn.models.fixed import Given
+from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
@@ -40,6 +42,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states: int
     emission: Family
     inference: Inference | Sampling
+    transition_constraints: ArrayLike | str | None
+    start_constraints: ArrayLike | None
+    fixed: str | Collection[str] | Mapping[str, Any] | None
     batch_size: int | Literal["auto"] | None
     tile_length: int | Literal["auto"] | None
     buffer: int | Literal["auto"] | None
@@ -77,6 +82,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     state_names_ = Learned[list[str]]("labels_of_states")
     _fitted: FittedModel
     _track_bound: bool | None = None  # what a deprecated parameter says
+    _given: Given | None = None  # what fixed parts are fixed to, while it is fitted
 
     _methods: ClassVar[frozenset[str]] = frozenset(METHODS)
     """Variational methods that the model offers."""
@@ -89,6 +95,11 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     _constraints: ClassVar[dict[str, Constraint]] = COMMON
     """Constraints on the parameters."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make an estimator, or say what parameters of hmmlearn are called here."""
+        refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
+        return super().__new__(cls)
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:
@@ -265,6 +276,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if fitted is None or name not in fitted.family.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return fitted.parameters[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse hmmlearn's way of giving parameters, which would have no effect."""
+        if name.endswith("_") and not name.startswith("_"):
+            refuse_assignment(self, name)
+        super().__setattr__(name, value)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)

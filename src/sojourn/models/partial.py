@@ -12,6 +12,7 @@ from sojourn.families import Family
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.problem import Tiled
 from sojourn.labels import Labels
+from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
@@ -60,7 +61,7 @@ def partial_fit(
             f"the minibatch has {n_starts} sequences, total_sequences={total_sequences}"
         )
     if before is None:
-        family = family.resolve(data, model.n_states)
+        family = take_given(model).resolve(data, model.n_states)
     data = family.validate(data)
     carried = data[len(data) - 1 :]
     if continues:
@@ -77,7 +78,7 @@ def partial_fit(
         )
         fitted = new_fitted(model, family, posterior, total_sequences)
     else:
-        posterior, fitted = before.posterior, before
+        posterior, fitted = fix_now(model, before.posterior), before
     n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
     n_units = max(len(data), round(len(data) / share))
     schedule = step_sizes(model, n_passes, n_units, data.n_counted / share, len(data))

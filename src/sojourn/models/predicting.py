@@ -162,7 +162,7 @@ class PredictionMixin:
     def sample(
         self,
         n_sequences: int = 1,
-        length: int | ArrayLike = 1,
+        length: int | ArrayLike | None = None,
         *,
         given: Any = None,
         given_lengths: ArrayLike | None = None,
@@ -175,7 +175,9 @@ class PredictionMixin:
         n_sequences : int
             Number of sequences; with `given`, the number of continuations of each.
         length : int or (n_sequences,) array
-            One length for all sequences, or the length of each.
+            One length for all sequences, or the length of each.  It may be left out for a single
+            sequence of one step: ``sample(500)``, which for hmmlearn is one sequence of 500 steps,
+            is refused; here that is ``sample(1, 500)``.
         given, given_lengths : optional
             Data as for `fit`: the draws go on from the end of each sequence.  Those of the first
             come first.
@@ -185,6 +187,7 @@ class PredictionMixin:
         Returns
         -------
         observations, states : Sequences
+            ``np.asarray`` of either has the steps of all sequences, one after another.
 
         Examples
         --------
@@ -245,6 +248,7 @@ class PredictionMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations up to H steps after each sequence.
@@ -260,6 +264,9 @@ class PredictionMixin:
         n_draws : int
             Draws of the parameters, over which the state probabilities are averaged, and of
             futures.  With 0, the posterior means are used alone.
+        covariates : (H, C) or (N, H, C) array, optional
+            What is known of the steps to come, for `LinearGaussian`: the same for all sequences, or
+            for each.  Without it, covariates are drawn with the spread that they had in training.
         random_state : int, Generator, RandomState or None
             None uses the model's ``random_state``.
 
@@ -281,7 +288,13 @@ class PredictionMixin:
         """
         own = self.random_state if random_state is None else random_state
         return self.fitted_.forecast(
-            X, lengths, steps=steps, quantiles=quantiles, n_draws=n_draws, random_state=own
+            X,
+            lengths,
+            steps=steps,
+            quantiles=quantiles,
+            n_draws=n_draws,
+            covariates=covariates,
+            random_state=own,
         )
 
     def stream(self, n_streams: int | None = None, *, random_state: Any = None) -> Stream:

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
-from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
+from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Backend, Position, Posterior, Problem, train
@@ -27,17 +27,15 @@ from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
+from sojourn.models.advice import warn_of_fit
 from sojourn.models.checkpoints import (
     Checkpoints,
     checked_position,
     identity_of,
-    make_checkpoints,
     seed_of,
 )
+from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
-    Whole,
-    check_parameters,
     compute_of,
     inference_name,
     is_sampled,
@@ -47,22 +45,21 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
-    FEW_SEQUENCES,
-    FULL_STEPS,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
     Size,
     n_restarts,
-    plan_training,
 )
+from sojourn.models.prepare import checked_options, labelled_data, plan_of
 from sojourn.models.start import (
     Callback,
-    is_symmetric,
     make_moves,
     new_fitted,
     reporting,
+    restart_seeds,
     start,
+    starts_together,
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
@@ -73,7 +70,6 @@ from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.base import joined, pieces_of
-from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -101,6 +97,11 @@ class Observers:
     callback: Callback | None = None
     track_bound: bool | None = None
 
+    @property
+    def allow_starts_at_once(self) -> bool:
+        """Whether nothing is computed after every pass of every restart."""
+        return self.validation is None and not self.track_bound
+
     def held_out(self, family: Family, names: tuple[str, ...] | None, n_states: int) -> Data | None:
         """Return the held-out data in the form that the family expects."""
         if self.validation is None:
@@ -124,28 +125,20 @@ def fit(
     sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
-    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    _check_resumable(model, checkpoints)
-    if not isinstance(model.n_init, str) and model.n_init > 1:
-        if checkpoints is not None:
-            raise ValueError("checkpoints need a single run: n_init=1")
-        X = list(X) if isinstance(X, Iterator) else X  # it is read more than once
-        _fit_best(model, X, lengths, observers, client, model.n_init, y, sample_weight)
-        return
-    data = _data(model, X, lengths, y, sample_weight)
-    restarts = n_restarts(model, data.n_sequences, data.n_steps)
-    if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
-        named = clone(model).set_params(state_names=data.names)
-        _fit_best(named, data.sequences, None, observers, None, restarts)
-        model._fitted = named.fitted_
+    checkpoints = checked_options(
+        model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
+    )
+    n_init = None if isinstance(model.n_init, str) else model.n_init
+    X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
+    data = labelled_data(model, X, lengths, y, sample_weight)
+    is_plain = data.sequences is not None and checkpoints is None and client is None
+    restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
+    may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
+    if restarts > 1 and not may_be_at_once:
+        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(model.emission, model.n_states)
+    family, sample = data.resolve(emission_of(model), model.n_states)
     held_out = observers.held_out(family, data.names, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
@@ -153,10 +146,18 @@ def fit(
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         return
-    plan = _plan(model, data, family, cluster)
+    plan = plan_of(model, data, family)
+    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
+        named = clone(model).set_params(state_names=data.names)
+        named._given = model._given
+        _fit_best(named, data.sequences, None, observers, None, restarts)
+        model._fitted = named.fitted_
+        return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        posterior, position, state = start(model, plan, family, sample, data, seed)
+        posterior, position, state = start(
+            model, plan, family, sample, data, seed, n_starts=restarts, callback=observers.callback
+        )
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
@@ -171,47 +172,6 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
-
-
-def _check_resumable(model: BaseHMM, checkpoints: Checkpoints | None) -> None:
-    """Refuse checkpoints of methods that keep something for every sequence."""
-    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
-
-
-def _data(
-    model: BaseHMM, X: Any, lengths: ArrayLike | None, y: Any, sample_weight: ArrayLike | None
-) -> Data:
-    """Check the data with their labels and weights, before anything changes."""
-    data = Data(X, lengths, model.emission, y, sample_weight)
-    data.label(model.state_names, model.n_states)
-    data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
-    warn_of_whole_numbers(model.emission, data)
-    return data
-
-
-def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
-    """Return how to go through the data: uncut where runs of steps cannot be read."""
-    plan = plan_training(model, data.n_sequences, data.n_steps)
-    is_symmetrical = is_symmetric(family, model._make_transitions())
-    if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
-        plan = plan._replace(narrow=None)  # states with labels are not to be merged
-    is_auto, source = isinstance(model.tile_length, str), data.source
-    if plan.tile_length is None or source is None:
-        return plan
-    is_once = not source.is_repeatable
-    if not is_auto and (is_once or cluster is not None):
-        what = "an iterable that can be read once" if is_once else "data on a cluster"
-        raise ValueError(f"tile_length={model.tile_length!r} cannot cut {what}: tile_length=None")
-    # To convert a file takes disk space: only where there would be no minibatches without.
-    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or cluster is not None or (is_auto and converts)):
-        return plan
-    uncut = clone(model).set_params(tile_length=None)
-    return plan_training(uncut, data.n_sequences, data.n_steps)
 
 
 # ---- one run of the training loop ---------------------------------------------------------------
@@ -270,6 +230,11 @@ def _compute_for(plan: Plan, compute: Compute) -> Compute:
     if plan.size is Size.SMALL and compute.device == "cuda":
         return replace(compute, device="cpu")
     return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
+
+
+def _local_compute(compute: Compute, *, on_host: bool) -> Compute:
+    """Return where this process computes; `on_host` where only the workers may have a GPU."""
+    return replace(compute, device="cpu") if on_host and compute.device == "cuda" else compute
 
 
 def _run_loop(
@@ -340,7 +305,9 @@ def _buffers(
     """Return what sets the size of the buffers around tiles."""
     if not isinstance(source, TiledSource):
         return None
-    local = backend if isinstance(backend, CpuBackend) else fitted.compute.backend()
+    local = backend
+    if not isinstance(local, CpuBackend):
+        local = _local_compute(fitted.compute, on_host=isinstance(source, ClusterTiles)).backend()
     fixed = None if isinstance(model.buffer, str) else int(model.buffer or 0)
     family, objective = fitted.family, method_of(model).objective
     return GrowingBuffers(source, family, objective, local, 1 + family.past, EDGE_TOLERANCE, fixed)
@@ -410,7 +377,7 @@ def _moves_of_fit(
     )
     if plan.narrow is None:
         return moves
-    local = _compute_for(plan, fitted.compute).backend()
+    local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
     return Narrowing(plan.narrow, local, source, moves, move_settings(model))
 
 
@@ -437,10 +404,9 @@ def _fit_best(
     seed = as_seed(model.random_state)
     best: FittedModel | None = None
     best_score = -np.inf
-    for restart in range(n_init):
-        # The first restart is what a single fit with this seed would be.
-        own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
+    for own in restart_seeds(seed, n_init):
         candidate = clone(model).set_params(n_init=1, random_state=own)
+        candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
             fit(candidate, X, lengths, observers, client=client, y=y, sample_weight=sample_weight)
@@ -466,11 +432,14 @@ def _minibatches(
     model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
 ) -> Minibatches:
     """Return the minibatches for the training loop."""
+    files = None
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
-        return ClusterSource(files, plan.batch_size, seed)
     if plan.tile_length is not None:
-        return data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        tiles = data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        return tiles if files is None else ClusterTiles(files, tiles)
+    if files is not None:
+        return ClusterSource(files, plan.batch_size, seed)
     if not method_of(model).remembers:
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:

@@ -195,7 +195,8 @@ def warm_up(
         )
     start, transitions = posterior.counts
     counts = Rows(start * (n_sequences / n_pieces), transitions)
-    prior = prior.regrouped(np.eye(posterior.n_states, most_states))
+    prior = prior.constrained(None).regrouped(np.eye(posterior.n_states, most_states))
+    prior = prior.constrained(posterior.transitions.constraints)
     begun = replace(posterior, counts=counts, transitions=prior.refitted(counts), n_updates=0)
     return WarmStart(begun, Position.warmed_up(ended.history), moves.state.after_warm_up())
 

@@ -31,6 +31,11 @@ class FileSteps:
         Converts sequences to the form that the model expects.
     folder : path, optional
         Where the file is, if it is to be deleted after use.
+
+    Attributes
+    ----------
+    is_temporary : bool
+        Whether it is deleted after use, and thus this process's own.
     known : Sequences, optional
         The same sequences with nothing for values: their labels, a mapped file, and weights.
     """
@@ -44,6 +49,7 @@ class FileSteps:
     ) -> None:
         self.source = source
         self.validate = validate
+        self.is_temporary = folder is not None
         self.known = known
         if folder is not None:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
