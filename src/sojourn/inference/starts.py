@@ -34,6 +34,7 @@ def may_train_together(
         1 < n_starts <= LANES
         and n_states <= NARROW
         and isinstance(transitions, Dirichlet)
+        and transitions.constraints is None
         and family.prior().ndim == 1
     )
 

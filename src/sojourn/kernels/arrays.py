@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
 
+from sojourn.kernels.ragged import flat_steps
+
 
 def is_tensor(array: Any) -> bool:
     """Say whether an array is PyTorch's, without loading PyTorch.
@@ -154,6 +156,7 @@ _NUMPY = SimpleNamespace(
     transpose=np.transpose,
     triu=np.triu,
     take=np.take,
+    flat_steps=lambda begins, lengths, total: flat_steps(begins, lengths),
     ascontiguousarray=np.ascontiguousarray,
     asarray=np.asarray,
     placed=lambda array, like: array,
@@ -207,6 +210,12 @@ def _torch() -> SimpleNamespace:
         eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         return torch.linalg.solve_triangular(matrices, eye, upper=False)
 
+    def flat_steps(begins: Any, lengths: Any, total: int) -> Any:
+        """Return what `ragged.flat_steps` does; the host does not wait, for it knows the size."""
+        before = torch.cumsum(lengths, 0) - lengths
+        steps = torch.repeat_interleave(begins - before, lengths, output_size=total)
+        return steps + torch.arange(total, device=steps.device)
+
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
         *("polygamma", "expm1", "round", "minimum", "empty_like"),
@@ -227,6 +236,7 @@ def _torch() -> SimpleNamespace:
         transpose=torch.permute,
         triu=torch.triu,
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
+        flat_steps=flat_steps,
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,
         placed=lambda array, like: to_device(array, like.device),

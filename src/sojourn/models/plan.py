@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from sojourn.inference.schedule import LinearDecay, Schedule, StepSizes
 from sojourn.models.parameters import (
     begin_states,
+    holds_emissions,
     inference_name,
+    is_constrained,
     is_sampled,
     may_move,
     method_of,
@@ -167,6 +169,8 @@ def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
 def _has_usual_prior(model: BaseHMM) -> bool:
     """Whether the prior on symbols is left to the library, which learns it."""
     left = isinstance(model.tuned, str) and model.tuned == "auto"
+    if holds_emissions(model):
+        return False
     return left and inference_name(model) == "scvi" and model.emission.has_usual_prior
 
 
@@ -216,7 +220,7 @@ def _wide(model: BaseHMM) -> Narrow | None:
     is_auto = isinstance(model.init, str) and model.init == "auto"
     if wide == n_states or not (_is_open(model) and is_auto and inference_name(model) == "scvi"):
         return None
-    if begin_states(model) < n_states:
+    if begin_states(model) < n_states or is_constrained(model) or holds_emissions(model):
         return None
     return Narrow(wide, n_states, 1, WIDE_STAGES)
 

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sojourn.backends.cpu import CpuBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
 from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
 from sojourn.inference.starts import best_start, may_train_together
+from sojourn.kernels import cpu
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
+from sojourn.models.labelled import labelled_start
+from sojourn.models.ordered import comes_in_order, put_in_order
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -34,7 +39,7 @@ from sojourn.progress import LiveProgress
 from sojourn.random_state import INITIAL_STREAM
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.transitions import Transitions
+from sojourn.transitions import Rows, Transitions
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -68,6 +73,7 @@ def start(
     if n_starts > 1:
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
+    posterior.held = data.n_labelled
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -102,10 +108,15 @@ def restart_seeds(seed: int, n_restarts: int) -> list[int]:
     return [seed, *(int(np.random.default_rng([seed, n]).integers(2**32)) for n in others)]
 
 
-def starts_together(model: BaseHMM, plan: Plan, family: Family, n_starts: int) -> bool:
+def starts_together(
+    model: BaseHMM, plan: Plan, family: Family, data: Sequences, n_starts: int
+) -> bool:
     """Whether restarts can be trained at once: small data, and a fixed number of states."""
     return (
         plan.size is Size.SMALL
+        and data.labels is None
+        and data.weights is None
+        and model.fixed is None
         and model.device != "reference"
         and inference_name(model) == "scvi"
         and isinstance(model.init, str)
@@ -162,11 +173,13 @@ def make_moves(
     *,
     on_host: bool = False,
 ) -> Moves | None:
-    """Return the moves; None if states may not change, or if their priors differ.
+    """Return the moves; None if states may not change, or if their prior counts differ.
 
     `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
     """
-    if not (may_move(model) and is_symmetric(family, posterior.transitions)):
+    if not (may_move(model) and family.prior().ndim == 1 and posterior.transitions.is_even):
+        return None
+    if posterior.held >= model.n_states:
         return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
@@ -215,10 +228,18 @@ def initial_posterior(
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)
-        given = Posterior.from_statistics(model.init, transitions, dtype)
-        return _with_learned_prior(given, family, tuned)
+        if transitions.constraints is not None:
+            own = Rows(model.init.start, model.init.transitions)
+            transitions.constraints.check(int(model.n_states), own)
+        init = model.init
+        if isinstance(init, ParameterStatistics):
+            init = init.scaled_to(total_steps)
+        given = Posterior.from_statistics(init, transitions, dtype)
+        return _completed(model, given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
+    if data.labels is not None:  # beside states with labels one is to be split
+        n_states = max(n_states, min(data.labels.n_labelled + 1, model.n_states))
     if n_states != model.n_states:
         if not is_symmetric(family, transitions):
             raise ValueError(
@@ -227,11 +248,18 @@ def initial_posterior(
             )
         transitions = transitions.regrouped(np.eye(n_states, model.n_states))
     counts = initial_counts(n_states, total_sequences, total_steps, rng)
+    if transitions.constraints is not None:
+        counts = transitions.constraints.conformed(counts)
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+    if data.labels is not None:
+        statistics = labelled_start(statistics, family, data)
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
-    return _with_learned_prior(drawn, family, tuned)
+    if model.init == "auto" and comes_in_order(transitions, data):
+        backend = CpuBackend(cpu, compute_of(model).backend().n_threads)
+        drawn = put_in_order(drawn, family, data, total_steps, rng, backend)
+    return _completed(model, drawn, family, tuned)
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
@@ -250,8 +278,13 @@ def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
         raise ValueError("init has a negative count")
 
 
-def _with_learned_prior(posterior: Posterior, family: Family, tuned: Collection[str]) -> Posterior:
-    """Make the emission prior a learned one, if asked for."""
+def _completed(
+    model: BaseHMM, posterior: Posterior, family: Family, tuned: Collection[str]
+) -> Posterior:
+    """Fix emissions that are given, and make the emission prior a learned one, if asked for."""
+    parts = fixed_parts_of(model)
+    if parts is not None and model._given is not None:
+        hold_emissions(posterior, parts, model._given)
     posterior.emissions.prior = family.learned_prior(
         seen="concentration" in tuned, new="base" in tuned
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sojourn.analysis.residuals import Residuals
 from sojourn.analysis.segments import Segment
 from sojourn.families import Categorical
+from sojourn.forms import as_sequences
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.prediction import FittedModel, as_fitted
@@ -18,7 +19,7 @@ from sojourn.report import checks
 from sojourn.report.colors import ranks
 from sojourn.report.layout import run_lengths
 from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 from sojourn.sources import Source
 from sojourn.sources.base import joined, reading
 

@@ -22,17 +22,28 @@ from sojourn.transitions.base import (
     RowSpread,
     Transitions,
     log_row_evidence,
-    normalized,
     stacked,
 )
 from sojourn.transitions.checks import check_hdp
+from sojourn.transitions.constraints import (
+    RowConstraints,
+    converted,
+    regrouped,
+    taken,
+    with_constraints,
+)
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution, Sticks
-from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
-from sojourn.transitions.summary import HDPSummary, effective_states
-from sojourn.transitions.tables import (
-    Occurrence,
+from sojourn.transitions.hdp_updates import (
+    overridden_tables,
+    prior_divergence,
+    renamed,
+    row_totals,
+    sticky_cells,
     tables_and_log_eta,
 )
+from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
+from sojourn.transitions.summary import HDPSummary, effective_states
+from sojourn.transitions.tables import Occurrence
 
 OccupancyForm = Literal["auto", "exact", "fast"]
 
@@ -101,6 +112,8 @@ class HDP(Transitions):
         Sums over the large batch so far.
     n_pending : int
         Number of sequences in it.
+    constraints : RowConstraints or None
+        Probabilities that are given; the others of a row are θ_k without them, times what is left.
 
     Notes
     -----
@@ -109,7 +122,7 @@ class HDP(Transitions):
     """
 
     shares_weights = True
-    is_symmetric = True  # the sticks follow the states
+    is_even = True  # the sticks follow the states
 
     n_states: int
     alpha_prior: GammaDistribution = GammaDistribution(1.0, 0.1)
@@ -134,6 +147,7 @@ class HDP(Transitions):
     n_updates: int = 0
     pending: dict[str, Floats] = field(default_factory=dict)
     n_pending: int = 0
+    constraints: RowConstraints | None = None
 
     @classmethod
     def make(cls, n_states: int, **options: Any) -> HDP:
@@ -185,7 +199,7 @@ class HDP(Transitions):
     @property
     def update_cells(self) -> Rows:
         """Prior counts of every cell for the updates: eq (8), with stickiness eq (23)."""
-        return _cells(self, self.update_prior, *self.shares)
+        return sticky_cells(self, self.update_prior, *self.shares)
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -198,8 +212,10 @@ class HDP(Transitions):
 
     def prior_counts(self) -> PriorCounts:
         """Return G[απ]; rows are normalised by their sums, or by E[α] + E[C_k·]."""
+        if self.constraints is not None:
+            return PriorCounts(self.constraints.rows(self.update_cells), None, self.constraints)
         by_sum = self.normalize_rows or self.n_updates == 0
-        totals: Any = _row_totals(self) if self.is_sticky else self.alpha.mean
+        totals: Any = row_totals(self) if self.is_sticky else self.alpha.mean
         return PriorCounts(self.update_cells, None if by_sum else totals)
 
     def means(self, counts: Rows) -> Rows:
@@ -208,8 +224,9 @@ class HDP(Transitions):
         if self.learn_stickiness and self.n_updates > 0:
             over = self.override.mean
             keep, extra = 1.0 - over, self.alpha.mean * over
-        prior = _cells(self, self.mean_prior, keep, extra)
-        return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
+        prior = sticky_cells(self, self.mean_prior, keep, extra)
+        rows = Rows(prior.start + counts.start, prior.transitions + counts.transitions)
+        return with_constraints(self.constraints, rows)
 
     def wants_squares(self, total_sequences: int) -> bool:
         """Return whether the sums of q² of the next minibatch are needed.
@@ -281,17 +298,10 @@ class HDP(Transitions):
         step_size : float
             Weight of the new posteriors.
         """
-        tables, log_eta = tables_and_log_eta(
-            stacked(self.update_cells) if self.is_sticky else self.update_prior,
-            counts,
-            occurrence,
-            _row_totals(self),
-            exchangeable=self.exchangeable,
-            second_order=self.second_order,
-        )
+        tables, log_eta = tables_and_log_eta(self, counts, occurrence)
         state_tables, override = tables.sum(axis=0), self.override
         if self.is_sticky:
-            overridden = _overridden_tables(self, tables)
+            overridden = overridden_tables(self, tables)
             state_tables = state_tables - overridden
         if self.learn_stickiness:
             override = self.override.blend(
@@ -324,9 +334,12 @@ class HDP(Transitions):
     def evidence_prior(self) -> Concentrations:
         """Return G[απ] of every cell, and the mean concentrations of the rows."""
         start, rows = self.update_cells
-        first, others = _row_totals(self)
+        first, others = row_totals(self)
         none = namespace(start).zeros_like(start)
-        return Concentrations(Rows(start, none[:, None] + rows), first, none + others)
+        cells = Rows(start, none[:, None] + rows)
+        if self.constraints is not None:
+            cells = self.constraints.rows(cells)
+        return Concentrations(cells, first, none + others, self.constraints)
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the prior for other states.
@@ -345,6 +358,7 @@ class HDP(Transitions):
             tables=namespace(self.tables).placed(weights, like=self.tables) @ self.tables,
             pending={name: part[np.ix_(*[order] * part.ndim)] for name, part in kept.items()},
             n_pending=self.n_pending if reordered else 0,
+            constraints=regrouped(self.constraints, weights),
         )
 
     def refitted(self, counts: Rows) -> Self:
@@ -373,8 +387,8 @@ class HDP(Transitions):
         With optimal q(s | z) and q(η | z), the sums over tables and the integrals over η are
         ratios of Γ functions again, with G[απ] and E[α] in them.
         """
-        cells, first, others = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(first, others), counts, spread)
+        cells, first, others, constraints = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(first, others), counts, spread, constraints)
         return evidence - prior_divergence(self)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
@@ -387,6 +401,7 @@ class HDP(Transitions):
             gamma=GammaDistribution(*(convert(part) for part in self.gamma)),
             override=BetaDistribution(*(convert(part) for part in self.override)),
             pending={name: convert(part) for name, part in self.pending.items()},
+            constraints=converted(self.constraints, convert),
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -399,40 +414,13 @@ class HDP(Transitions):
         gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
         values = values | {name: GammaDistribution(*values[name]) for name in gammas}
         values |= {name: BetaDistribution(*values[name]) for name in ("override_prior", "override")}
-        return cls(**values, tables=arrays["tables"], pending=_renamed(pending_of(arrays)))
+        constraints, arrays = taken(arrays)
+        pending = renamed(pending_of(arrays))
+        return cls(**values, tables=arrays["tables"], pending=pending, constraints=constraints)
 
     def check(self, n_states: int) -> None:
         """Check options, posteriors and the large batch."""
         check_hdp(self, n_states)
-
-
-def _renamed(pending: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the large batch of a file, also of one that has sums of log(1 − q) beside those of q².
-
-    Such a file has no squares of rows: those of their pairs, which are at most as large, stand in.
-    """
-    if "absent_pairs" not in pending:
-        return pending
-    kept = {name: part for name, part in pending.items() if not name.startswith("absent_")}
-    return kept | {
-        "squares_start": pending["absent_start_squares"],
-        "squares_pairs": pending["absent_pair_squares"],
-        "squares_rows": pending["absent_pair_squares"].sum(axis=1),
-    }
-
-
-def prior_divergence(hdp: HDP) -> float:
-    """Return KL(q || p) of sticks, α and γ together; the prior of the sticks is averaged over γ."""
-    u, v = hdp.sticks
-    xp = namespace(u)
-    log_gamma = xp.log(hdp.gamma.geometric_mean)
-    entropy = (xp.betaln(u, v) - (u - 1) * xp.digamma(u) - (v - 1) * xp.digamma(v)).sum()
-    entropy += ((u + v - 2) * xp.digamma(u + v)).sum()
-    prior = hdp.n_states * log_gamma + (hdp.gamma.mean - 1) * hdp.sticks.log_rest.sum()
-    above = hdp.alpha.divergence(hdp.alpha_prior) + hdp.gamma.divergence(hdp.gamma_prior)
-    if hdp.learn_stickiness:
-        above += hdp.override.divergence(hdp.override_prior)
-    return float(above - prior - entropy)
 
 
 def _update_prior(hdp: HDP) -> Floats:
@@ -444,31 +432,6 @@ def _update_prior(hdp: HDP) -> Floats:
     weights = hdp.alpha.geometric_mean * _by_state(sticks.geometric_weights, order)
     # The weight of a stick without observations underflows; the rows must stay positive.
     return cast(Floats, xp.clip(weights, 1e-30, None))
-
-
-def _cells(hdp: HDP, prior: Floats, keep: float, extra: float) -> Rows:
-    """Return the prior counts of every cell, `keep` times the prior and `extra` to stay, eq (23).
-
-    Without stickiness one vector stands for all rows.
-    """
-    if not hdp.is_sticky:
-        return Rows(prior, prior)
-    eye = namespace(prior).eye(hdp.n_states, like=prior)
-    return Rows(prior, keep * prior + extra * eye)
-
-
-def _row_totals(hdp: HDP) -> Rows:
-    """Return the mean concentration of the start row, and of every other row."""
-    alpha: Any = hdp.alpha.mean
-    fixed = hdp.is_sticky and not hdp.learn_stickiness
-    return Rows(alpha, alpha + hdp.stickiness if fixed else alpha)
-
-
-def _overridden_tables(hdp: HDP, tables: Floats) -> Floats:
-    """Return the expected tables of staying that do not come from the shared weights, eq (24)."""
-    keep, extra = hdp.shares
-    diagonal = namespace(tables).diagonal(tables[1:])
-    return diagonal * extra / (extra + keep * hdp.update_prior)
 
 
 def _by_state(weights: Floats, order: NDArray[np.integer]) -> Floats:

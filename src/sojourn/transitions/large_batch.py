@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
+from sojourn.transitions.constraints import arrays_of
 
 _PREFIX = "pending."
 _SMALLEST = 1e-200  # a sum below this is of no event
@@ -53,10 +54,11 @@ def state_of(prior: Any, array: str) -> tuple[dict[str, Any], dict[str, NDArray[
     values = {
         entry.name: getattr(prior, entry.name)
         for entry in fields(prior)
-        if entry.name not in (array, "pending")
+        if entry.name not in (array, "pending", "constraints")
     }
     pending = {f"{_PREFIX}{name}": np.asarray(part) for name, part in prior.pending.items()}
-    return values, {array: getattr(prior, array), **pending}
+    own = {array: getattr(prior, array), **pending}
+    return values, own | arrays_of(prior.constraints)
 
 
 def pending_of(arrays: dict[str, NDArray[Any]]) -> dict[str, Floats]:

@@ -60,7 +60,8 @@ def tables_and_log_eta(
         As in `HDP`.
     """
     xp = namespace(counts)
-    concentrations = xp.zeros_like(counts[:, 0]) + totals.transitions
+    concentrations = xp.zeros_like(counts[:, 0])
+    concentrations[1:] += totals.transitions
     concentrations[0] = totals.start
     if exchangeable and occurrence is not None:
         if not is_tensor(counts):
