@@ -124,14 +124,14 @@ class StateSearch:
         whole = bench.fetch(present.posterior)
         sequences, path = bench.likely_states(present.posterior, longest(self.fitter.sample.fitted))
         trials = []
-        for state in range(n_states):
+        for state in range(whole.held, n_states):  # the first are those that labels name
             own = runs_of(sequences, path, state, 2 * settings.split_min_steps)
             if own is None:
                 continue
             parts = split_posterior(
                 whole,
                 self.fitter.family,
-                lambda _, own=own: own,
+                {state: own}.get,
                 [[state, n_states]],
                 rng,
                 settings,
