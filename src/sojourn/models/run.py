@@ -63,7 +63,7 @@ from sojourn.models.start import (
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
-from sojourn.moves.search import MergeSearch
+from sojourn.moves.search import StateSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
@@ -336,7 +336,7 @@ def _search_first(
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     data, score = joined(parts), training.score(fitted)
-    search = MergeSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, score)
+    search = StateSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, moves.seed, score)
     found, bound, tried = search.run(moves.backend.place(fitted.posterior))
     fitted.posterior.become(backend.place(found.fetched()))
     moves.state.n_rounds += 1
