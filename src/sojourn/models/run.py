@@ -148,7 +148,7 @@ def fit(
         return
     plan = plan_of(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
-        named = clone(model).set_params(state_names=data.names)
+        named = clone(model).set_params(state_names=data.names, emission=family)
         named._given = model._given
         _fit_best(named, data.sequences, None, observers, None, restarts)
         model._fitted = named.fitted_
