@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every,
@@ -201,7 +202,7 @@ def _student_rows(
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
 def _add_log(total, x, small):
     """Return ``total + log(1 + x)`` for x ≥ 0; with many data, x is small for almost all steps."""
     if lanes_not_above(small, x) == 0:
@@ -209,7 +210,7 @@ def _add_log(total, x, small):
     return add(total, log_one_plus(x))
 
 
-@njit(nogil=True)
+@inner
 def _columns(x, t, location, z):
     """Write the columns of `LANES` steps, less the location; return their sum, to find a NaN."""
     n_columns = location.shape[0]
@@ -313,7 +314,7 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
 def _add_square(left, s, n_left, right, k, n_right, n_groups, sums):
     """Add the products of four rows on the left with two on the right."""
     at = (s * n_right + k) * LANES
