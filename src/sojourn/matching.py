@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
+from sojourn.forms import as_sequences
 from sojourn.prediction import FittedModel, as_fitted
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 
 
 class Matching(NamedTuple):

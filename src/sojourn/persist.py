@@ -21,7 +21,7 @@ from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
-from sojourn.model_checks import check_model, check_training
+from sojourn.model_checks import check_model, check_training, checked_states
 from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
@@ -75,6 +75,8 @@ def save(
         "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
+    if posterior.emissions.held is not None:
+        arrays["posterior.held"] = np.asarray(posterior.emissions.held.states, dtype=np.int64)
     learned_values: dict[str, Any] | None = None
     if posterior.emissions.prior is not None:
         learned_values, learned_arrays = posterior.emissions.prior.state()
@@ -90,6 +92,8 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
+        "held": posterior.held,
+        "state_names": fitted.state_names,
         "moves": fitted.move_state.to_json(),
         "total_sequences": fitted.total_sequences,
         "history": fitted.history,
@@ -165,6 +169,8 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
     )
+    if "posterior.held" in arrays:
+        table.hold(checked_states(arrays["posterior.held"], table.n_states))
     if description.get("learned") is not None:
         table.prior = SymbolPrior.from_state(
             description["learned"], _with_prefix("learned.", arrays)
@@ -176,7 +182,9 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
+        description.get("held", 0),
     )
+    names = description.get("state_names")
     samples = None
     if "samples.states" in arrays:
         samples = Samples.from_arrays(_with_prefix("samples.", arrays))
@@ -192,6 +200,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         EstimatorRecord(name, parameters),
         Compute(**where),
         description.get("converged"),
+        state_names=None if names is None else tuple(names),
     )
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.residuals import normal_scores
+from sojourn.forms import as_sequences
 from sojourn.prediction import as_fitted
 from sojourn.report.colors import PALETTE, ranks, state_color
 from sojourn.report.layout import run_lengths, stays, strong_transitions
 from sojourn.report.states import column_names, summarize, top_symbols
-from sojourn.sequences import as_sequences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

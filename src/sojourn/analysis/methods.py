@@ -43,10 +43,34 @@ class AnalysisMixin:
     samples: Samples | None
     compute: Compute
     estimator: Any
+    state_names: tuple[str, ...] | None
 
     @abstractmethod
-    def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
+    def prepare(self, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
         """Check a user's data."""
+
+    @property
+    def labels_of_states(self) -> list[str]:
+        """Names of all states; those without one are called by their number."""
+        names = list(self.state_names or ())
+        return names + [str(k) for k in range(len(names), self.posterior.n_states)]
+
+    def relabel(self, order: ArrayLike) -> None:
+        """Give states other numbers; see `HMM.relabel`."""
+        if self.samples is not None:
+            raise ValueError("draws of a sampler number their states themselves")
+        posterior, numbers = self.posterior.fetched(), np.asarray(order)
+        n_states, held = posterior.n_states, max(posterior.held, len(self.state_names or ()))
+        whole = numbers.shape == (n_states,) and numbers.dtype.kind in "iu"
+        if not whole or (np.sort(numbers) != np.arange(n_states)).any():
+            raise ValueError(f"order must have every state from 0 to {n_states - 1} once")
+        if (numbers[:held] >= held).any():
+            raise ValueError(f"the {held} states that have names or labels stay before the others")
+        if self.family.prior().ndim > 1 or not posterior.transitions.is_symmetric:
+            raise ValueError("states whose priors differ cannot be given other numbers")
+        self.posterior = posterior.regrouped(np.eye(n_states)[numbers])
+        if self.state_names is not None:
+            self.state_names = tuple(self.state_names[k] for k in numbers[: len(self.state_names)])
 
     @abstractmethod
     def paths(self, data: Sequences) -> tuple[Any, float]:
@@ -130,13 +154,14 @@ class AnalysisMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations after each sequence; see `HMM.forecast`."""
         evidence = self.evidence()
         belief = self.belief(self.prepare(X, lengths), evidence)
         seed = [self.seed_of(random_state), FORECAST_STREAM]
-        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed)
+        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed, covariates)
 
     def belief(self, data: Data, evidence: Evidence) -> Belief:
         """Return what is known at the end of each sequence."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sojourn.models.base import BaseHMM
 from sojourn.sources import Source
 from sojourn.sources import open as open_source
-from sojourn.sources.arrow import TABLES, column_types
 from sojourn.sources.open import kind_of
+from sojourn.sources.tables import TABLES, column_types
 
 _ID_COLUMNS = ("sequence", "sequence_id", "seq", "seq_id")
 
@@ -44,11 +44,13 @@ def reading_options(
     lower: bool | None,
     pattern: str | None,
     max_bytes: int | None = None,
+    label: str | None = None,
+    weight: str | None = None,
 ) -> dict[str, Any]:
     """Collect the options that were given on the command line."""
     given = {
         "column": column or None, "sequence": sequence, "lower": lower, "pattern": pattern,
-        "max_bytes": max_bytes,
+        "max_bytes": max_bytes, "label": label, "weight": weight,
     }  # fmt: skip
     return {name: value for name, value in given.items() if value is not None}
 
@@ -66,10 +68,12 @@ def open_data(path: str, given: Mapping[str, Any]) -> Opened:
             options["column"] = options["column"][0]
     else:
         known = (
-            ("lower", "pattern", "max_bytes") if kind in ("text", "gzip", "zstd") else tuple(given)
+            ("lower", "pattern", "max_bytes", "label", "weight")
+            if kind in ("text", "gzip", "zstd")
+            else tuple(given)
         )
         options = {name: value for name, value in given.items() if name in known}
-    return Opened(open_source(path, **options), [], True, dict(options), [])
+    return Opened(open_source(path, **options), [], True, _lasting(options), [])
 
 
 def open_for(model: BaseHMM, path: str, given: Mapping[str, Any]) -> Opened:
@@ -91,7 +95,8 @@ def _open_table(path: str, types: Mapping[str, Any], options: dict[str, Any]) ->
     asked = options.pop("column", None)
     columns = [asked] if isinstance(asked, str) else asked
     if columns is None:
-        others = [name for name in types if name != sequence]
+        known = (sequence, options.get("label"), options.get("weight"))
+        others = [name for name in types if name not in known]
         columns = [name for name in others if _is_number(types[name])] or others[:1]
         left_out = [name for name in others if name not in columns]
         if left_out:
@@ -99,7 +104,12 @@ def _open_table(path: str, types: Mapping[str, Any], options: dict[str, Any]) ->
     is_words = len(columns) == 1 and columns[0] in types and not _is_number(types[columns[0]])
     reading: dict[str, Any] = {"column": columns, "sequence": sequence, **options}
     source = open_source(path, **{**reading, "column": columns[0] if is_words else columns})
-    return Opened(source, [] if is_words else columns, False, reading, notes)
+    return Opened(source, [] if is_words else columns, False, _lasting(reading), notes)
+
+
+def _lasting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for other data, which need not have labels and weights."""
+    return {name: value for name, value in options.items() if name not in ("label", "weight")}
 
 
 def _is_number(kind: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from sojourn.cli.options import (
     DataFile,
     Force,
     JsonLines,
+    Label,
     Lower,
     MaxBytes,
     ModelFile,
@@ -49,6 +51,7 @@ def decode(
     lower: Lower = None,
     pattern: Pattern = None,
     max_bytes: MaxBytes = None,
+    label: Label = None,
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
@@ -72,7 +75,7 @@ def decode(
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
         opened = open_for(
-            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes)
+            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes, label)
         )
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
@@ -88,6 +91,8 @@ def _print_states(
 ) -> None:
     """Print one line per sequence while the data is read."""
     predict = model.predict_proba if proba else model.predict
+    if not proba and model.fitted_.state_names is not None:
+        predict = partial(model.predict, names=True)
     key = "probabilities" if proba else "states"
     for piece in source:
         symbols = piece

@@ -32,6 +32,8 @@ def fit(
     lower: opt.Lower = None,
     pattern: opt.Pattern = None,
     max_bytes: opt.MaxBytes = None,
+    label: opt.Label = None,
+    weight: opt.Weight = None,
     device: opt.Device = "cpu",
     jobs: opt.Jobs = None,
     cluster: opt.Address = None,
@@ -57,7 +59,8 @@ def fit(
         from sojourn.whole_files import check_target
 
         check_target(target, force)
-        opened = open_data(data, reading_options(column, sequence, lower, pattern, max_bytes))
+        options = reading_options(column, sequence, lower, pattern, max_bytes, label, weight)
+        opened = open_data(data, options)
         summary.show_notes(screen, opened.notes)
         parts = holdout.hold_out(opened, held_out, seed, remote=client is not None)
         check_target(target, force, [*opened.source.paths, *getattr(parts.held_out, "paths", ())])
@@ -70,9 +73,8 @@ def fit(
             stickiness=training.read_stickiness(stickiness), n_jobs=jobs, random_state=seed,
         )  # fmt: skip
         screen.print(summary.about_training(model, parts), soft_wrap=True)
-        notes = training.fit_noting_warnings(
-            model, parts, checkpoint=checkpoint, resume=resume, client=client
-        )
+        how = {"checkpoint": checkpoint, "resume": resume, "client": client}
+        notes = training.fit_noting_warnings(model, parts, **how)
         model.provenance_ = summary.provenance(data, opened, parts, choice)
         model.save(target, overwrite=force)
     if as_json:

@@ -33,6 +33,20 @@ Sequence = Annotated[
         help="Tables with one row per step: column with the sequence's id.", rich_help_panel=DATA
     ),
 ]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        help="Tables: column with labels of steps, numbers or names of states; empty if unknown.",
+        rich_help_panel=DATA,
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        "--weight", help="Tables: column with weights of sequences.", rich_help_panel=DATA
+    ),
+]
 Lower = Annotated[
     bool | None,
     typer.Option("--lower/--no-lower", help="Text: convert to lower case.", rich_help_panel=DATA),

@@ -11,6 +11,7 @@ from sojourn.cli.options import (
     Columns,
     DataFile,
     Json,
+    Label,
     Lower,
     MaxBytes,
     ModelFile,
@@ -28,6 +29,7 @@ def score(
     lower: Lower = None,
     pattern: Pattern = None,
     max_bytes: MaxBytes = None,
+    label: Label = None,
     cluster: Address = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -43,7 +45,7 @@ def score(
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
         opened = open_for(
-            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes)
+            fitted, data, reading_options(column, sequence, lower, pattern, max_bytes, label)
         )
         if client is None:
             each = fitted.log_likelihood(opened.source)

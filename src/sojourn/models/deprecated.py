@@ -10,7 +10,8 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import wraps
+from functools import cache, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -125,7 +126,7 @@ def flatten(parameters: Mapping[str, Any], values: tuple[str, ...]) -> dict[str,
         base, held = _split(parameter, flat.pop(parameter))
         if parameter != "hdp":
             flat[parameter] = base
-        usual = _split(parameter, base)[1]
+        usual = _usual(parameter, base)
         for field, value in held.items():
             name = _OLD_NAME_OF.get((parameter, field))
             if name is not None:
@@ -172,9 +173,20 @@ def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
     return held.pop("method"), held
 
 
+def _usual(parameter: str, base: Any) -> Mapping[str, Any]:
+    """Return the defaults of the fields."""
+    is_plain = base is None or isinstance(base, str)
+    return _known_usual(parameter, base) if is_plain else _split(parameter, base)[1]
+
+
+@cache
+def _known_usual(parameter: str, base: str | None) -> Mapping[str, Any]:
+    return MappingProxyType(_split(parameter, base)[1])
+
+
 def _joined(parameter: str, base: Any, held: dict[str, Any]) -> Any:
     """Undo `_split`; a plain value if all fields have their defaults."""
-    usual = _split(parameter, base)[1]
+    usual = _usual(parameter, base)
     if all(_is_same(value, usual[field]) for field, value in held.items()):
         return base
     if parameter == "stickiness":

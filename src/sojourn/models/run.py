@@ -27,17 +27,15 @@ from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
+from sojourn.models.advice import warn_of_fit
 from sojourn.models.checkpoints import (
     Checkpoints,
     checked_position,
     identity_of,
-    make_checkpoints,
     seed_of,
 )
+from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
-    Whole,
-    check_parameters,
     compute_of,
     inference_name,
     is_sampled,
@@ -47,21 +45,21 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
-    FEW_SEQUENCES,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
     Size,
     n_restarts,
-    plan_training,
 )
+from sojourn.models.prepare import checked_options, labelled_data, plan_of
 from sojourn.models.start import (
     Callback,
-    is_symmetric,
     make_moves,
     new_fitted,
     reporting,
+    restart_seeds,
     start,
+    starts_together,
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
@@ -72,7 +70,6 @@ from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.base import joined, pieces_of
-from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -100,13 +97,18 @@ class Observers:
     callback: Callback | None = None
     track_bound: bool | None = None
 
-    def held_out(self, family: Family) -> Data | None:
+    @property
+    def allow_starts_at_once(self) -> bool:
+        """Whether nothing is computed after every pass of every restart."""
+        return self.validation is None and not self.track_bound
+
+    def held_out(self, family: Family, names: tuple[str, ...] | None, n_states: int) -> Data | None:
         """Return the held-out data in the form that the family expects."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
         X, lengths = self.validation if is_pair else (self.validation, None)
-        return Data(X, lengths, family).validated(family)
+        return Data(X, lengths, family).label(names, n_states, all_states=True).validated(family)
 
 
 def fit(
@@ -119,47 +121,48 @@ def fit(
     checkpoint_every: int | None = None,
     resume: bool = False,
     client: Any = None,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
-    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
-    if not isinstance(model.n_init, str) and model.n_init > 1:
-        if checkpoints is not None:
-            raise ValueError("checkpoints need a single run: n_init=1")
-        _fit_best(model, X, lengths, observers, client, model.n_init)
-        return
-    data = Data(X, lengths, model.emission)
-    warn_of_whole_numbers(model.emission, data)
-    restarts = n_restarts(model, data.n_sequences, data.n_steps)
-    if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
-        _fit_best(model, data.sequences, None, observers, None, restarts)
+    checkpoints = checked_options(
+        model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
+    )
+    n_init = None if isinstance(model.n_init, str) else model.n_init
+    X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
+    data = labelled_data(model, X, lengths, y, sample_weight)
+    is_plain = data.sequences is not None and checkpoints is None and client is None
+    restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
+    may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
+    if restarts > 1 and not may_be_at_once:
+        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(model.emission, model.n_states)
-    held_out = observers.held_out(family)
+    family, sample = data.resolve(emission_of(model), model.n_states)
+    held_out = observers.held_out(family, data.names, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
         sequences = _in_memory(model, data)
-        sampled.fit(model, family, sequences, held_out, seed, observers.callback)
+        sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         return
-    plan = _plan(model, data, family)
+    plan = plan_of(model, data, family)
+    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
+        named = clone(model).set_params(state_names=data.names)
+        named._given = model._given
+        _fit_best(named, data.sequences, None, observers, None, restarts)
+        model._fitted = named.fitted_
+        return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        posterior, position, state = start(model, plan, family, sample, data, seed)
+        posterior, position, state = start(
+            model, plan, family, sample, data, seed, n_starts=restarts, callback=observers.callback
+        )
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
+    fitted.state_names = data.names
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -169,28 +172,6 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
-
-
-def _plan(model: BaseHMM, data: Data, family: Family) -> Plan:
-    """Return how to go through the data: uncut where runs of steps cannot be read."""
-    plan = plan_training(model, data.n_sequences, data.n_steps)
-    if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
-        plan = plan._replace(narrow=None)
-    is_auto, source = isinstance(model.tile_length, str), data.source
-    if plan.tile_length is None or source is None:
-        return plan
-    is_once = not source.is_repeatable
-    if not is_auto and is_once:
-        raise ValueError(
-            f"tile_length={model.tile_length!r} cannot cut an iterable that can be read once: "
-            "tile_length=None"
-        )
-    # To convert a file takes disk space: only where there would be no minibatches without.
-    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or (is_auto and converts)):
-        return plan
-    uncut = clone(model).set_params(tile_length=None)
-    return plan_training(uncut, data.n_sequences, data.n_steps)
 
 
 # ---- one run of the training loop ---------------------------------------------------------------
@@ -410,33 +391,32 @@ def _fit_best(
     observers: Observers,
     client: Any,
     n_init: int,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit copies from different seeds, and keep the best of them.
 
     That is the one with the best held-out score, where there are validation data; otherwise with
     the highest bound where the number of states may differ, or else with the best training score.
     """
-    if isinstance(X, Iterator):
-        X = list(X)  # it is read more than once
     if isinstance(observers.validation, Iterator):
         observers = replace(observers, validation=list(observers.validation))
     seed = as_seed(model.random_state)
     best: FittedModel | None = None
     best_score = -np.inf
-    for restart in range(n_init):
-        # The first restart is what a single fit with this seed would be.
-        own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
+    for own in restart_seeds(seed, n_init):
         candidate = clone(model).set_params(n_init=1, random_state=own)
+        candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
-            fit(candidate, X, lengths, observers, client=client)
+            fit(candidate, X, lengths, observers, client=client, y=y, sample_weight=sample_weight)
         fitted: FittedModel = candidate.fitted_
         score = fitted.history[-1]["score"]
         if score is None and may_move(model):
             bounds = [entry["bound"] for entry in fitted.history if entry["bound"] is not None]
             score = bounds[-1] if bounds else None
         if score is None:
-            score = fitted.score(X, lengths, per_step=True, client=client)
+            score = fitted.score(X, lengths, y=y, per_step=True, client=client)
         if best is None or score > best_score:
             best, best_score = fitted, score
     assert best is not None

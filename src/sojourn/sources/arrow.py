@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sequences import Sequences, check_arrow
-from sojourn.sources.arrow_arrays import check_together, is_numeric, list_sequences
+from sojourn.labels import Labels
+from sojourn.sequences import Sequences
+from sojourn.sources.arrow_arrays import (
+    check_together,
+    is_numeric,
+    label_values,
+    list_labels,
+    list_sequences,
+    weight_values,
+)
 from sojourn.sources.base import (
-    PIECE_SEQUENCES,
     PIECE_STEPS,
     Block,
     DataFileError,
@@ -25,213 +31,29 @@ from sojourn.sources.base import (
     reading,
     scan,
 )
-from sojourn.sources.unpack import unpacked
+from sojourn.sources.tables import TABLES, Batches, ParquetTable
 from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
 WORDS = b"sojourn.words"
 """Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
 
-Batches = Iterator[tuple[Any, str]]
 
+class _Rows(NamedTuple):
+    """Rows of the long format: steps, and what is known about them as the file has it."""
 
-class _Table(ABC):
-    """A file of record batches, read in blocks."""
+    values: NDArray[Any]
+    labels: NDArray[Any] | None
+    weights: NDArray[np.float64] | None
 
-    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self.path = path
-        self.max_bytes = max_bytes
-        with reading(str(path)):
-            self._look()
-            self.names = list(self.schema.names)  # which may be no text at all
+    def part(self, rows: slice) -> _Rows:
+        return _Rows(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
-    schema: Any
-    n_blocks: int
-    entries: Mapping[bytes, bytes] = {}
-    """Metadata of the file."""
-
-    @abstractmethod
-    def _look(self) -> None:
-        """Read the schema and the number of blocks."""
-
-    @abstractmethod
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        """Return a function that yields the record batches of a block, with their place."""
-
-
-class _Parquet(_Table):
-    def _look(self) -> None:
-        import pyarrow.parquet as pq
-
-        file = pq.ParquetFile(self.path)
-        self.schema, self.metadata = file.schema_arrow, file.metadata
-        self.n_blocks = file.num_row_groups
-        self.entries = file.metadata.metadata or {}
-        file.close()
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow.parquet as pq
-
-        with reading(str(self.path)):
-            file = pq.ParquetFile(self.path, metadata=self.metadata)
-
-        def read(block: int) -> Batches:
-            place = f"{self.path}, row group {block}"
-            with reading(place):
-                if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
-                    # One call without threads is fastest for small row groups.
-                    table = file.read_row_group(block, columns=names, use_threads=False)
-                    self._check_rows(block, table.num_rows)
-                    yield from ((batch, place) for batch in table.combine_chunks().to_batches())
-                    return
-                batches = file.iter_batches(
-                    self._rows_a_piece(block), row_groups=[block], columns=names, use_threads=False
-                )
-                n_rows = 0
-                for batch in batches:
-                    n_rows += batch.num_rows
-                    yield batch, place
-                self._check_rows(block, n_rows)
-
-        return read
-
-    def _check_rows(self, block: int, n_rows: int) -> None:
-        stated = self.metadata.row_group(block).num_rows
-        if n_rows != stated:
-            raise ValueError(f"it is damaged: {n_rows} rows, where {stated} were written")
-
-    def _rows_a_piece(self, block: int) -> int:
-        group = self.metadata.row_group(block)
-        n_steps = max(group.column(c).num_values for c in range(group.num_columns))
-        per_row = max(1, n_steps // max(1, group.num_rows))
-        return max(1, min(PIECE_SEQUENCES, PIECE_STEPS // per_row))
-
-    def leaf(self, name: str) -> int | None:
-        """Index of the only Parquet column under a list column."""
-        schema = self.metadata.schema
-        paths = [schema.column(c).path for c in range(len(schema))]
-        leaves = [c for c, path in enumerate(paths) if path.partition(".")[0] == name]
-        return leaves[0] if len(leaves) == 1 else None
-
-
-class _ArrowFile(_Table):
-    def _look(self) -> None:
-        import pyarrow as pa
-
-        with pa.memory_map(str(self.path)) as file:
-            reader = pa.ipc.open_file(file)
-            self.schema, self.n_blocks = reader.schema, reader.num_record_batches
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow as pa
-
-        with reading(str(self.path)):
-            # Read, not mapped: mapped pages count as memory of the process.
-            reader = pa.ipc.open_file(pa.OSFile(str(self.path), "rb"))
-
-        def read(block: int) -> Batches:
-            place = f"{self.path}, record batch {block}"
-            with reading(place):
-                batch = reader.get_batch(block).select(names)
-                check_arrow(batch)
-            yield from ((part, place) for part in _sliced(batch))
-
-        return read
-
-
-class _ArrowStream(_Table):
-    n_blocks = 1
-
-    def _look(self) -> None:
-        import pyarrow as pa
-
-        with pa.OSFile(str(self.path), "rb") as file:
-            self.schema = pa.ipc.open_stream(file).schema
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow as pa
-
-        def read(block: int) -> Batches:
-            with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
-                stream = pa.ipc.open_stream(file)
-                n_read = 0
-                while True:
-                    place = f"{self.path}, record batch {n_read}"
-                    with reading(place):
-                        try:
-                            batch = stream.read_next_batch().select(names)
-                        except StopIteration:
-                            return
-                        check_arrow(batch)
-                    yield from ((part, place) for part in _sliced(batch))
-                    n_read += 1
-
-        return read
-
-
-class _Csv(_Table):
-    """Comma-separated values with a header line; tab-separated for ``.tsv``.
-
-    The file is read completely, because the types of its columns are not known before.
-    """
-
-    n_blocks = 1
-
-    def _look(self) -> None:
-        self.schema = self._read().schema
-        if all(map(_is_number, self.schema.names)):
-            raise ValueError("the first line has numbers: it must have the names of the columns")
-
-    def _read(self, names: list[str] | None = None) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        delimiter = "\t" if ".tsv" in self.path.suffixes else ","
-        try:
-            return csv.read_csv(
-                unpacked(self.path, self.max_bytes),
-                parse_options=csv.ParseOptions(delimiter=delimiter),
-                convert_options=csv.ConvertOptions(include_columns=names),
-            )
-        except pa.ArrowInvalid as error:
-            raise ValueError(str(error)) from error
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        def read(block: int) -> Batches:
-            with reading(str(self.path)):
-                table = self._read(names)
-            for batch in table.combine_chunks().to_batches():
-                yield from ((part, str(self.path)) for part in _sliced(batch))
-
-        return read
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _sliced(batch: Any) -> Iterator[Any]:
-    """Cut a large record batch without copying."""
-    for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
-        yield batch.slice(begin, PIECE_SEQUENCES)
-
-
-TABLES = {
-    "parquet": _Parquet,
-    "arrow": _ArrowFile,
-    "arrow stream": _ArrowStream,
-    "csv": _Csv,
-}
-
-
-def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
-    """Return the columns of a file with their PyArrow types."""
-    table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
-    return dict(zip(table.names, table.schema.types, strict=True))
+    @classmethod
+    def joined(cls, parts: list[_Rows]) -> _Rows:
+        columns = zip(*parts, strict=True)
+        found = [None if own[0] is None else np.concatenate(own) for own in columns]
+        return cls(*found)  # type: ignore[arg-type]
 
 
 class ArrowSource(Source):
@@ -252,6 +74,11 @@ class ArrowSource(Source):
         Convert words to lower case.
     max_bytes : int, optional
         Most bytes that a compressed table may unpack to.
+    label : str, optional
+        Column with the labels of steps, names or numbers: lists as those of the steps are, or in
+        long format one in each row.  A missing one is unknown.
+    weight : str, optional
+        Column with the weight of each sequence; in long format, that of its first row.
     """
 
     def __init__(
@@ -263,6 +90,8 @@ class ArrowSource(Source):
         sequence: str | Literal[False] | None = None,
         lower: bool = False,
         max_bytes: int | None = None,
+        label: str | None = None,
+        weight: str | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
@@ -271,6 +100,7 @@ class ArrowSource(Source):
         self.sequence = sequence or None
         self.is_long = sequence is not None
         self.lower = lower
+        self.label, self.weight = label, weight
         self._table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
         self.columns, self.is_vector = self._pick(column)
 
@@ -285,6 +115,8 @@ class ArrowSource(Source):
             sequence=sequence,
             lower=self.lower,
             max_bytes=self.max_bytes,
+            label=self.label,
+            weight=self.weight,
         )
         return opener, (self.path.absolute(), self.kind)
 
@@ -292,6 +124,26 @@ class ArrowSource(Source):
     def n_blocks(self) -> int:
         """Number of row groups or record batches; one in long format."""
         return 1 if self.is_long else self._table.n_blocks
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.label is not None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return self.weight is not None
+
+    @property
+    def _names(self) -> list[str]:
+        """Columns to read."""
+        return [*dict.fromkeys([*self.columns, *self._beside])]
+
+    @property
+    def _beside(self) -> list[str]:
+        """Columns that are not steps: ids, labels and weights."""
+        return [name for name in (self.sequence, self.label, self.weight) if name]
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -316,7 +168,7 @@ class ArrowSource(Source):
         import pyarrow as pa
 
         table = self._table
-        if self.is_long or not isinstance(table, _Parquet):
+        if self.is_long or not isinstance(table, ParquetTable):
             return None
         leaf = table.leaf(self.columns[0])
         kind = table.schema.field(self.columns[0]).type.value_type
@@ -339,8 +191,7 @@ class ArrowSource(Source):
 
     def opened(self) -> Reader:
         """Open the file."""
-        names = self.columns if not self.sequence else [self.sequence, *self.columns]
-        read = self._table.opened(names)
+        read = self._table.opened(self._names)
 
         def lists(block: int) -> Iterator[Block]:
             for batch, place in read(block):
@@ -367,8 +218,9 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
-            sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
-            yield Block(self._lowered(sequences), where), bool(last == ids[:1])
+                rows = self._rows(values, batch)
+            sequences = self._cut([rows], np.concatenate([[0], cuts, [len(values)]]))
+            yield Block(sequences, where), bool(last == ids[:1])
             last = ids[-1:]
         self.check_unchanged()
 
@@ -380,17 +232,39 @@ class ArrowSource(Source):
         return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
 
     def _from_lists(self, batch: Any) -> Sequences:
-        parts = [list_sequences(batch.column(c)) for c in range(batch.num_columns)]
-        if not self.is_vector:
-            return self._lowered(parts[0])
+        parts = [list_sequences(batch.column(name)) for name in self.columns]
+        whole = self._lowered(parts[0])
         for name, part in zip(self.columns, parts, strict=True):
             if not np.array_equal(part.offsets, parts[0].offsets):
                 raise ValueError(f"column {name!r} has different lengths from {self.columns[0]!r}")
-        return parts[0].with_values(np.stack([part.values for part in parts], axis=1))
+        if self.is_vector:
+            whole = parts[0].with_values(np.stack([part.values for part in parts], axis=1))
+        labels, weights = None, None
+        if self.label is not None:
+            labels = Labels(list_labels(batch.column(self.label), whole.offsets, self.label))
+        if self.weight is not None:
+            weights = weight_values(batch.column(self.weight), self.weight)
+        return whole.with_known(labels, weights)
+
+    def _rows(self, values: NDArray[Any], batch: Any) -> _Rows:
+        """Return rows of the long format, with their labels and weights."""
+        labels = None if self.label is None else label_values(batch.column(self.label))
+        weights = None
+        if self.weight is not None:
+            weights = weight_values(batch.column(self.weight), self.weight)
+        return _Rows(values, labels, weights)
+
+    def _cut(self, parts: list[_Rows], offsets: NDArray[Any]) -> Sequences:
+        """Make sequences of rows."""
+        values, labels, weights = _Rows.joined(parts)
+        own = Sequences(values, offsets)
+        known = None if labels is None else Labels(labels)
+        each = None if weights is None else weights[own.offsets[:-1]]
+        return self._lowered(own).with_known(known, each)
 
     def _from_steps(self, batches: Batches) -> Iterator[Block]:
         """Cut rows where the sequence id changes; the last sequence may continue in the next."""
-        waiting: list[NDArray[Any]] = []
+        waiting: list[_Rows] = []
         last: Any = None
         place = str(self.path)
         for batch, where in batches:
@@ -400,30 +274,30 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
+                rows = self._rows(values, batch)
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
             if len(cuts) == 0:
-                waiting.append(values)
+                waiting.append(rows)
                 continue
-            done = np.concatenate([*waiting, values[: cuts[-1]]])
-            begin = sum(map(len, waiting))
-            yield Block(self._lowered(Sequences(done, np.append(0, cuts + begin))), place)
-            waiting, place = [values[cuts[-1] :]], where
+            begin = sum(len(part.values) for part in waiting)
+            done = [*waiting, rows.part(slice(cuts[-1]))]
+            yield Block(self._cut(done, np.append(0, cuts + begin)), place)
+            waiting, place = [rows.part(slice(cuts[-1], None))], where
         if waiting:
-            values = np.concatenate(waiting)
-            yield Block(self._lowered(Sequences(values, [0, len(values)])), place)
+            n_steps = sum(len(part.values) for part in waiting)
+            yield Block(self._cut(waiting, np.array([0, n_steps])), place)
 
     def batches(self) -> Batches:
         """Yield the record batches of the file that are not empty, with their place."""
-        names = self.columns if not self.sequence else [self.sequence, *self.columns]
-        read = self._table.opened(names)
+        read = self._table.opened(self._names)
         for block in range(self._table.n_blocks):
             yield from ((batch, place) for batch, place in read(block) if batch.num_rows)
 
     def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the sequence id and the steps of the rows of a record batch, in long format."""
-        for name in batch.schema.names:
+        for name in dict.fromkeys([*self.columns, *([self.sequence] if self.sequence else [])]):
             # A missing number is NaN, which most families integrate out; a word has no such value.
             number = name != self.sequence and is_numeric(batch.schema.field(name).type)
             if batch.column(name).null_count and not number:
@@ -446,8 +320,7 @@ class ArrowSource(Source):
         """Find the columns with the steps, and whether they make vectors."""
         names = self._table.names
         asked = [column] if isinstance(column, str) else list(column or [])
-        sequence = [self.sequence] if self.sequence else []
-        for name in [*(asked or names), *sequence]:
+        for name in [*(asked or names), *self._beside]:
             if name not in names:
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
@@ -479,6 +352,8 @@ class ArrowSource(Source):
 
         kind = self._table.schema.field(name).type
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if name in (self.label, self.weight):
+            return False
         if not self.is_long:
             return is_list
         return name != self.sequence and not pa.types.is_nested(kind)

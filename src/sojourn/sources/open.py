@@ -9,11 +9,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from sojourn.sources.arrow import TABLES, ArrowSource
+from sojourn.sources.arrow import ArrowSource
 from sojourn.sources.base import DataFileError, Source
 from sojourn.sources.iterable import IterableSource
 from sojourn.sources.many import ManySource
 from sojourn.sources.npy import NpySource
+from sojourn.sources.tables import TABLES
 from sojourn.sources.text import TextSource
 
 # First bytes of each kind of file.
@@ -34,6 +35,9 @@ _REFUSED = {
 }
 
 
+_OF_TABLES = {"column", "sequence", "lower", "max_bytes", "label", "weight"}
+
+
 def open(
     path: Any,
     *,
@@ -44,6 +48,8 @@ def open(
     offsets: str | PathLike[str] | None = None,
     max_bytes: int | None = None,
     total_sequences: int | None = None,
+    label: str | None = None,
+    weight: str | None = None,
 ) -> Source:
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
 
@@ -75,6 +81,12 @@ def open(
         strangers cannot fill the memory.
     total_sequences : int, optional
         Number of sequences of an iterable; required for iterables.
+    label : str, optional
+        Columnar files: the column with labels of steps, numbers or names of states; missing where
+        nothing is known.  See ``y`` of `HMM.fit`.
+    weight : str, optional
+        Columnar files: the column with the weights of sequences.  See ``sample_weight`` of
+        `HMM.fit`.
 
     Returns
     -------
@@ -101,6 +113,7 @@ def open(
     options = {
         "column": column, "sequence": sequence, "pattern": pattern,
         "lower": lower or None, "offsets": offsets, "max_bytes": max_bytes,
+        "label": label, "weight": weight,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
@@ -148,7 +161,7 @@ def _open_file(path: Path, options: dict[str, Any]) -> Source:
             raise DataFileError(f"{path} is a NumPy file, which has no column {sequence!r}")
         return NpySource(path, None if offsets is None else Path(offsets), sequence=sequence)
     if kind in TABLES:
-        _refuse(path, options, {"column", "sequence", "lower", "max_bytes"}, "a columnar file")
+        _refuse(path, options, _OF_TABLES, "a columnar file")
         return ArrowSource(path, kind, **options)
     _refuse(path, options, {"pattern", "lower", "max_bytes"}, "read as text")
     return TextSource(path, None if kind == "text" else kind, **options)

@@ -66,6 +66,16 @@ class PartSource(Source):
         return self.whole.name
 
     @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.whole.has_labels
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return self.whole.has_weights
+
+    @property
     def vocabulary(self) -> Vocabulary | None:
         """The words of the symbols, if the file contains them."""
         return self.whole.vocabulary

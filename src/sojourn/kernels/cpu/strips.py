@@ -364,6 +364,8 @@ def _note(
         total = 0.0
         for k in range(n_states):
             total += vectors[at + k * WIDTH + i]
+        if total == 0.0:
+            total = np.nan  # no path came here: the edge is not the same as any
         for k in range(n_states):
             a, b = vectors[at + k * WIDTH + i] / total, edges[which, strip * WIDTH + i, k]
             if counts and not abs(a - b) <= tolerance * max(a, b) + floor:
