@@ -63,7 +63,7 @@ class LearnedNegativeBinomial(IntegratedFamily):
     >>> X = np.concatenate([rng.negative_binomial(2, 0.1, 600), rng.poisson(2.0, 600)])
     >>> family = sj.NegativeBinomial(dispersion=None)
     >>> model = sj.HMM(2, family, random_state=0).fit(X, [600, 600])
-    >>> np.sort(model.dispersions_[:, 0])[0].round()
+    >>> float(np.sort(model.dispersions_[:, 0])[0].round())
     2.0
     """
 
