@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
 from sojourn.families.categorical import MISSING, Categorical
-from sojourn.families.registry import SINGLE_FAMILIES
+from sojourn.families.parts import PART_FAMILIES
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import namespace
@@ -27,6 +27,70 @@ from sojourn.sequences import Sequences
 def _past(family: Product) -> int:
     """Return the number of earlier steps that an observation depends on: the most of the parts."""
     return max(part.past for part in family.parts)
+
+
+def _latent(family: Product) -> bool:
+    """Whether a part has unknowns of single steps."""
+    return any(part.latent for part in family.parts)
+
+
+def _start_sums(family: Product, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+    """Return the sums of the parts."""
+    if not family.latent:
+        return np.asarray(family.sum_statistics(x, weights, n_threads=1).values)
+    pairs = zip(family.parts, x, strict=True)
+    return np.concatenate(
+        [
+            part.start_sums(own, weights, rng)
+            if part.latent
+            else weighted_sums(part.statistics, own, weights, part.n_statistics)
+            for part, own in pairs
+        ]
+    )
+
+
+def _sum_given(
+    family: Product,
+    encoded: Any,
+    responsibilities: Floats,
+    table: DecayedTable,
+    *,
+    collapsed: bool,
+    n_threads: int,
+    masses: Callable[[], Floats] | None = None,
+    bound: bool = False,
+) -> tuple[RowSums, Any]:
+    """Return the sums of the parts; unknowns of steps of different parts are independent."""
+    if not family.latent:
+        return family.sum_statistics(encoded, responsibilities, n_threads=n_threads), 0.0
+    found = []
+    own_tables = _naturals(family.parts, table.dense())
+    for part, own, statistics in zip(family.parts, encoded, own_tables, strict=True):
+        if part.latent:
+            given: Any = _Statistics(statistics)
+            found.append(
+                part.sum_given(
+                    own,
+                    responsibilities,
+                    given,
+                    collapsed=collapsed,
+                    n_threads=n_threads,
+                    bound=bound,
+                )
+            )
+        else:
+            sums = weighted_sums(
+                part.statistics, own, responsibilities, part.n_statistics, n_threads
+            )
+            found.append((RowSums(None, sums, part.n_statistics), 0.0))
+    values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
+    return RowSums(None, values, family.n_statistics), sum(local for _, local in found)
+
+
+def _canonical(family: Product, statistics: Floats) -> Floats:
+    """Return the statistics with interchangeable parts of parts in the same order."""
+    pairs = zip(family.parts, _naturals(family.parts, statistics), strict=True)
+    return np.concatenate([part.canonical(own) for part, own in pairs], axis=1)
 
 
 class Product(Family):
@@ -68,6 +132,10 @@ class Product(Family):
     table_dtype = "float64"
 
     past = property(_past)
+    latent = property(_latent)
+    start_sums = _start_sums
+    sum_given = _sum_given
+    canonical = _canonical
 
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts
@@ -163,8 +231,7 @@ class Product(Family):
         )
         chosen = rows[:, 0].astype(np.intp)
         x = [part[chosen] for part in self.observations(data)]
-        sums = self.sum_statistics(x, weights, n_threads=1).values
-        return sums.T * (total_steps / len(chosen))
+        return self.start_sums(x, weights, rng).T * (total_steps / len(chosen))
 
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""
@@ -274,8 +341,23 @@ class Product(Family):
                 for name, array in arrays.items()
                 if name.startswith(prefix)
             }
-            parts.append(SINGLE_FAMILIES[part["name"]].from_config(part["values"], own))
+            parts.append(PART_FAMILIES[part["name"]].from_config(part["values"], own))
         return cls(*parts, columns=values["columns"])
+
+
+class _Statistics(NamedTuple):
+    """The statistics of a part, as a table."""
+
+    statistics: Any
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.statistics)
+
+    def dense(self) -> Any:
+        """Return the statistics, shape (K, S)."""
+        return self.statistics
 
 
 def assigned_columns(product: Product, n_columns: int) -> list[int]:
