@@ -139,7 +139,7 @@ def fit(
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
-    plan = plan_of(model, data, family)
+    plan = None if is_sampled(model) else plan_of(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
         named = clone(model).set_params(state_names=data.names)
         named._given = model._given
@@ -149,7 +149,7 @@ def fit(
     held_out = observers.held_out(family, data.names, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
-    if is_sampled(model):
+    if plan is None:
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         return
