@@ -202,7 +202,7 @@ class FittedModel(AnalysisMixin):
     def sample(
         self,
         n_sequences: int = 1,
-        length: int | ArrayLike = 1,
+        length: int | ArrayLike | None = None,
         *,
         given: Any = None,
         given_lengths: ArrayLike | None = None,
@@ -212,7 +212,13 @@ class FittedModel(AnalysisMixin):
 
         Without a `random_state`, that of the estimator is used.
         """
-        lengths = np.asarray(length)
+        if length is None and n_sequences > 1:
+            raise ValueError(
+                f"sample({n_sequences}) could be {n_sequences} sequences or, as in hmmlearn, "
+                f"{n_sequences} steps: sample(1, {n_sequences}) is one sequence of {n_sequences} "
+                f"steps, sample({n_sequences}, 1) is {n_sequences} sequences of one step"
+            )
+        lengths = np.asarray(1 if length is None else length)
         if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise ValueError("sample needs at least one sequence, and lengths of at least one")
         belief, evidence, n = None, self.evidence(), n_sequences

@@ -236,6 +236,17 @@ class Sequences:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return (self[n] for n in range(len(self)))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the steps of all sequences, one after another: hmmlearn's ``X``.
+
+        Examples
+        --------
+        >>> np.asarray(Sequences.from_list([[1, 2], [3]]))
+        array([1, 2, 3])
+        """
+        found = self.values if dtype is None else self.values.astype(dtype, copy=bool(copy))
+        return found.copy() if copy and found is self.values else found
+
     def take(self, indices: ArrayLike) -> Sequences:
         """Return the sequences with the given indices, in that order, in a new container.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.models import run
+from sojourn.models import prepare
 from tests.support.enumeration import smooth
 from tests.support.families import EXAMPLES
 
@@ -185,6 +185,22 @@ def test_a_model_file_keeps_names_and_places(tmp_path):
     assert same.fitted_.posterior.held == 2
 
 
+def test_states_match_labels_by_name():
+    states, X = two_kinds(n=9)
+    words = np.array(["mid", "high", "low"])[states]  # of what lies at 0, 4 and 8
+    model = sj.HMM(3, sj.DiagonalGaussian(), random_state=0, state_names=["high", "mid"])
+    model.fit(list(X), y=[[w if w != "low" else None for w in row] for row in words.tolist()])
+    found = sj.match_states(model, words.tolist(), list(X))
+    np.testing.assert_array_equal(found.states, [0, 1, 2])
+    assert found.agreement > 0.9
+    wrong = np.array(["high", "mid", "low"])[states].tolist()
+    assert sj.match_states(model, wrong, list(X)).agreement < 0.6
+    unnamed = sj.HMM(3, sj.DiagonalGaussian(), random_state=0).fit(list(X))
+    assert sj.match_states(unnamed, wrong, list(X)).agreement > 0.9
+    some = [[w if t < 9 else None for t, w in enumerate(row)] for row in wrong]
+    assert sj.match_states(unnamed, some, list(X)).overlaps.sum() == 81
+
+
 # ---- weights ------------------------------------------------------------------------------------
 
 POISSON = sj.Poisson(1.0, 1.0)
@@ -216,7 +232,7 @@ def test_whole_weights_are_repetition_to_the_bit(model):
 @pytest.mark.parametrize("model", [sj.HMM(2, POISSON), sj.HDPHMM(4, POISSON)])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_weights_multiply_the_sums_of_a_sequence(model, device, monkeypatch):
-    monkeypatch.setattr(run, "FULL_STEPS", 0)  # nothing is small enough to be repeated
+    monkeypatch.setattr(prepare, "FULL_STEPS", 0)  # nothing is small enough to be repeated
     X, weights = weighted()
     n_states = model.n_states
     first = sj.Statistics(

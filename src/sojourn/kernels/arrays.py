@@ -176,6 +176,15 @@ _ADDED = (1.0, 1e-4, 1e-8, 1e-10, 1e-12, 1e-14, 0.0)
 """What may be added to a diagonal, as in `_cholesky`, where none is looked at: all are tried."""
 
 
+def _flat_steps(begins: Any, lengths: Any, total: int) -> Any:
+    """Return what `ragged.flat_steps` does; the host does not wait, for it knows the size."""
+    import torch
+
+    before = torch.cumsum(lengths, 0) - lengths
+    steps = torch.repeat_interleave(begins - before, lengths, output_size=total)
+    return steps + torch.arange(total, device=steps.device)
+
+
 @cache
 def _torch() -> SimpleNamespace:
     """Return the same names from PyTorch.
@@ -210,12 +219,6 @@ def _torch() -> SimpleNamespace:
         eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
         return torch.linalg.solve_triangular(matrices, eye, upper=False)
 
-    def flat_steps(begins: Any, lengths: Any, total: int) -> Any:
-        """Return what `ragged.flat_steps` does; the host does not wait, for it knows the size."""
-        before = torch.cumsum(lengths, 0) - lengths
-        steps = torch.repeat_interleave(begins - before, lengths, output_size=total)
-        return steps + torch.arange(total, device=steps.device)
-
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
         *("polygamma", "expm1", "round", "minimum", "empty_like"),
@@ -236,7 +239,7 @@ def _torch() -> SimpleNamespace:
         transpose=torch.permute,
         triu=torch.triu,
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
-        flat_steps=flat_steps,
+        flat_steps=_flat_steps,
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,
         placed=lambda array, like: to_device(array, like.device),

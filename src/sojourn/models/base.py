@@ -13,12 +13,14 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
+from sojourn.analysis.relabel import relabel
 from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
 from sojourn.models.attributes import Learned, refuse_assignment
 from sojourn.models.fixed import Given
+from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
@@ -93,6 +95,11 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     _constraints: ClassVar[dict[str, Constraint]] = COMMON
     """Constraints on the parameters."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make an estimator, or say what parameters of hmmlearn are called here."""
+        refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
+        return super().__new__(cls)
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:
@@ -248,7 +255,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[1, 9]])[0]
         array([0, 1], dtype=int32)
         """
-        self.fitted_.relabel(order)
+        relabel(self.fitted_, order)
         return self
 
     @property

@@ -10,7 +10,8 @@ import numpy as np
 
 from sojourn import memory
 from sojourn.backends.compute import DEVICES, Compute
-from sojourn.families import Categorical, Family
+from sojourn.families import Categorical, Family, Product
+from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
 from sojourn.inference.schedule import LinearDecay
 from sojourn.models.deprecated import STICKINESS_PRIOR, flatten
@@ -101,8 +102,21 @@ class Emission:
 
     def check(self, name: str, value: Any) -> None:
         """Refuse anything else."""
-        if not isinstance(value, Family):
-            raise TypeError(f"{name} must be an emission family, got {value!r}")
+        if isinstance(value, Family):
+            return
+        if isinstance(value, type) and issubclass(value, Family):
+            is_product = value is Product
+            how = "Product(...) of others" if is_product else f"{value.__name__}()"
+            raise TypeError(f"{name} must be an emission family, not its class: sojourn.{how}")
+        if isinstance(value, str):
+            plain = value.lower().replace("_", "").replace("-", "").replace(" ", "")
+            like = [f for f in SINGLE_FAMILIES if f.lower() == plain] or sorted(SINGLE_FAMILIES)
+            named = " or ".join(f"sojourn.{family}()" for family in like[:1])
+            known = "" if len(like) == 1 else f"; there are {', '.join(like)}"
+            raise TypeError(
+                f"{name} must be an emission family such as {named}, got {value!r}{known}"
+            )
+        raise TypeError(f"{name} must be an emission family, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -393,11 +407,11 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
     """
     stored: dict[str, Any] = {}
     for name, value in flatten(model.get_params(deep=False), model._values).items():
-        if name == "emission":
+        if name == "emission" or (name == "state_names" and value is None):
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
-        elif name == "state_names" and value is not None:
+        elif name == "state_names":
             stored[name] = tuple(value)
         elif name == "fixed":
             stored[name] = _stored_fixed(value)

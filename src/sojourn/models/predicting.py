@@ -162,7 +162,7 @@ class PredictionMixin:
     def sample(
         self,
         n_sequences: int = 1,
-        length: int | ArrayLike = 1,
+        length: int | ArrayLike | None = None,
         *,
         given: Any = None,
         given_lengths: ArrayLike | None = None,
@@ -175,7 +175,9 @@ class PredictionMixin:
         n_sequences : int
             Number of sequences; with `given`, the number of continuations of each.
         length : int or (n_sequences,) array
-            One length for all sequences, or the length of each.
+            One length for all sequences, or the length of each.  It may be left out for a single
+            sequence of one step: ``sample(500)``, which for hmmlearn is one sequence of 500 steps,
+            is refused; here that is ``sample(1, 500)``.
         given, given_lengths : optional
             Data as for `fit`: the draws go on from the end of each sequence.  Those of the first
             come first.
@@ -185,6 +187,7 @@ class PredictionMixin:
         Returns
         -------
         observations, states : Sequences
+            ``np.asarray`` of either has the steps of all sequences, one after another.
 
         Examples
         --------

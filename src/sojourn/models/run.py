@@ -129,29 +129,29 @@ def fit(
         model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
     )
     n_init = None if isinstance(model.n_init, str) else model.n_init
-    if n_init is not None and n_init > 1 and isinstance(X, Iterator):
-        X = list(X)  # it may be read more than once
+    X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
     data = labelled_data(model, X, lengths, y, sample_weight)
     is_plain = data.sequences is not None and checkpoints is None and client is None
     restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
-    if restarts > 1 and not (is_plain and observers.allow_starts_at_once):
+    may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
+    if restarts > 1 and not may_be_at_once:
         _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
-    plan = None if is_sampled(model) else plan_of(model, data, family)
-    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
-        named = clone(model).set_params(state_names=data.names)
-        named._given = model._given
-        _fit_best(named, data.sequences, None, observers, None, restarts)
-        model._fitted = named.fitted_
-        return
     held_out = observers.held_out(family, data.names, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
-    if plan is None:
+    if is_sampled(model):
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
+        return
+    plan = plan_of(model, data, family)
+    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
+        named = clone(model).set_params(state_names=data.names, emission=family)
+        named._given = model._given
+        _fit_best(named, data.sequences, None, observers, None, restarts)
+        model._fitted = named.fitted_
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:

@@ -109,12 +109,11 @@ def restart_seeds(seed: int, n_restarts: int) -> list[int]:
 
 
 def starts_together(
-    model: BaseHMM, plan: Plan | None, family: Family, data: Sequences, n_starts: int
+    model: BaseHMM, plan: Plan, family: Family, data: Sequences, n_starts: int
 ) -> bool:
     """Whether restarts can be trained at once: small data, and a fixed number of states."""
     return (
-        plan is not None
-        and plan.size is Size.SMALL
+        plan.size is Size.SMALL
         and data.labels is None
         and data.weights is None
         and model.fixed is None
