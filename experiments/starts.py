@@ -1,4 +1,4 @@
-"""After how many passes can several starts of small data be compared?
+"""The number of passes after which several starts of small data are compared.
 
 python -m experiments.starts [--seeds 4] [--first-seed 400]
 

@@ -92,14 +92,16 @@ def save(
         "learned": learned_values,
         "scale": posterior.emissions.scale,
         "n_updates": posterior.n_updates,
-        "held": posterior.held,
-        "state_names": fitted.state_names,
         "moves": fitted.move_state.to_json(),
         "total_sequences": fitted.total_sequences,
         "history": fitted.history,
         "provenance": fitted.provenance,
         "converged": fitted.converged,
     }
+    if posterior.held:
+        description["held"] = posterior.held
+    if fitted.state_names is not None:
+        description["state_names"] = fitted.state_names
     if training is not None:
         description["training"] = training
     write_whole(Path(path), _pack(description, arrays))
@@ -182,9 +184,8 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
             description["prior"]["values"], _with_prefix("prior.", arrays)
         ),
         description["n_updates"],
-        description.get("held", 0),
     )
-    names = description.get("state_names")
+    posterior.held, names = _held_and_names(description, len(arrays["posterior.start"]))
     samples = None
     if "samples.states" in arrays:
         samples = Samples.from_arrays(_with_prefix("samples.", arrays))
@@ -200,8 +201,24 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         EstimatorRecord(name, parameters),
         Compute(**where),
         description.get("converged"),
-        state_names=None if names is None else tuple(names),
+        state_names=names,
     )
+
+
+def _held_and_names(
+    description: dict[str, Any], n_states: int
+) -> tuple[int, tuple[str, ...] | None]:
+    """Return how many states keep their places, and the names of the first ones."""
+    held, names = description.get("held", 0), description.get("state_names")
+    if type(held) is not int or not 0 <= held <= n_states:
+        raise ValueError(f"{held!r} of {n_states} states keep their places")
+    if names is None:
+        return held, None
+    if type(names) is not list or len(names) > n_states:
+        raise ValueError("the names are not those of states")
+    if not all(isinstance(name, str) and name for name in names):
+        raise ValueError("a name of a state is not a text")
+    return held, tuple(names)
 
 
 def _split(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:

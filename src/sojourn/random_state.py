@@ -16,6 +16,9 @@ PREDICTION_STREAM = INITIAL_STREAM + 1
 FORECAST_STREAM = INITIAL_STREAM + 2
 """Stream of parameters and futures drawn for forecasts, intervals and residuals."""
 
+SPLIT_STREAM = INITIAL_STREAM + 3
+"""Stream of the parts that states of small data are split into."""
+
 
 def as_seed(random_state: Any) -> int:
     """Convert what scikit-learn and NumPy accept as a seed to an integer."""

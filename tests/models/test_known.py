@@ -185,6 +185,22 @@ def test_a_model_file_keeps_names_and_places(tmp_path):
     assert same.fitted_.posterior.held == 2
 
 
+def test_states_match_labels_by_name():
+    states, X = two_kinds(n=9)
+    words = np.array(["mid", "high", "low"])[states]  # of what lies at 0, 4 and 8
+    model = sj.HMM(3, sj.DiagonalGaussian(), random_state=0, state_names=["high", "mid"])
+    model.fit(list(X), y=[[w if w != "low" else None for w in row] for row in words.tolist()])
+    found = sj.match_states(model, words.tolist(), list(X))
+    np.testing.assert_array_equal(found.states, [0, 1, 2])
+    assert found.agreement > 0.9
+    wrong = np.array(["high", "mid", "low"])[states].tolist()
+    assert sj.match_states(model, wrong, list(X)).agreement < 0.6
+    unnamed = sj.HMM(3, sj.DiagonalGaussian(), random_state=0).fit(list(X))
+    assert sj.match_states(unnamed, wrong, list(X)).agreement > 0.9
+    some = [[w if t < 9 else None for t, w in enumerate(row)] for row in wrong]
+    assert sj.match_states(unnamed, some, list(X)).overlaps.sum() == 81
+
+
 # ---- weights ------------------------------------------------------------------------------------
 
 POISSON = sj.Poisson(1.0, 1.0)

@@ -55,22 +55,10 @@ class AnalysisMixin:
         names = list(self.state_names or ())
         return names + [str(k) for k in range(len(names), self.posterior.n_states)]
 
-    def relabel(self, order: ArrayLike) -> None:
-        """Give states other numbers; see `HMM.relabel`."""
-        if self.samples is not None:
-            raise ValueError("draws of a sampler number their states themselves")
-        posterior, numbers = self.posterior.fetched(), np.asarray(order)
-        n_states, held = posterior.n_states, max(posterior.held, len(self.state_names or ()))
-        whole = numbers.shape == (n_states,) and numbers.dtype.kind in "iu"
-        if not whole or (np.sort(numbers) != np.arange(n_states)).any():
-            raise ValueError(f"order must have every state from 0 to {n_states - 1} once")
-        if (numbers[:held] >= held).any():
-            raise ValueError(f"the {held} states that have names or labels stay before the others")
-        if self.family.prior().ndim > 1 or not posterior.transitions.is_symmetric:
-            raise ValueError("states whose priors differ cannot be given other numbers")
-        self.posterior = posterior.regrouped(np.eye(n_states)[numbers])
-        if self.state_names is not None:
-            self.state_names = tuple(self.state_names[k] for k in numbers[: len(self.state_names)])
+    def name_of(self, state: int) -> str:
+        """What people call a state: its name, or "state 3"."""
+        names = self.state_names or ()
+        return names[state] if state < len(names) else f"state {state}"
 
     @abstractmethod
     def paths(self, data: Sequences) -> tuple[Any, float]:
@@ -213,6 +201,8 @@ class AnalysisMixin:
         check_algorithm(algorithm, 1)
         decode = self.paths if algorithm == "viterbi" else self.marginal_paths
         pieces = iter(self.prepare(X, lengths).pieces(self.family))
+        if names is None:
+            names = [self.name_of(k) for k in range(self.posterior.n_states)]
         return segments_of(self.evidence(), pieces, lambda piece: decode(piece)[0], names)
 
     def score_samples(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:

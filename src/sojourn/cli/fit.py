@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sojourn.cli import choosing, holdout, summary, training
 from sojourn.cli import options as opt
@@ -59,8 +60,8 @@ def fit(
         from sojourn.whole_files import check_target
 
         check_target(target, force)
-        options = reading_options(column, sequence, lower, pattern, max_bytes, label, weight)
-        opened = open_data(data, options)
+        how = reading_options(column, sequence, lower, pattern, max_bytes, label, weight)
+        opened = open_data(data, how)
         summary.show_notes(screen, opened.notes)
         parts = holdout.hold_out(opened, held_out, seed, remote=client is not None)
         check_target(target, force, [*opened.source.paths, *getattr(parts.held_out, "paths", ())])
@@ -77,6 +78,13 @@ def fit(
         notes = training.fit_noting_warnings(model, parts, **how)
         model.provenance_ = summary.provenance(data, opened, parts, choice)
         model.save(target, overwrite=force)
+    _tell(screen, model, target, data, parts, notes, as_json=as_json)
+
+
+def _tell(
+    screen: Any, model: Any, target: Path, data: str, parts: Any, notes: list[str], *, as_json: bool
+) -> None:
+    """Print what was learned, for people or as JSON."""
     if as_json:
         print_json(summary.result(model, target, parts) | {"warnings": notes})
     else:

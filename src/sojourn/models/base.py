@@ -13,6 +13,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
+from sojourn.analysis.relabel import relabel
 from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
@@ -254,7 +255,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[1, 9]])[0]
         array([0, 1], dtype=int32)
         """
-        self.fitted_.relabel(order)
+        relabel(self.fitted_, order)
         return self
 
     @property

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.inference.local import CHUNK_STEPS
+from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
@@ -42,13 +42,17 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
         sums = family.sum_statistics(family.encode(chunk), responsibilities, n_threads=1)
         emissions += sums.dense().T
         seen += responsibilities.sum(axis=0)
-    return _replaced(drawn, Statistics(start, transitions, emissions), seen > 0.0)
+    return _replaced(drawn, Statistics(start, transitions, emissions), seen)
 
 
-def _replaced(drawn: Statistics, own: Statistics, seen: NDArray[np.bool_]) -> Statistics:
+def _replaced(drawn: Statistics, own: Statistics, mass: Floats) -> Statistics:
+    seen = mass > 0.0
     if not seen.any():
         return drawn
-    emissions = np.where(seen[:, None], own.emissions, drawn.emissions)
+    # Other states begin with as little: they would take every step if they knew more.
+    total = drawn.start.sum() + drawn.transitions.sum()
+    scale = mass[seen].mean() * len(seen) / total
+    emissions = np.where(seen[:, None], own.emissions, scale * drawn.emissions)
     if seen.all():
         return Statistics(own.start, own.transitions, emissions)
     # A row that labels know keeps as much of what was drawn as there are other states.
@@ -56,7 +60,7 @@ def _replaced(drawn: Statistics, own: Statistics, seen: NDArray[np.bool_]) -> St
     rows = np.maximum(own.transitions.sum(axis=1), 1.0)
     other = drawn.transitions / drawn.transitions.sum(axis=1, keepdims=True)
     mixed = share * own.transitions + (1.0 - share) * rows[:, None] * other
-    transitions = np.where(seen[:, None], mixed, drawn.transitions)
+    transitions = np.where(seen[:, None], mixed, scale * drawn.transitions)
     total = max(1.0, float(own.start.sum()))
     start = share * own.start + (1.0 - share) * total * drawn.start / drawn.start.sum()
     return Statistics(start, transitions, emissions)

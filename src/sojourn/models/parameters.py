@@ -407,11 +407,11 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
     """
     stored: dict[str, Any] = {}
     for name, value in flatten(model.get_params(deep=False), model._values).items():
-        if name == "emission":
+        if name == "emission" or (name == "state_names" and value is None):
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
-        elif name == "state_names" and value is not None:
+        elif name == "state_names":
             stored[name] = tuple(value)
         elif name == "fixed":
             stored[name] = _stored_fixed(value)

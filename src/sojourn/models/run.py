@@ -63,7 +63,7 @@ from sojourn.models.start import (
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
-from sojourn.moves.search import MergeSearch
+from sojourn.moves.search import StateSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
@@ -148,7 +148,7 @@ def fit(
         return
     plan = plan_of(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
-        named = clone(model).set_params(state_names=data.names)
+        named = clone(model).set_params(state_names=data.names, emission=family)
         named._given = model._given
         _fit_best(named, data.sequences, None, observers, None, restarts)
         model._fitted = named.fitted_
@@ -336,7 +336,7 @@ def _search_first(
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     data, score = joined(parts), training.score(fitted)
-    search = MergeSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, score)
+    search = StateSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, moves.seed, score)
     found, bound, tried = search.run(moves.backend.place(fitted.posterior))
     fitted.posterior.become(backend.place(found.fetched()))
     moves.state.n_rounds += 1
