@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families import Family
+from sojourn.families.product import with_words, words_of
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.inference.long import LONG_STEPS
 from sojourn.sequences import Layout, Sequences, as_sequences
@@ -27,9 +28,11 @@ from sojourn.sources import (
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
 from sojourn.sources.base import joined, reading
+from sojourn.sources.frames import NOTHING_KNOWN, Frame, TableUse, is_frame, read_frame
 from sojourn.sources.npy import NpySource
 from sojourn.sources.shuffle import validated
 from sojourn.sources.steps import FileSteps, file_steps
+from sojourn.vocabulary import Vocabulary
 
 _FILE_MARKS = set("./\\*?[")
 
@@ -42,18 +45,45 @@ class Data:
     X, lengths
         Data as given by the user.
     family : Family
+    use : TableUse
+        What is known of the columns of tables in memory.
     """
 
-    def __init__(self, X: Any, lengths: ArrayLike | None, family: Family) -> None:
+    def __init__(
+        self,
+        X: Any,
+        lengths: ArrayLike | None,
+        family: Family,
+        use: TableUse = NOTHING_KNOWN,
+    ) -> None:
         self.source: Source | None = None
         self.sequences: Sequences | None = None
         self.layout: Layout | None = None
+        self.frame: Frame | None = None
         if is_source(X):
             if lengths is not None:
                 raise ValueError("lengths are not accepted with files, which contain them")
-            self.source = open_source(X)
-        else:
-            self.sequences, self.layout = as_sequences(X, lengths, step_ndim=family.step_ndim)
+            self.source = open_source(X).encoded_by(words_of(family))
+            return
+        if is_frame(X):
+            self.frame = read_frame(X, lengths, use, step_ndim=family.step_ndim)
+        elif use.roles.names and use.names is None:
+            raise TypeError(f"{', '.join(use.roles.names)}: only tables have columns with names")
+        given = X if self.frame is None else self.frame.sequences
+        own = lengths if self.frame is None else None
+        self.sequences, self.layout = as_sequences(given, own, step_ndim=family.step_ndim)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, where a table in memory has some."""
+        return [] if self.frame is None else self.frame.names
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        if self.frame is not None:
+            return self.frame.words
+        return {} if self.source is None else self.source.words
 
     @property
     def n_sequences(self) -> int:
@@ -73,9 +103,16 @@ class Data:
     def resolve(self, family: Family, n_states: int) -> tuple[Family, Sequences]:
         """Return a family completed from the data, and a sample of the data for initial values."""
         if self.sequences is not None:
+            if self.words:
+                n_columns = int(self.sequences.values.shape[1])
+                family = with_words(family, self.words, n_columns, self._column)
             family = family.resolve(self.sequences, n_states)
             self.sequences = family.validate(self.sequences)
             return family, self.sequences
+        if self.words:
+            n_columns = int(self._source.sample()[0].sequences.values.shape[1])
+            family = with_words(family, self.words, n_columns, self._column)
+            self.source = self._source.encoded_by(words_of(family))
         blocks = self._source.sample()
         with reading(blocks[0].place):
             blocks = [b._replace(sequences=family.as_steps(b.sequences)) for b in blocks]
@@ -85,8 +122,16 @@ class Data:
         family = family.resolve(joined([block.sequences for block in blocks]), n_states)
         return family, joined(list(validated(blocks, family.accept)))
 
+    def _column(self, n: int) -> str:
+        """Describe a column by its name, where it has one."""
+        names = self.names or getattr(self.source, "columns", [])
+        return f"column {names[n]!r}" if names else f"column {n}"
+
     def validated(self, family: Family) -> Data:
         """Check data in memory at once; files are checked as they are read."""
+        odd = sorted(set(self.words) - set(words_of(family)))
+        if odd:
+            raise ValueError(f"{self._column(odd[0])} has words, where the model has numbers")
         if self.sequences is not None:
             self.sequences = family.validate(self.sequences)
         else:

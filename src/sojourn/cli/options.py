@@ -14,7 +14,10 @@ MODEL, LEARNING, DATA = "The model", "Learning", "Reading the data"
 # ---- shared by several commands -----------------------------------------------------------------
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")]
-DataFile = Annotated[str, typer.Argument(metavar="DATA", help="File, folder or glob pattern.")]
+DataFile = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help='File, folder or glob pattern; "-" for standard input.'),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -31,6 +34,31 @@ Sequence = Annotated[
     str | None,
     typer.Option(
         help="Tables with one row per step: column with the sequence's id.", rich_help_panel=DATA
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        help="Tables with one row per step: column with the time, by which rows must be sorted.",
+        rich_help_panel=DATA,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="Tables: column to leave out; give several.", rich_help_panel=DATA),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Text and CSV: encoding, such as latin-1; by default UTF-8.", rich_help_panel=DATA
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing",
+        help="CSV: cell that stands for a missing value, besides empty ones and NA; give several.",
+        rich_help_panel=DATA,
     ),
 ]
 Lower = Annotated[

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +11,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.sequences import Sequences, check_arrow
-from sojourn.sources.arrow_arrays import check_together, is_numeric, list_sequences
+from sojourn.sequences import Sequences
+from sojourn.sources.arrow_arrays import (
+    Roles,
+    StepColumns,
+    TimeOrder,
+    check_together,
+    count_words,
+    is_text,
+    list_sequences,
+)
 from sojourn.sources.base import (
-    PIECE_SEQUENCES,
     PIECE_STEPS,
     Block,
     DataFileError,
@@ -25,213 +31,25 @@ from sojourn.sources.base import (
     reading,
     scan,
 )
-from sojourn.sources.unpack import unpacked
+from sojourn.sources.csv_table import PLAIN, CsvOptions, CsvTable
+from sojourn.sources.tables import ArrowTable, Batches, ParquetTable, StreamTable, Table
 from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
 WORDS = b"sojourn.words"
 """Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
 
-Batches = Iterator[tuple[Any, str]]
-
-
-class _Table(ABC):
-    """A file of record batches, read in blocks."""
-
-    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
-        self.path = path
-        self.max_bytes = max_bytes
-        with reading(str(path)):
-            self._look()
-            self.names = list(self.schema.names)  # which may be no text at all
-
-    schema: Any
-    n_blocks: int
-    entries: Mapping[bytes, bytes] = {}
-    """Metadata of the file."""
-
-    @abstractmethod
-    def _look(self) -> None:
-        """Read the schema and the number of blocks."""
-
-    @abstractmethod
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        """Return a function that yields the record batches of a block, with their place."""
-
-
-class _Parquet(_Table):
-    def _look(self) -> None:
-        import pyarrow.parquet as pq
-
-        file = pq.ParquetFile(self.path)
-        self.schema, self.metadata = file.schema_arrow, file.metadata
-        self.n_blocks = file.num_row_groups
-        self.entries = file.metadata.metadata or {}
-        file.close()
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow.parquet as pq
-
-        with reading(str(self.path)):
-            file = pq.ParquetFile(self.path, metadata=self.metadata)
-
-        def read(block: int) -> Batches:
-            place = f"{self.path}, row group {block}"
-            with reading(place):
-                if self._rows_a_piece(block) >= self.metadata.row_group(block).num_rows:
-                    # One call without threads is fastest for small row groups.
-                    table = file.read_row_group(block, columns=names, use_threads=False)
-                    self._check_rows(block, table.num_rows)
-                    yield from ((batch, place) for batch in table.combine_chunks().to_batches())
-                    return
-                batches = file.iter_batches(
-                    self._rows_a_piece(block), row_groups=[block], columns=names, use_threads=False
-                )
-                n_rows = 0
-                for batch in batches:
-                    n_rows += batch.num_rows
-                    yield batch, place
-                self._check_rows(block, n_rows)
-
-        return read
-
-    def _check_rows(self, block: int, n_rows: int) -> None:
-        stated = self.metadata.row_group(block).num_rows
-        if n_rows != stated:
-            raise ValueError(f"it is damaged: {n_rows} rows, where {stated} were written")
-
-    def _rows_a_piece(self, block: int) -> int:
-        group = self.metadata.row_group(block)
-        n_steps = max(group.column(c).num_values for c in range(group.num_columns))
-        per_row = max(1, n_steps // max(1, group.num_rows))
-        return max(1, min(PIECE_SEQUENCES, PIECE_STEPS // per_row))
-
-    def leaf(self, name: str) -> int | None:
-        """Index of the only Parquet column under a list column."""
-        schema = self.metadata.schema
-        paths = [schema.column(c).path for c in range(len(schema))]
-        leaves = [c for c, path in enumerate(paths) if path.partition(".")[0] == name]
-        return leaves[0] if len(leaves) == 1 else None
-
-
-class _ArrowFile(_Table):
-    def _look(self) -> None:
-        import pyarrow as pa
-
-        with pa.memory_map(str(self.path)) as file:
-            reader = pa.ipc.open_file(file)
-            self.schema, self.n_blocks = reader.schema, reader.num_record_batches
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow as pa
-
-        with reading(str(self.path)):
-            # Read, not mapped: mapped pages count as memory of the process.
-            reader = pa.ipc.open_file(pa.OSFile(str(self.path), "rb"))
-
-        def read(block: int) -> Batches:
-            place = f"{self.path}, record batch {block}"
-            with reading(place):
-                batch = reader.get_batch(block).select(names)
-                check_arrow(batch)
-            yield from ((part, place) for part in _sliced(batch))
-
-        return read
-
-
-class _ArrowStream(_Table):
-    n_blocks = 1
-
-    def _look(self) -> None:
-        import pyarrow as pa
-
-        with pa.OSFile(str(self.path), "rb") as file:
-            self.schema = pa.ipc.open_stream(file).schema
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        import pyarrow as pa
-
-        def read(block: int) -> Batches:
-            with reading(str(self.path)), pa.OSFile(str(self.path), "rb") as file:
-                stream = pa.ipc.open_stream(file)
-                n_read = 0
-                while True:
-                    place = f"{self.path}, record batch {n_read}"
-                    with reading(place):
-                        try:
-                            batch = stream.read_next_batch().select(names)
-                        except StopIteration:
-                            return
-                        check_arrow(batch)
-                    yield from ((part, place) for part in _sliced(batch))
-                    n_read += 1
-
-        return read
-
-
-class _Csv(_Table):
-    """Comma-separated values with a header line; tab-separated for ``.tsv``.
-
-    The file is read completely, because the types of its columns are not known before.
-    """
-
-    n_blocks = 1
-
-    def _look(self) -> None:
-        self.schema = self._read().schema
-        if all(map(_is_number, self.schema.names)):
-            raise ValueError("the first line has numbers: it must have the names of the columns")
-
-    def _read(self, names: list[str] | None = None) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        delimiter = "\t" if ".tsv" in self.path.suffixes else ","
-        try:
-            return csv.read_csv(
-                unpacked(self.path, self.max_bytes),
-                parse_options=csv.ParseOptions(delimiter=delimiter),
-                convert_options=csv.ConvertOptions(include_columns=names),
-            )
-        except pa.ArrowInvalid as error:
-            raise ValueError(str(error)) from error
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        def read(block: int) -> Batches:
-            with reading(str(self.path)):
-                table = self._read(names)
-            for batch in table.combine_chunks().to_batches():
-                yield from ((part, str(self.path)) for part in _sliced(batch))
-
-        return read
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _sliced(batch: Any) -> Iterator[Any]:
-    """Cut a large record batch without copying."""
-    for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
-        yield batch.slice(begin, PIECE_SEQUENCES)
-
-
-TABLES = {
-    "parquet": _Parquet,
-    "arrow": _ArrowFile,
-    "arrow stream": _ArrowStream,
-    "csv": _Csv,
+TABLES: dict[str, type[Table]] = {
+    "parquet": ParquetTable,
+    "arrow": ArrowTable,
+    "arrow stream": StreamTable,
+    "csv": CsvTable,
 }
 
 
-def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
-    """Return the columns of a file with their PyArrow types."""
-    table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
-    return dict(zip(table.names, table.schema.types, strict=True))
+def open_table(path: Path, kind: str, csv: CsvOptions = PLAIN) -> Table:
+    """Open a table of one of these kinds."""
+    return CsvTable(path, csv) if kind == "csv" else TABLES[kind](path)
 
 
 class ArrowSource(Source):
@@ -248,10 +66,18 @@ class ArrowSource(Source):
         For long format, with one row per step: the column with the id of the sequence.  Rows of a
         sequence must be adjacent.  Such a file is read in its own order.  False if all rows are
         one sequence.
+    time : str, optional
+        For long format: the column by which rows are ordered.
+    drop : sequence of str
+        Columns that are not observations.
     lower : bool
         Convert words to lower case.
-    max_bytes : int, optional
-        Most bytes that a compressed table may unpack to.
+    csv : CsvOptions
+        How a table of text is read.
+    words : mapping of str to Vocabulary, optional
+        Words of columns of words in vectors; by default those of the file.
+    table : Table, optional
+        The file, where it is open already.
     """
 
     def __init__(
@@ -261,32 +87,91 @@ class ArrowSource(Source):
         *,
         column: str | Sequence[str] | None = None,
         sequence: str | Literal[False] | None = None,
+        time: str | None = None,
+        drop: Sequence[str] = (),
         lower: bool = False,
-        max_bytes: int | None = None,
+        csv: CsvOptions = PLAIN,
+        words: Mapping[str, Vocabulary] | None = None,
+        table: Table | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
         self.kind = kind
-        self.max_bytes = max_bytes
-        self.sequence = sequence or None
-        self.is_long = sequence is not None
+        self.csv = csv
+        self.roles = Roles(sequence or None, time, tuple(drop))
+        self.is_long = sequence is not None or time is not None
         self.lower = lower
-        self._table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
+        self._given_words = words
+        self._table = open_table(path, kind, csv) if table is None else table
         self.columns, self.is_vector = self._pick(column)
 
     def __reduce__(self) -> Any:
         """Pickle only how to open the file; another process opens it itself."""
-        column = self.columns if self.is_vector else self.columns[0]
-        rows: Literal[False] | None = False if self.is_long else None
-        sequence = self.sequence or rows
-        opener = partial(
-            ArrowSource,
-            column=column,
-            sequence=sequence,
-            lower=self.lower,
-            max_bytes=self.max_bytes,
-        )
-        return opener, (self.path.absolute(), self.kind)
+        options = self._options()
+        options["csv"] = self.csv._replace(report=None)
+        if self._texts:
+            options["words"] = dict(self._words_of)
+        return partial(ArrowSource, **options), (self.path.absolute(), self.kind)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "column": self.columns if self.is_vector else self.columns[0],
+            "sequence": self.roles.sequence or (False if self.is_long else None),
+            "time": self.roles.time,
+            "drop": self.roles.drop,
+            "lower": self.lower,
+            "csv": self.csv,
+        }
+
+    # ---- words in columns of vectors ------------------------------------------------------
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return {self.columns.index(name): self._words_of[name] for name in self._texts}
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> ArrowSource:
+        """Return the same file with other words for the symbols."""
+        named = {self.columns[n]: of for n, of in words.items() if self.columns[n] in self._texts}
+        if not self._texts or named == self._given_words:
+            return self
+        return ArrowSource(self.path, self.kind, words=named, table=self._table, **self._options())
+
+    @property
+    def _texts(self) -> list[str]:
+        """Columns of vectors that are words."""
+        if not (self.is_vector and self.is_long):
+            return []
+        return [n for n in self.columns if is_text(self._table.schema.field(n).type)]
+
+    @cached_property
+    def _words_of(self) -> Mapping[str, Vocabulary]:
+        if self._given_words is not None:
+            missing = [name for name in self._texts if name not in self._given_words]
+            if missing:
+                raise DataFileError(
+                    f"{self.path}, column {missing[0]!r}: words, where the model has numbers"
+                )
+            return self._given_words
+        read, texts = self._table.opened(self._texts), self._texts
+        found: dict[str, Any] = {name: {} for name in texts}
+        for block in range(self._table.n_blocks):
+            for batch, place in read(block):
+                with reading(place):
+                    for name in texts:
+                        counts = count_words([batch.column(name)], self.lower)
+                        for word, n in counts.items():
+                            found[name][word] = found[name].get(word, 0) + n
+        return {name: Vocabulary.from_counts(counts) for name, counts in found.items()}
+
+    @cached_property
+    def _steps(self) -> StepColumns:
+        words = self._words_of if self._texts else {}
+        return StepColumns(self.columns, self.is_vector, self.roles, words, self.lower)
+
+    def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the sequence id and the steps of the rows of a record batch, in long format."""
+        return self._steps.steps_of(batch)
 
     @property
     def n_blocks(self) -> int:
@@ -316,7 +201,7 @@ class ArrowSource(Source):
         import pyarrow as pa
 
         table = self._table
-        if self.is_long or not isinstance(table, _Parquet):
+        if self.is_long or not isinstance(table, ParquetTable):
             return None
         leaf = table.leaf(self.columns[0])
         kind = table.schema.field(self.columns[0]).type.value_type
@@ -339,8 +224,9 @@ class ArrowSource(Source):
 
     def opened(self) -> Reader:
         """Open the file."""
-        names = self.columns if not self.sequence else [self.sequence, *self.columns]
-        read = self._table.opened(names)
+        if self.is_long:
+            return lambda block: self._from_steps(self.batches())
+        read = self._table.opened(self.columns)
 
         def lists(block: int) -> Iterator[Block]:
             for batch, place in read(block):
@@ -349,11 +235,7 @@ class ArrowSource(Source):
                         sequences = self._from_lists(batch)
                     yield Block(sequences, place)
 
-        def steps(block: int) -> Iterator[Block]:
-            batches = (part for b in range(self._table.n_blocks) for part in read(b))
-            return self._from_steps(batches)
-
-        return steps if self.is_long else lists
+        return lists
 
     def stretches(self) -> Iterator[tuple[Block, bool]]:
         """Yield the data in order; in long format, as many rows at a time as the file has."""
@@ -416,24 +298,13 @@ class ArrowSource(Source):
 
     def batches(self) -> Batches:
         """Yield the record batches of the file that are not empty, with their place."""
-        names = self.columns if not self.sequence else [self.sequence, *self.columns]
-        read = self._table.opened(names)
+        read, order = self._table.opened(self._steps.all_names), TimeOrder(self.roles)
         for block in range(self._table.n_blocks):
-            yield from ((batch, place) for batch, place in read(block) if batch.num_rows)
-
-    def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the sequence id and the steps of the rows of a record batch, in long format."""
-        for name in batch.schema.names:
-            # A missing number is NaN, which most families integrate out; a word has no such value.
-            number = name != self.sequence and is_numeric(batch.schema.field(name).type)
-            if batch.column(name).null_count and not number:
-                raise ValueError(f"column {name!r} has missing values")
-        arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.columns]
-        if self.sequence is None:
-            ids = np.zeros(batch.num_rows, np.int64)
-        else:
-            ids = batch.column(self.sequence).to_numpy(zero_copy_only=False)
-        return ids, np.stack(arrays, axis=1) if self.is_vector else arrays[0]
+            for batch, place in read(block):
+                if batch.num_rows:
+                    with reading(place):
+                        order.check(batch)
+                    yield batch, place
 
     def _lowered(self, sequences: Sequences) -> Sequences:
         if not self.lower or sequences.values.dtype.kind not in "UTO":
@@ -446,8 +317,7 @@ class ArrowSource(Source):
         """Find the columns with the steps, and whether they make vectors."""
         names = self._table.names
         asked = [column] if isinstance(column, str) else list(column or [])
-        sequence = [self.sequence] if self.sequence else []
-        for name in [*(asked or names), *sequence]:
+        for name in [*(asked or names), *self.roles.names]:
             if name not in names:
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
@@ -472,6 +342,8 @@ class ArrowSource(Source):
                     if not self.is_long
                     else f"{self.path}, column {name!r}: {kind} cannot be a step of a sequence"
                 )
+            if self.is_long and name in self._table.odd_cells:
+                raise DataFileError(f"{self.path}, {self._table.odd_cells[name]}")
         return asked, column is not None and not isinstance(column, str)
 
     def _may_be_steps(self, name: str) -> bool:
@@ -481,4 +353,5 @@ class ArrowSource(Source):
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         if not self.is_long:
             return is_list
-        return name != self.sequence and not pa.types.is_nested(kind)
+        is_other = pa.types.is_nested(kind) or pa.types.is_temporal(kind)
+        return not (is_other or name in self.roles.names or name in self._table.dates)
