@@ -60,6 +60,7 @@ class Data:
         self.sequences: Sequences | None = None
         self.layout: Layout | None = None
         self.frame: Frame | None = None
+        self._roles = use.roles
         if is_source(X):
             if lengths is not None:
                 raise ValueError("lengths are not accepted with files, which contain them")
@@ -77,6 +78,17 @@ class Data:
     def names(self) -> list[str]:
         """Names of the columns, where a table in memory has some."""
         return [] if self.frame is None else self.frame.names
+
+    def record(self) -> dict[str, Any]:
+        """Return what a fitted model remembers of its data: names and roles of columns."""
+        if self.frame is None:
+            return {}
+        reading = {**self._roles.record(), "column": self.names}
+        return {"columns": self.names, "reading": reading}
+
+    def use_for(self, family: Family) -> TableUse:
+        """Return how other tables are used for the same model."""
+        return TableUse.of(self.record(), words_of(family))
 
     @property
     def words(self) -> Mapping[int, Vocabulary]:

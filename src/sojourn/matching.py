@@ -141,10 +141,10 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None) -> NDArray[np.int64]:
     if isinstance(part, FittedModel):
         if X is None:
             raise ValueError("a model needs data X to be decoded")
-        if isinstance(X, Sequences):
-            return _path(part.predict(X), None, None)
-        data, _ = as_sequences(X, lengths, step_ndim=part.family.step_ndim)
-        return _path(part.predict(data), None, None)
+        prepared = part.prepare(X, lengths)
+        if prepared.frame is not None:
+            return _path(part.predict(X, lengths), None, None)  # in the order of the rows
+        return _path(part.predict(prepared.sequences), None, None)
     data, _ = as_sequences(part, None, step_ndim=0)
     return _checked(data)
 

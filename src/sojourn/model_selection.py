@@ -417,5 +417,5 @@ def bic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
     It is defined at the maximum likelihood; here the posterior means are used instead.
     """
     fitted = as_fitted(model)
-    data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)
-    return -2.0 * fitted.score(data) + n_parameters(fitted) * float(np.log(data.n_steps))
+    n_steps = fitted.prepare(X, lengths).n_steps
+    return -2.0 * fitted.score(X, lengths) + n_parameters(fitted) * float(np.log(n_steps))

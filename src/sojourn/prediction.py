@@ -19,6 +19,7 @@ from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
+from sojourn.families.product import words_of
 from sojourn.inference import Posterior, Statistics, predict
 from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares
@@ -27,6 +28,7 @@ from sojourn.moves.budget import MoveState
 from sojourn.random_state import PREDICTION_STREAM
 from sojourn.sampling import Samples, averages
 from sojourn.sequences import Sequences
+from sojourn.sources.frames import Output, TableUse
 from sojourn.sources.tiles import Steps
 from sojourn.transitions import HDP, HDPSummary, PointHDP
 from sojourn.vocabulary import Vocabulary
@@ -147,9 +149,12 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Output | None = None,
     ) -> Any:
         """Most probable state path (Viterbi), in the same form as the data."""
-        return self.decode(X, lengths, out=out, overwrite=overwrite, client=client)[1]
+        return self._results(
+            self.prepare(X, lengths), "paths", "states", out, overwrite, client, output
+        )[1]
 
     def decode(
         self,
@@ -180,10 +185,13 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Output | None = None,
     ) -> Any:
         """Posterior probability of each state at each step; see `HMM.predict_proba`."""
         data = self.prepare(X, lengths)
-        return self._results(data, "probabilities", "probabilities", out, overwrite, client)[1]
+        return self._results(
+            data, "probabilities", "probabilities", out, overwrite, client, output
+        )[1]
 
     def sample(
         self,
@@ -216,7 +224,8 @@ class FittedModel(AnalysisMixin):
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
         """Check a user's data, and return it in the form that the family expects."""
-        return Data(X, lengths, self.family).validated(self.family)
+        use = TableUse.of(self.provenance, words_of(self.family))
+        return Data(X, lengths, self.family, use).validated(self.family)
 
     def _results(
         self,
@@ -226,6 +235,7 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None,
         overwrite: bool,
         client: Any,
+        output: Output | None = None,
     ) -> tuple[float, Any]:
         """Compute one result per step, by a method that returns them with a score.
 
@@ -242,7 +252,8 @@ class FittedModel(AnalysisMixin):
             return total, target
         per_step = getattr(self, method)
         if target is None:
-            return results.in_memory(data, per_step)
+            return results.in_memory(data, per_step, output, column)
+        results.check_in_memory(output)
         groups = partial(_long_results, self, method)
         total = results.to_file(
             data, self.family, per_step, groups, column, target, overwrite=overwrite

@@ -30,6 +30,7 @@ from sojourn.kernels.threads import resolve_jobs
 from sojourn.random_state import FORECAST_STREAM, as_seed
 from sojourn.sampling import Samples
 from sojourn.sequences import Sequences
+from sojourn.sources.frames import Output
 
 
 class AnalysisMixin:
@@ -43,6 +44,7 @@ class AnalysisMixin:
     samples: Samples | None
     compute: Compute
     estimator: Any
+    provenance: dict[str, Any]
 
     @abstractmethod
     def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
@@ -69,6 +71,12 @@ class AnalysisMixin:
     def posteriors(self) -> Iterator[Posterior]:
         """Yield the posterior of each draw of a sampler."""
 
+    @property
+    def feature_names(self) -> Any:
+        """Names of the columns, where the data were a table; None otherwise."""
+        names = self.provenance.get("columns")
+        return np.array(names, dtype=object) if names else None
+
     def evidence(self, posterior: Posterior | None = None) -> Evidence:
         """Return the model as the forward recursion sees it, on the CPU in double precision."""
         own = self.posterior if posterior is None else posterior
@@ -90,12 +98,16 @@ class AnalysisMixin:
         lag: int = 0,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        output: Output | None = None,
     ) -> Any:
         """State probabilities given the steps so far; see `HMM.filter`."""
         data = self.prepare(X, lengths)
         target = check_out(out, data)
         if target is None:
-            return results.in_memory(data, lambda piece: (self.filtered(piece, lag), 0.0))[1]
+            return results.in_memory(
+                data, lambda piece: (self.filtered(piece, lag), 0.0), output, "probabilities"
+            )[1]
+        results.check_in_memory(output)
         if target.suffix == ".npy":
             filter_file(self.evidence(), data, lag, target, overwrite=overwrite)
             return target

@@ -111,6 +111,8 @@ def open_data(
         types = dict(zip(table.names, table.schema.types, strict=True))
         if usual.get("time") == options.get("time", "") not in table.names:
             del options["time"]  # the order of the rows cannot be checked without
+        if "drop" in usual and usual["drop"] == options.get("drop"):
+            del options["drop"]  # the columns to use are known
         if not any(str(of).startswith(("list", "large_list")) for of in types.values()):
             opened = _open_table(path, table, options, report, numbers=numbers)
             return opened._replace(table=table if len(files) == 1 else None)
@@ -176,8 +178,10 @@ def _open_table(
     kinds = {name: table.schema.field(name).type for name in columns if name in table.names}
     is_words = len(columns) == 1 and str(kinds.get(columns[0], "")).endswith("string")
     reading: dict[str, Any] = {"column": columns, "sequence": sequence, **options}
+    unused = [n for n in table.names if n not in (*columns, sequence, time)]
     how = {**reading, "column": columns[0] if is_words else columns, "report": report}
     source = open_path(path, how, table)
+    reading |= {"drop": unused} if unused else {}
     return Opened(source, [] if is_words else columns, False, reading, notes)
 
 

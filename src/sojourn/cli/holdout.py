@@ -55,7 +55,7 @@ def hold_out(opened: Opened, held_out: str, seed: int, *, remote: bool) -> Parts
     try:
         share = float(held_out)
     except ValueError:
-        other = open_data(held_out, opened.reading).source.encoded_by(source.words)
+        other = open_data(held_out, {}, usual=opened.reading).source.encoded_by(source.words)
         whole = source.read_all() if small else source
         n_sequences, n_steps = _size(whole)
         return Parts(whole, other, n_sequences, n_steps, f"held out: {held_out}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,6 +24,7 @@ from sojourn.moves.settings import MoveSettings
 from sojourn.prediction import FittedModel
 from sojourn.sampling import Sampler, Samples
 from sojourn.sampling.settings import Sampling
+from sojourn.sources.arrow_arrays import Roles, listed
 from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
@@ -66,6 +67,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     timescales_ = Learned[Floats]("timescales")
     n_updates_ = Learned[int]("n_updates")
     n_features_in_ = Learned[int]("n_features")
+    feature_names_in_ = Learned[Any]("feature_names")
     emission_ = Learned[Family]("family")
     total_sequences_ = Learned[int]("total_sequences")
     converged_ = Learned[bool | None]("converged", or_none=True)
@@ -102,6 +104,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        sequence: str | None = None,
+        time: str | None = None,
+        drop: str | Sequence[str] | None = None,
         validation: Any = None,
         validation_every: int | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -119,9 +124,18 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             With `lengths`, the steps of all sequences concatenated, as in hmmlearn.  Without, a
             list of sequences, an array whose rows are sequences of equal length, or one sequence.
             A file, folder or pattern, or the result of `sojourn.open`, is read in minibatches,
-            with memory use that does not grow with the data.
+            with memory use that does not grow with the data.  A data frame of pandas or polars, a
+            PyArrow table, or groups of a frame's rows, has one row per step.
         lengths : (N,) integer array, optional
             Length of each sequence in `X`.
+        sequence : str, optional
+            Column of a data frame, or level of its index, with the id of the sequence; rows of a
+            sequence need not be adjacent.  Without, all rows are one sequence.
+        time : str, optional
+            Column of a data frame by which the rows of a sequence are put in order.  Without, they
+            are in the order of an index of dates, or of the rows.
+        drop : str or sequence of str, optional
+            Columns of a data frame that are left out.
         validation : data like X, or a pair (X, lengths), optional
             Held-out sequences, scored after each pass into ``history_``.
         validation_every : int, optional
@@ -159,6 +173,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X,
             lengths,
             run.Observers(validation, validation_every, callback, track_bound),
+            Roles(sequence, time, listed(drop)),
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             resume=resume,
@@ -174,6 +189,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         total_sequences: int | None = None,
         total_steps: int | None = None,
         continues: bool = False,
+        sequence: str | None = None,
+        time: str | None = None,
+        drop: str | Sequence[str] | None = None,
     ) -> Self:
         """Update the model with one minibatch: one update, whatever its size.
 
@@ -190,12 +208,17 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         continues : bool
             Whether the first sequence of `X` goes on where the last of the previous call ended.
             Then its first step is not a start, and the transition to it is counted.
+        sequence, time, drop
+            Columns of data frames, as for `fit`; kept from the first call.
 
         Returns
         -------
         self
         """
-        partial.partial_fit(self, X, lengths, total_sequences, total_steps, continues=continues)
+        roles = Roles(sequence, time, listed(drop))
+        partial.partial_fit(
+            self, X, lengths, total_sequences, total_steps, roles, continues=continues
+        )
         return self
 
     @property

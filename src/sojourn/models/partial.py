@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sojourn.data import is_source
+from sojourn.data import Data, is_source
+from sojourn.families import Family
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.problem import Tiled
 from sojourn.models.parameters import (
@@ -23,7 +24,9 @@ from sojourn.models.plan import N_PASSES
 from sojourn.models.start import initial_posterior, make_moves, new_fitted
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
+from sojourn.sources.arrow_arrays import NO_ROLES, Roles
+from sojourn.sources.frames import TableUse
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -38,6 +41,7 @@ def partial_fit(
     lengths: ArrayLike | None,
     total_sequences: int | None,
     total_steps: int | None = None,
+    roles: Roles = NO_ROLES,
     *,
     continues: bool = False,
 ) -> None:
@@ -48,15 +52,13 @@ def partial_fit(
     family = model.emission if before is None else before.family
     if is_source(X):
         raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
-    data, _ = as_sequences(X, lengths, step_ndim=family.step_ndim)
+    given = _given(before, X, lengths, family, roles)
+    data = given.sequences
+    assert data is not None
     total_steps = _checked_steps(before, data, total_steps, continues=continues)
-    n_starts = len(data) - continues
-    if total_sequences < n_starts:
-        raise ValueError(
-            f"the minibatch has {n_starts} sequences, total_sequences={total_sequences}"
-        )
+    _check_starts(len(data) - continues, total_sequences)
     if before is None:
-        family = family.resolve(data, model.n_states)
+        family = given.resolve(family, model.n_states)[0]
     data = family.validate(data)
     carried = data[len(data) - 1 :]
     if continues:
@@ -72,6 +74,7 @@ def partial_fit(
             model, family, data, total_sequences, steps, seed, tuned=tunings(model)
         )
         fitted = new_fitted(model, family, posterior, total_sequences)
+        fitted.provenance = given.record()
     else:
         posterior, fitted = before.posterior, before
     n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
@@ -93,6 +96,23 @@ def partial_fit(
         fitted.carried = carried.values[carried.n_steps - kept :].copy(), begins
         model._fitted = fitted
         _move_once(model, fitted, placed, data, n_units, info.step_size)
+
+
+def _check_starts(n_starts: int, total_sequences: int) -> None:
+    """Refuse a minibatch with more sequences than there are."""
+    if total_sequences < n_starts:
+        raise ValueError(
+            f"the minibatch has {n_starts} sequences, total_sequences={total_sequences}"
+        )
+
+
+def _given(
+    before: FittedModel | None, X: Any, lengths: ArrayLike | None, family: Family, roles: Roles
+) -> Data:
+    """Return a minibatch; tables are used as those of earlier calls."""
+    if before is None:
+        return Data(X, lengths, family, TableUse(roles))
+    return before.prepare(X, lengths)
 
 
 def _share(data: Sequences, total_sequences: int, total_steps: int | None) -> float:

@@ -62,6 +62,7 @@ class PredictionMixin:
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Most probable state path (Viterbi), in the same form as the data.
 
@@ -78,13 +79,19 @@ class PredictionMixin:
             Compute on a Dask cluster, whose workers open the files of `X` themselves.  `out` is
             then a folder to which they write files; sorted by name, the files contain the
             sequences in the order of `X`.
+        output : {"pandas", "polars"}, optional
+            Return a series or a data frame; with "pandas", with the index of a data frame `X`, or
+            the numbers of sequence and step.
 
         Returns
         -------
-        array, list of arrays, Sequences, or Path
-            States; with `out`, the path that they were written to.
+        array, list of arrays, Sequences, series, or Path
+            States; with `out`, the path that they were written to.  Those of a data frame are in
+            the order of its rows.
         """
-        return self.fitted_.predict(X, lengths, out=out, overwrite=overwrite, client=client)
+        return self.fitted_.predict(
+            X, lengths, out=out, overwrite=overwrite, client=client, output=output
+        )
 
     def decode(
         self,
@@ -137,15 +144,19 @@ class PredictionMixin:
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Posterior probability of each state at each step, in the same form as the data.
 
         Parameters
         ----------
-        X, lengths, out, overwrite, client
-            As for `predict`; in the file, each step is a list of K numbers.
+        X, lengths, out, overwrite, client, output
+            As for `predict`; in the file, each step is a list of K numbers, in a data frame the
+            columns are ``probability_0``, ``probability_1`` and so on.
         """
-        return self.fitted_.predict_proba(X, lengths, out=out, overwrite=overwrite, client=client)
+        return self.fitted_.predict_proba(
+            X, lengths, out=out, overwrite=overwrite, client=client, output=output
+        )
 
     def sample(
         self,
@@ -197,6 +208,7 @@ class PredictionMixin:
         lag: int = 0,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Probability of each state given the steps so far, in the same form as the data.
 
@@ -215,6 +227,8 @@ class PredictionMixin:
             is a Parquet file with one list per sequence, as for `predict_proba`.
         overwrite : bool
             Whether an existing `out` may be overwritten.
+        output : {"pandas", "polars"}, optional
+            Return a data frame, as for `predict_proba`.
 
         Examples
         --------
@@ -223,7 +237,7 @@ class PredictionMixin:
         >>> model.filter([0, 0, 1]).shape
         (3, 2)
         """
-        return self.fitted_.filter(X, lengths, lag=lag, out=out, overwrite=overwrite)
+        return self.fitted_.filter(X, lengths, lag=lag, out=out, overwrite=overwrite, output=output)
 
     def forecast(
         self,

@@ -71,7 +71,9 @@ from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
+from sojourn.sources.arrow_arrays import NO_ROLES, Roles
 from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.frames import TableUse
 from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
@@ -100,13 +102,13 @@ class Observers:
     callback: Callback | None = None
     track_bound: bool | None = None
 
-    def held_out(self, family: Family) -> Data | None:
-        """Return the held-out data in the form that the family expects."""
+    def held_out(self, family: Family, data: Data) -> Data | None:
+        """Return the held-out data in the form that the family and the training data have."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
         X, lengths = self.validation if is_pair else (self.validation, None)
-        return Data(X, lengths, family).validated(family)
+        return Data(X, lengths, family, data.use_for(family)).validated(family)
 
 
 def fit(
@@ -114,6 +116,7 @@ def fit(
     X: Any,
     lengths: ArrayLike | None,
     observers: Observers,
+    roles: Roles = NO_ROLES,
     *,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: int | None = None,
@@ -121,36 +124,32 @@ def fit(
     client: Any = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
+    _check_before(model, observers, client)
     checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
+    _check_resumable(model, checkpoints)
     if not isinstance(model.n_init, str) and model.n_init > 1:
         if checkpoints is not None:
             raise ValueError("checkpoints need a single run: n_init=1")
-        _fit_best(model, X, lengths, observers, client, model.n_init)
+        _fit_best(model, X, lengths, observers, roles, client, model.n_init)
         return
-    data = Data(X, lengths, model.emission)
+    data = Data(X, lengths, model.emission, TableUse(roles))
     warn_of_whole_numbers(model.emission, data)
     restarts = n_restarts(model, data.n_sequences, data.n_steps)
     if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
-        _fit_best(model, data.sequences, None, observers, None, restarts)
+        if data.frame is not None:
+            _fit_best(model, X, lengths, observers, roles, None, restarts)
+        else:
+            _fit_best(model, data.sequences, None, observers, NO_ROLES, None, restarts)
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(model.emission, model.n_states)
-    held_out = observers.held_out(family)
+    held_out = observers.held_out(family, data)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback)
+        model._fitted.provenance = data.record()
         return
     plan = _plan(model, data, family, cluster)
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
@@ -160,6 +159,7 @@ def fit(
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
+    fitted.provenance = data.record()
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -169,6 +169,24 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
+
+
+def _check_before(model: BaseHMM, observers: Observers, client: Any) -> None:
+    """Refuse what cannot work before anything else happens."""
+    check_parameters(model)
+    if client is None:
+        compute_of(model).backend()  # report a missing device before anything else happens
+    if observers.validation_every is not None:
+        Whole(1).check("validation_every", observers.validation_every)
+
+
+def _check_resumable(model: BaseHMM, checkpoints: Checkpoints | None) -> None:
+    """Refuse checkpoints of a method whose state they do not contain."""
+    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
+            "and cannot be resumed"
+        )
 
 
 def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
@@ -399,6 +417,7 @@ def _fit_best(
     X: Any,
     lengths: ArrayLike | None,
     observers: Observers,
+    roles: Roles,
     client: Any,
     n_init: int,
 ) -> None:
@@ -420,7 +439,7 @@ def _fit_best(
         candidate = clone(model).set_params(n_init=1, random_state=own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
-            fit(candidate, X, lengths, observers, client=client)
+            fit(candidate, X, lengths, observers, roles, client=client)
         fitted: FittedModel = candidate.fitted_
         score = fitted.history[-1]["score"]
         if score is None and may_move(model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,19 @@ from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences, check_arrow
 from sojourn.vocabulary import Vocabulary
+
+
+def listed(names: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return names as a tuple, also a single one.
+
+    Examples
+    --------
+    >>> listed("a"), listed(["a", "b"]), listed(None)
+    (('a',), ('a', 'b'), ())
+    """
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 @dataclass(frozen=True)
@@ -37,10 +50,19 @@ class Roles:
         """Columns that are read for what they are."""
         return [name for name in (self.sequence, self.time) if name is not None]
 
+    def record(self) -> dict[str, Any]:
+        """Return the roles as options of `sojourn.open`, without those that no column has."""
+        given = {"sequence": self.sequence, "time": self.time, "drop": list(self.drop)}
+        return {role: names for role, names in given.items() if names}
+
     @property
     def names(self) -> list[str]:
         """All columns that have a role, and are not observations."""
         return [*self.read, *self.drop]
+
+
+NO_ROLES = Roles()
+"""All columns are observations, and all rows one sequence."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +84,7 @@ class StepColumns:
 
     names: list[str]
     is_vector: bool
-    roles: Roles = Roles()
+    roles: Roles = NO_ROLES
     words: Mapping[str, Vocabulary] = field(default_factory=dict)
     lower: bool = False
 

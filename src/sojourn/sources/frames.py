@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.sequences import Sequences
 from sojourn.sources.arrow_arrays import (
+    NO_ROLES,
     Roles,
     StepColumns,
     count_words,
@@ -37,7 +38,7 @@ class TableUse(NamedTuple):
         Words of the symbols in some of them, by their number.
     """
 
-    roles: Roles = Roles()
+    roles: Roles = NO_ROLES
     names: Sequence[str] | None = None
     words: Mapping[int, Vocabulary] = {}
 
@@ -124,7 +125,8 @@ def read_frame(X: Any, lengths: ArrayLike | None, use: TableUse, *, step_ndim: i
     rows = _rows(X)
     roles = _present(use.roles, rows, fitted=use.names is not None)
     names = [n for n in rows.table.column_names if n not in (*roles.names, *rows.keys)]
-    if use.names is not None and names != list(use.names):
+    is_series = _origin(X)[1] == "Series"  # whose name is no name of a column
+    if use.names is not None and names != list(use.names) and not is_series:
         _refuse_names(names, list(use.names))
     if step_ndim == 0 and len(names) != 1:
         if not (roles.names or rows.keys):

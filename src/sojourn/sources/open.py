@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sojourn.sources.arrow import TABLES, ArrowSource
+from sojourn.sources.arrow_arrays import listed
 from sojourn.sources.base import DataFileError, Source
 from sojourn.sources.csv_table import CsvOptions
 from sojourn.sources.iterable import IterableSource
@@ -116,9 +117,9 @@ def open(
     if isinstance(path, Source):
         return path
     options = {
-        "column": column, "sequence": sequence, "time": time, "drop": _listed(drop),
+        "column": column, "sequence": sequence, "time": time, "drop": listed(drop) or None,
         "pattern": pattern, "lower": lower or None, "encoding": encoding,
-        "missing": _listed(missing), "offsets": offsets, "max_bytes": max_bytes,
+        "missing": listed(missing) or None, "offsets": offsets, "max_bytes": max_bytes,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
@@ -132,12 +133,6 @@ def open(
     if total_sequences is None:
         raise TypeError("an iterable needs total_sequences, the number of its sequences")
     return IterableSource(path, total_sequences)
-
-
-def _listed(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def open_path(

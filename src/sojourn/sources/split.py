@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sojourn.sequences import Sequences
-from sojourn.sources.base import Block, Reader, Source, Summary, scan
+from sojourn.sources.base import PIECE_STEPS, Block, Reader, Source, Summary, scan
 from sojourn.vocabulary import Vocabulary
 
 _MANY = 40
@@ -182,10 +182,7 @@ class EndSource(Source):
         """Pickle only how to open the files; another process opens them itself."""
         return partial(EndSource, held_out=self.held_out), (self.whole, self.cut)
 
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks, the same as of the complete source."""
-        return self.whole.n_blocks
+    n_blocks = 1
 
     @property
     def name(self) -> str:
@@ -207,9 +204,20 @@ class EndSource(Source):
         return self.whole.vocabulary
 
     def opened(self) -> Reader:
-        """Open the complete source."""
-        read = self.whole.opened()
-        return lambda block: (b for piece in read(block) for b in [self._own(piece, 0)] if b)
+        """Return a function that reads the part; of the rest, no more than a stretch at a time."""
+
+        def read(block: int) -> Iterator[Block]:
+            parts = [own for own, _ in self.stretches()]
+            if parts:
+                values = np.concatenate([own.sequences.values for own in parts])
+                yield parts[0]._replace(sequences=Sequences.from_lengths(values), done=1.0)
+
+        return read
+
+    def sample(self) -> list[Block]:
+        """Return steps from all over the part."""
+        every = -(-self.n_steps // PIECE_STEPS)
+        return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
 
     def stretches(self) -> Iterator[tuple[Block, bool]]:
         """Yield the part in order, as many steps at a time as the source gives."""
