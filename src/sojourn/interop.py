@@ -61,8 +61,10 @@ Points = Callable[[int, float], Floats]
 
 
 def _read(model: Any) -> tuple[Family, Points]:
-    from hmmlearn import hmm, vhmm
-
+    try:
+        from hmmlearn import hmm, vhmm
+    except ImportError as error:
+        raise ImportError("from_hmmlearn needs hmmlearn: pip install hmmlearn") from error
     if isinstance(model, hmm.MultinomialHMM):
         family: Family = Multinomial(model.emissionprob_.shape[1], concentration=_NO_PRIOR)
         return family, lambda k, weight: model.emissionprob_[k] * weight

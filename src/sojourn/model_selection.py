@@ -84,8 +84,14 @@ class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
         names, members = np.unique(labels, return_inverse=True)
         if not 2 <= self.n_splits <= len(names):
             what = "sequences" if groups is None else "groups"
+            one = (
+                ""
+                if len(names) > 1
+                else ': of one series, select_n_states(..., hold_out="entries")'
+            )
+            also = one and f"{one} holds out single steps, or cut it into several sequences"
             raise ValueError(
-                f"n_splits={self.n_splits} is not between 2 and the {len(names)} {what}"
+                f"n_splits={self.n_splits} is not between 2 and the {len(names)} {what}{also}"
             )
         steps = np.bincount(members, lengths)
         order = np.arange(len(names))

@@ -196,16 +196,21 @@ class FittedModel(AnalysisMixin):
     def sample(
         self,
         n_sequences: int = 1,
-        length: int | ArrayLike = 1,
+        length: int | ArrayLike | None = None,
         *,
         given: Any = None,
         given_lengths: ArrayLike | None = None,
         random_state: Any = None,
-    ) -> tuple[Sequences, Sequences]:
+    ) -> tuple[Any, Any]:
         """Draw observations and states from the posterior means; see `HMM.sample`.
 
         Without a `random_state`, that of the estimator is used.
         """
+        if length is None:
+            if given is not None:
+                raise ValueError("length is needed with given: how many steps go on from there?")
+            drawn = self.sample(1, n_sequences, random_state=random_state)
+            return drawn[0][0], drawn[1][0]
         lengths = np.asarray(length)
         if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise ValueError("sample needs at least one sequence, and lengths of at least one")
@@ -317,8 +322,8 @@ class FittedModel(AnalysisMixin):
 
     @property
     def n_states(self) -> int:
-        """Number of states in use: those with more than half a per cent of the steps."""
-        return n_used(self.state_shares)
+        """Number of states in use: with more than half a per cent of the steps, and a step."""
+        return n_used(self.posterior.counts)
 
     @property
     def state_shares(self) -> Floats:

@@ -221,6 +221,9 @@ class Sequences:
     def __iter__(self) -> Iterator[NDArray[Any]]:
         return (self[n] for n in range(len(self)))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype, copy=copy)
+
     def take(self, indices: ArrayLike) -> Sequences:
         """Return the sequences with the given indices, in that order, in a new container.
 

@@ -49,11 +49,12 @@ def decode(
         bool,
         typer.Option(
             "--proba",
+            metavar="",
             help="State probabilities instead of the most probable path; in a table, beside it.",
         ),
     ] = False,
     words: Annotated[
-        bool, typer.Option("--words", help="Print each word with its state: cat/3.")
+        bool, typer.Option("--words", metavar="", help="Print each word with its state: cat/3.")
     ] = False,
     column: Columns = None,
     sequence: Sequence = None,

@@ -33,7 +33,9 @@ def ingest(
     max_size: Annotated[
         int | None, typer.Option(min=1, help="Maximum size of the vocabulary.")
     ] = None,
-    lower: Annotated[bool, typer.Option("--lower", help="Convert text to lower case.")] = False,
+    lower: Annotated[
+        bool, typer.Option("--lower", metavar="", help="Convert text to lower case.")
+    ] = False,
     pattern: Pattern = None,
     encoding: Encoding = None,
     missing: Missing = None,

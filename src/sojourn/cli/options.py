@@ -18,10 +18,14 @@ DataFile = Annotated[
     str,
     typer.Argument(metavar="DATA", help='File, folder or glob pattern; "-" for standard input.'),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per sequence.")]
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON object and nothing else.")
+]
+JsonLines = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON object per sequence.")
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
@@ -63,7 +67,9 @@ Missing = Annotated[
 ]
 Lower = Annotated[
     bool | None,
-    typer.Option("--lower/--no-lower", help="Text: convert to lower case.", rich_help_panel=DATA),
+    typer.Option(
+        "--lower/--no-lower", metavar="", help="Text: convert to lower case.", rich_help_panel=DATA
+    ),
 ]
 Pattern = Annotated[
     str | None,
@@ -130,6 +136,7 @@ Moves = Annotated[
     bool | None,
     typer.Option(
         "--moves/--no-moves",
+        metavar="",
         help="Merge, delete and split states during training; by default for the HDP-HMM only.",
         rich_help_panel=MODEL,
     ),
@@ -209,7 +216,12 @@ CheckpointFolder = Annotated[
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Continue from the newest checkpoint.", rich_help_panel=LEARNING),
+    typer.Option(
+        "--resume",
+        metavar="",
+        help="Continue from the newest checkpoint.",
+        rich_help_panel=LEARNING,
+    ),
 ]
 
 # ---- fit: the vocabulary ------------------------------------------------------------------------

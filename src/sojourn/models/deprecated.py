@@ -50,6 +50,27 @@ STICKINESS_PRIOR = (1.0, 0.1)
 SAMPLERS = frozenset({"gibbs", "blocked-gibbs", "beam"})
 """Inference methods that have the fields of `Sampling`."""
 
+_HMMLEARN = {
+    "n_components": "n_states",
+    "n_iter": "n_passes",
+    "covariance_type": "the emission family: sj.Gaussian() for 'full', sj.DiagonalGaussian() for "
+    "'diag', sj.SphericalGaussian() for 'spherical'",
+    "algorithm": "an argument of decode(X, algorithm=...)",
+    "startprob_prior": "start_concentration",
+    "transmat_prior": "transition_concentration",
+    "emissionprob_prior": "that of the family: sj.Categorical(concentration=...)",
+    "params": "not needed: all parameters are learned",
+    "init_params": "init, which takes sj.Statistics",
+    "implementation": "not needed: kernels compute on a scale that does not underflow",
+    "n_features": "found in the data, or given to the emission family",
+    "n_trials": "found in the data of sj.Multinomial()",
+    "n_mix": "not there: a state has one component, and more states take the place of more",
+    "min_covar": "that of the family: the prior of sj.Gaussian() keeps covariances away from zero",
+    "means_prior": "that of the family: sj.Gaussian(mean=...)",
+    "covars_prior": "that of the family: sj.Gaussian(scale=...)",
+}
+"""Parameters of hmmlearn's models, and what they are here."""
+
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
@@ -77,6 +98,7 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
 
         @wraps(init)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
+            _refuse_hmmlearn(type(self).__name__, kwargs)
             given = {name: kwargs.pop(name) for name in known if name in kwargs}
             for name in given:
                 parameter, field = known[name]
@@ -103,6 +125,13 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
         return cast(Init, wrapper)
 
     return decorate
+
+
+def _refuse_hmmlearn(model: str, given: Mapping[str, Any]) -> None:
+    """Refuse parameters of hmmlearn's models with what they are called here."""
+    said = [f"{name} is {_HMMLEARN[name]} here" for name in given if name in _HMMLEARN]
+    if said:
+        raise TypeError(f"{model} has no such parameter of hmmlearn: {'; '.join(said)}")
 
 
 def flatten(parameters: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:

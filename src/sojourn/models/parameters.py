@@ -10,7 +10,8 @@ import numpy as np
 
 from sojourn import memory
 from sojourn.backends.compute import DEVICES, Compute
-from sojourn.families import Categorical, Family
+from sojourn.families import FAMILIES, Categorical, Family
+from sojourn.families.choose import family_name
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
 from sojourn.inference.schedule import LinearDecay
 from sojourn.models.deprecated import STICKINESS_PRIOR, flatten
@@ -99,8 +100,19 @@ class Emission:
 
     def check(self, name: str, value: Any) -> None:
         """Refuse anything else."""
-        if not isinstance(value, Family):
-            raise TypeError(f"{name} must be an emission family, got {value!r}")
+        if isinstance(value, Family):
+            return
+        if isinstance(value, type) and issubclass(value, Family):
+            raise TypeError(f"{name} must be an emission family, not its class: {value.__name__}()")
+        known = {family_name(of): of for of in FAMILIES}
+        known |= {of.lower(): of for of in FAMILIES}
+        meant = known.get(value.lower().replace("_", "-")) if isinstance(value, str) else None
+        if meant is not None:
+            raise TypeError(f"{name} must be an emission family, not its name: sj.{meant}()")
+        raise TypeError(
+            f"{name} must be an emission family, such as sj.Gaussian() or sj.Categorical(), "
+            f"got {value!r}"
+        )
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,13 @@ def fixed_stickiness(stickiness: Any, inference: str, *, takes_prior: bool = Fal
     """
     is_pair = takes_prior and isinstance(stickiness, tuple | list | np.ndarray)
     if not is_pair and not (isinstance(stickiness, str) and stickiness == "learned"):
-        Number(0.0, float(np.finfo(np.float64).max)).check("stickiness", stickiness)
+        is_number = isinstance(stickiness, int | float | np.number)
+        is_number = is_number and not isinstance(stickiness, bool)
+        if not (is_number and np.isfinite(stickiness) and stickiness >= 0.0):
+            pair = ", or a pair (shape, rate) of its prior" if takes_prior else ""
+            raise ValueError(
+                f'stickiness={stickiness!r} is neither a finite number from 0 nor "learned"{pair}'
+            )
         return float(stickiness)
     if inference != "scvi":
         raise ValueError(f"stickiness={stickiness!r} needs inference='scvi', not {inference!r}")

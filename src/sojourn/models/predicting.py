@@ -16,7 +16,6 @@ from sojourn.analysis.stream import Stream
 from sojourn.analysis.uncertainty import PosteriorSamples
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
-from sojourn.sequences import Sequences
 
 
 class PredictionMixin:
@@ -161,19 +160,20 @@ class PredictionMixin:
     def sample(
         self,
         n_sequences: int = 1,
-        length: int | ArrayLike = 1,
+        length: int | ArrayLike | None = None,
         *,
         given: Any = None,
         given_lengths: ArrayLike | None = None,
         random_state: Any = None,
-    ) -> tuple[Sequences, Sequences]:
+    ) -> tuple[Any, Any]:
         """Draw sequences from the posterior mean parameters, or what comes after given ones.
 
         Parameters
         ----------
         n_sequences : int
-            Number of sequences; with `given`, the number of continuations of each.
-        length : int or (n_sequences,) array
+            Number of sequences; with `given`, the number of continuations of each.  Without
+            `length`, the number of steps of one sequence, as in hmmlearn.
+        length : int or (n_sequences,) array, optional
             One length for all sequences, or the length of each.
         given, given_lengths : optional
             Data as for `fit`: the draws go on from the end of each sequence.  Those of the first
@@ -183,12 +183,15 @@ class PredictionMixin:
 
         Returns
         -------
-        observations, states : Sequences
+        observations, states : Sequences, or arrays without `length`
 
         Examples
         --------
         >>> import sojourn as sj
         >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
+        >>> X, Z = model.sample(500)
+        >>> X.shape, Z.shape
+        ((500,), (500,))
         >>> observations, states = model.sample(3, 5, given=[[0, 0, 1]])
         >>> observations.lengths
         array([5, 5, 5])

@@ -27,7 +27,7 @@ from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.advice import warn_of_fit, warn_of_whole_numbers
+from sojourn.models.advice import warn_of_blanks, warn_of_fit, warn_of_whole_numbers
 from sojourn.models.checkpoints import (
     Checkpoints,
     checked_position,
@@ -134,6 +134,7 @@ def fit(
         return
     data = Data(X, lengths, model.emission, TableUse(roles))
     warn_of_whole_numbers(model.emission, data)
+    warn_of_blanks(data)
     restarts = n_restarts(model, data.n_sequences, data.n_steps)
     if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
         if data.frame is not None:
