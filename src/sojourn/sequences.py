@@ -155,7 +155,7 @@ class Sequences:
         check_arrow(array)
         offsets = array.offsets.to_numpy().astype(np.int64)
         steps = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-        offsets -= offsets[0]
+        offsets = offsets - offsets[0]
         if pa.types.is_nested(steps.type):
             raise TypeError(f"a step must be a number or a string, not {steps.type}")
         if steps.null_count:
@@ -372,8 +372,7 @@ def as_sequences(
             f"a step must have {step_ndim} dimensions here, "
             f"but the data's steps have the shape {sequences.values.shape[1:]}"
         )
-    odd = _odd_object(sequences.values)
-    if odd is not None:
+    if (odd := _odd_object(sequences.values)) is not None:
         raise ValueError(f"{position(odd[0], sequences.offsets)}: {odd[1]}")
     return sequences.check(), layout
 

@@ -64,6 +64,17 @@ def read_stickiness(text: str) -> float | str:
         raise ValueError(f'--stickiness is a number or "learned", not {text}') from None
 
 
+def _n_passes(model: BaseHMM, parts: Parts) -> int:
+    """Return the number of passes over the data, or of sweeps of a sampler."""
+    from sojourn.models.parameters import is_sampled, sampling_of
+    from sojourn.models.plan import plan_training
+
+    if not is_sampled(model):
+        return plan_training(model, parts.n_sequences, parts.n_steps).n_passes
+    settings = sampling_of(model)
+    return settings.n_chains * (settings.burn_in + settings.n_samples * settings.thin)
+
+
 def _n_used(model: BaseHMM) -> int | None:
     """Return the number of states in use; None while restarts learn in copies of the model."""
     return getattr(model, "n_states_", None)
@@ -76,14 +87,13 @@ def fit_noting_warnings(model: BaseHMM, parts: Parts, *, quiet: bool, **options:
     """
     import warnings
 
-    from sojourn.models.plan import plan_training
     from sojourn.progress import LiveProgress
     from sojourn.warnings import FitWarning
 
-    plan = plan_training(model, parts.n_sequences, parts.n_steps)
     live = None
     if not quiet:
-        live = LiveProgress(plan.n_passes, "learning", n_used=lambda: _n_used(model), timed=True)
+        n_passes = _n_passes(model, parts)
+        live = LiveProgress(n_passes, "learning", n_used=lambda: _n_used(model), timed=True)
     with (
         nullcontext() if live is None else live,
         warnings.catch_warnings(record=True) as caught,

@@ -132,9 +132,9 @@ class ArrowSource(Source):
 
     def encoded_by(self, words: Mapping[int, Vocabulary]) -> ArrowSource:
         """Return the same file with other words for the symbols."""
-        named = {self.columns[n]: of for n, of in words.items() if self.columns[n] in self._texts}
-        if not self._texts or named == self._given_words:
+        if not (words and self._texts):
             return self
+        named = {self.columns[n]: of for n, of in words.items() if self.columns[n] in self._texts}
         return ArrowSource(self.path, self.kind, words=named, table=self._table, **self._options())
 
     @property

@@ -138,13 +138,12 @@ def read_frame(X: Any, lengths: ArrayLike | None, use: TableUse, *, step_ndim: i
     is_vector = step_ndim == 1
     words = _words(rows.table, names, use.words) if is_vector else {}
     by_name = {names[n]: of for n, of in words.items()}
-    steps = StepColumns(names, is_vector, roles, by_name)
-    values = steps.steps_of(rows.table)[1]
+    order, offsets = _order(rows, roles)
+    values = StepColumns(names, is_vector, words=by_name).steps_of(rows.table)[1]
     if lengths is not None:
         if roles.sequence is not None or rows.groups is not None:
             raise ValueError("lengths are not accepted where a column says which sequence it is")
         return Frame(Sequences.from_lengths(values, lengths), names, words, None, rows.index)
-    order, offsets = _order(rows, roles)
     taken = values if order is None else values[order]
     return Frame(Sequences(taken, offsets), names, words, order, rows.index)
 
