@@ -50,8 +50,12 @@ GPU_JOBS ?= 0
 test-gpu: .venv-gpu/.ready  ## test the GPU's kernels; without a GPU through Triton's interpreter
 	$(GPU_BIN)/python $(PYTEST) -n $(GPU_JOBS) tests/kernels/cuda tests/backends/cuda tests/families/test_torch.py
 
-test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, fit, report in Chromium
+test-newcomer: $(READY)  ## play a newcomer: fresh clone, demo, words and earthquakes, reports in Chromium
 	$(BIN)/python -m tests.newcomer
+
+.PHONY: pictures
+pictures: $(READY)  ## take the pictures of reports in the documentation, with Chromium
+	$(BIN)/python -m tools.pictures
 
 SECONDS ?= 600
 
@@ -154,6 +158,10 @@ bench-live: $(READY)  ## time streams, and filter ten million steps from a file
 
 bench-cluster: $(READY)  ## time steps on a cluster of this machine's own, and predict larger ones
 	$(BIN)/python -m benchmarks.cluster
+
+.PHONY: real
+real: $(READY)  ## learn from real data with known answers: make real DATA=folder
+	$(BIN)/python -m experiments.real $(DATA)
 
 compare: $(READY)  ## SCVI against SVI on a corpus: make compare CORPUS=folder
 	$(BIN)/python -m experiments.collapsing $(CORPUS)

@@ -5,7 +5,8 @@
 An iteration is an update from all the data in one batch here (potentials, forward-backward,
 statistics, blend), and an EM iteration of hmmlearn with ``implementation="scaling"``, each from a
 model that has been fitted to a part of the data.  hmmlearn is timed on at most 200,000 steps of the
-same data: its rate does not grow with more of them.
+same data, or 40,000 of short sequences: its rate does not grow with more of them.  The result file
+is written after every row.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sojourn.inference.schedule import Schedule
 from sojourn.kernels.threads import available_cores
 
 HERE = Path(__file__).parent
+RESULT = HERE / "results" / "few_states.json"
 STATES = (2, 3, 5, 8, 10, 16)
 FAMILIES = (
     ("full", 1),
@@ -44,7 +46,7 @@ FAMILIES = (
     ("categorical", 1),
 )
 SHAPES = ((1, 1_000_000), (1000, 1000), (50_000, 20))
-THEIR_STEPS = 200_000
+THEIR_STEPS, THEIR_SHORT_STEPS = 200_000, 40_000
 N_SYMBOLS = 20
 
 
@@ -137,16 +139,17 @@ def seconds(
     return shortest
 
 
-def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure every family, number of states and shape of the data."""
+def compare(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Measure every family, number of states and shape of the data, and write each."""
     cores = available_cores()
-    rows = []
+    rows = result["one_iteration"]
     for kind, n_columns in FAMILIES:
         for n_states in arguments.states:
             X = draw(kind, n_columns, n_states, 1_000_000)
             for n_sequences, length in SHAPES:
-                theirs = max(1, min(n_sequences, THEIR_STEPS // length))
-                part = min(length, THEIR_STEPS)
+                most = THEIR_STEPS if length >= 1000 else THEIR_SHORT_STEPS
+                theirs = max(1, min(n_sequences, most // length))
+                part = min(length, most)
                 their_lengths = [part] * theirs
                 row: dict[str, Any] = {
                     "family": kind,
@@ -167,7 +170,7 @@ def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                     row[f"faster_{n_jobs}"] = round(rates[0] / rates[1], 1)
                 rows.append(row)
                 print(*row.values(), flush=True)
-    return rows
+                write_result(RESULT, result)
 
 
 def many_families(repeats: int) -> list[dict[str, Any]]:
@@ -236,13 +239,13 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", sj.FitWarning)
-    result = {
+    result: dict[str, Any] = {
         "command": "python -m benchmarks.few_states",
         "hmmlearn": hmmlearn.__version__,
         "families": many_families(arguments.repeats),
-        "one_iteration": compare(arguments),
+        "one_iteration": [],
     }
-    write_result(HERE / "results" / "few_states.json", result)
+    compare(arguments, result)
     readme = HERE / "README.md"
     begin, end = "<!-- few states: begin -->", "<!-- few states: end -->"
     head, _, rest = readme.read_text().partition(begin)

@@ -1,6 +1,6 @@
 """How often intervals contain the truth: parameters at three sizes of data, four families.
 
-nice -n 19 python -m experiments.coverage
+python -m experiments.coverage [--jobs N]
 
 Data are drawn from two overlapping states, a model with uniform priors on transitions and symbols
 is fitted from one start, and 90% intervals of transitions and emissions are taken from
@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +31,8 @@ MATRIX = np.array([[0.85, 0.15], [0.25, 0.75]])
 LENGTH = 20
 LEVEL = 0.9
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
-REPEATS = {50: 60, 500: 40, 5000: 20}
-DRAWS = {50: 200, 500: 200, 5000: 100}
-WARMUP = 30
+REPEATS = {50: 200, 500: 150, 5000: 100}
+DRAWS = 200
 
 SYMBOLS = np.array([[0.7, 0.15, 0.05, 0.05, 0.05], [0.05, 0.05, 0.05, 0.15, 0.7]])
 RATES = np.array([[2.0], [7.0]])
@@ -137,6 +139,12 @@ class Tally:
             self.hits[(*key, what)] += found[0]
             self.widths[(*key, what)] += found[1]
 
+    def update(self, other: Tally) -> None:
+        """Add the intervals of another tally."""
+        for key, hits in other.hits.items():
+            self.hits[key] += hits
+            self.widths[key] += other.widths[key]
+
     def table(self) -> list[dict[str, Any]]:
         """Return one entry per cell."""
         names = ("family", "sequences", "method", "parameters")
@@ -157,32 +165,49 @@ def main() -> None:
     parser.add_argument("--repeats", type=float, default=1.0, help="multiplies the repetitions")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(REPEATS))
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--jobs", type=int, default=1, help="data sets at a time")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     for size in arguments.sizes:
         tally = Tally()
-        for repeat in range(max(1, round(arguments.repeats * REPEATS[size]))):
-            for name in arguments.families:
-                measure(tally, name, size, repeat)
-            # After every round, so that a run that is stopped leaves what it has measured.
-            write(arguments.out, tally)
+        repeats = range(max(1, round(arguments.repeats * REPEATS[size])))
+        tasks = [(name, size, repeat) for repeat in repeats for name in arguments.families]
+        for done, found in enumerate(measured(tasks, arguments.jobs), 1):
+            tally.update(found)
+            # Again and again, so that a run that is stopped leaves what it has measured.
+            if done % 20 == 0 or done == len(tasks):
+                write(arguments.out, tally)
         for row in tally.table():
             print(row, flush=True)
 
 
-def measure(tally: Tally, name: str, size: int, repeat: int) -> None:
-    """Draw a data set, fit a model, and add its intervals."""
+def measured(tasks: list[tuple[str, int, int]], jobs: int) -> Iterator[Tally]:
+    """Yield the intervals of the data sets, as they end."""
+    if jobs == 1:
+        for task in tasks:
+            yield measure(*task)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        for future in as_completed([pool.submit(measure, *task) for task in tasks]):
+            yield future.result()
+
+
+def measure(name: str, size: int, repeat: int) -> Tally:
+    """Draw a data set, fit a model, and return its intervals."""
+    tally = Tally()
     family, parameter, truth = FAMILIES[name]
     data = as_data(draw_data(name, size, np.random.default_rng([size, repeat])))
     model = sj.HMM(
         2, family(), transition_concentration=1.0, n_init=1, random_state=repeat, n_jobs=1
     ).fit(data)
     for method in ("gibbs", "surrogate") if size < 5000 else ("gibbs",):
-        samples = model.posterior_samples(data, DRAWS[size], method=method, warmup=WARMUP)
+        samples = model.posterior_samples(data, DRAWS, method=method)
         key = (name, f"{size:,}", method)
         tally.add(key, samples.transmat_, samples.draws(parameter), truth)
     if size == 50 and name == "Categorical":
         tally.add((name, f"{size:,}", "sampler"), *sampler_draws(data, repeat), truth)
+    return tally
 
 
 def write(path: Path, tally: Tally) -> None:
@@ -193,8 +218,7 @@ def write(path: Path, tally: Tally) -> None:
             "command": "python -m experiments.coverage",
             "level": LEVEL,
             "length": LENGTH,
-            "draws": {f"{size:,}": DRAWS[size] for size in DRAWS},
-            "warmup": WARMUP,
+            "draws": DRAWS,
             "coverage": sorted(kept(path, tally) + tally.table(), key=place),
         },
     )

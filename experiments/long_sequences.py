@@ -28,13 +28,17 @@ MODELS = {
     "HMM(10)": lambda **options: sj.HMM(10, sj.Bernoulli(), **options),
     "HDPHMM(10)": lambda **options: sj.HDPHMM(10, sj.Bernoulli(), **options),
     "HDPHMM(30)": lambda **options: sj.HDPHMM(30, sj.Bernoulli(), **options),
+    "HMM(11)": lambda **options: sj.HMM(11, sj.Bernoulli(), **options),
+    "HMM(12)": lambda **options: sj.HMM(12, sj.Bernoulli(), **options),
 }
+DEFAULTS = ["HMM(10)", "HDPHMM(10)", "HDPHMM(30)"]
 CUT = 500
 KEY = ("row", "model", "seed")  # what a row of the file is replaced by
 
 ROWS: dict[str, tuple[list[str], dict[str, Any]]] = {
-    "defaults": (list(MODELS), {}),
-    "the same, cut into pieces of 500": (list(MODELS), {"cut": True}),
+    "defaults": (DEFAULTS, {}),
+    "the same, cut into pieces of 500": (DEFAULTS, {"cut": True}),
+    "one state more, or two": (["HMM(11)", "HMM(12)"], {}),
     "full batches, uncut": (["HMM(10)", "HDPHMM(30)"], {"tile_length": None}),
     "no more states at first than asked for": (["HMM(10)"], {"WIDE_FACTOR": 1}),
     "no full batches at the end": (["HMM(10)"], {"FULL_TILES": 0}),

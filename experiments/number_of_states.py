@@ -1,6 +1,7 @@
 """Is the number of states found?  Data drawn from known states, recordings, and a corpus.
 
 python -m experiments.number_of_states [FOLDER] [--seeds 10] [--only NAME ...]
+                                       [--jobs N]
 
 Every experiment is written when it ends, and the others stay as they were: a run that was stopped
 goes on with `--only` and the names that are left.
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -352,8 +355,8 @@ def corpus(folder: Path, seeds: int) -> dict[str, Any]:
     family = sj.Categorical(len(vocabulary))
     ways: dict[str, Callable[[int], sj.HDPHMM]] = {
         "with moves": lambda seed: sj.HDPHMM(45, family, random_state=seed).fit(train),
-        "without moves": lambda seed: without_moves(45, family, train, seed),
-        "paper": lambda seed: sj.HDPHMM(45, family, random_state=seed, moves=None).fit(train),
+        "fixed prior": lambda seed: without_moves(45, family, train, seed),
+        "moves=None": lambda seed: sj.HDPHMM(45, family, random_state=seed, moves=None).fit(train),
     }
     table: dict[str, list[Any]] = {}
     for name, fitted in ways.items():
@@ -397,24 +400,48 @@ EXPERIMENTS: dict[str, Callable[[int], Any]] = {
 }
 
 
+def run_experiment(name: str, folder: Path | None, seeds: int) -> Any:
+    """Run one experiment."""
+    if name != "corpus":
+        return EXPERIMENTS[name](seeds)
+    assert folder is not None
+    return corpus(folder, seeds)
+
+
+def finished(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Yield the experiments that are asked for with what they found, as they end."""
+    names = [name for name in arguments.only if name != "corpus" or arguments.corpus is not None]
+    if arguments.jobs == 1:
+        for name in names:
+            yield name, run_experiment(name, arguments.corpus, arguments.seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.jobs, mp_context=context) as pool:
+        futures = {
+            pool.submit(run_experiment, name, arguments.corpus, arguments.seeds): name
+            for name in names
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
 def main() -> None:
     """Run all experiments, or those named, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, nargs="?", help="folder with texts and tags")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", nargs="*", default=[*EXPERIMENTS, "corpus"])
+    parser.add_argument("--jobs", type=int, default=1, help="experiments at a time")
     arguments = parser.parse_args()
     found = json.loads(RESULT.read_text())["experiments"] if RESULT.exists() else {}
-    for name in arguments.only:
-        if name != "corpus":
-            found[name] = EXPERIMENTS[name](arguments.seeds)
-        elif arguments.corpus is not None:
-            found[name] = corpus(arguments.corpus, arguments.seeds)
+    for name, measured in finished(arguments):
+        found[name] = measured
         write_result(
             RESULT,
             {
                 "command": "python -m experiments.number_of_states FOLDER",
                 "settings": {"sequences": SEQUENCES, "first_seed": FIRST_SEED},
+                "jobs": arguments.jobs,
                 "experiments": found,
             },
         )

@@ -81,8 +81,11 @@ def updated(page: str) -> str:
     """Put every table between its marks."""
     result = json.loads(RESULT.read_text())
     where = result["machine"]
+    at_a_time = result.get("jobs", 1)
+    busy = "" if at_a_time == 1 else f", {at_a_time} experiments at a time"
     source = (
-        f"({where['cores']} cores ({where['processor']}), {result['date']}, `{result['command']}`)"
+        f"({where['cores']} cores ({where['processor']}){busy}, {result['date']}, "
+        f"`{result['command']}`)"
     )
     makers = {"drawn": drawn_table, "corpus": corpus_table, "sticky": sticky_table}
     for mark, maker in makers.items():

@@ -1,9 +1,10 @@
-"""Play a newcomer: a fresh clone, the demo, a model of a text of one's own, and its report.
+"""Play a newcomer: a fresh clone, the demo, and the journey of each data set that comes along.
 
 python -m tests.newcomer        (make test-newcomer)
 
-Everything happens in a temporary folder, with the commands that the README names.  Without
-Chromium it says what is missing and stops with success: there is nothing to open the report with.
+Everything happens in a temporary folder, with the commands that the README and "Getting started"
+name: word classes from Python's documentation, and the earthquakes of 1900 to 2006.  Any step that
+fails ends it with an error, and so does a missing Chromium: without it nobody has seen the pages.
 """
 
 from __future__ import annotations
@@ -14,21 +15,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tests.support.browser import browser, look, problems, screenshot, why_no_browser
 
 ROOT = Path(__file__).parent.parent
-
-TEXT = """\
-the old man and the sea
-a young woman reads the old book
-the sea is calm and the sky is clear
-a man walks along the sea
-the woman writes a long letter
-the book tells of a young man
-a letter comes from the sea
-the sky and the sea are grey
-"""
 
 
 def say(text: str) -> None:
@@ -54,46 +45,88 @@ def check(holds: bool, what: str) -> None:
 
 def play(folder: Path) -> None:
     """Go through the first half hour."""
-    clone = folder / "sojourn"
+    clone, mine = folder / "sojourn", folder / "mine"
+    mine.mkdir()
     run(["git", "clone", "--quiet", ROOT, clone], folder)
     said = run(["make", "demo"], clone)
     check("Learned word classes" in said, "the demo shows word classes")
     sojourn = clone / ".venv/bin/sojourn"
-    (folder / "mine.txt").write_text(TEXT * 10)
-    said = run([sojourn, "fit", "mine.txt", "--states", "6", "--out", "mine.sojourn"], folder)
-    check("saved: mine.sojourn" in said, "fit says where the model is")
-    check(bool(re.search(r"sojourn report mine\.sojourn", said)), "fit says what to do next")
-    scored = json.loads(run([sojourn, "score", "mine.sojourn", "mine.txt", "--json"], folder))
-    check(-3.5 < scored["per_step"] < 0.0, f"a score a word that makes sense: {scored['per_step']}")
-    lines = run([sojourn, "decode", "mine.sojourn", "mine.txt", "--words"], folder).splitlines()
-    check(len(lines) == 80 and lines[0].startswith("the/"), "a line of states for every sentence")
-    page = folder / "mine.html"
-    run([sojourn, "report", "mine.sojourn", "--data", "mine.txt", "-o", page], folder)
-    look_at(page, folder)
-
-
-def look_at(page: Path, folder: Path) -> None:
-    """Open the report in a browser, at a desk and on a phone."""
+    said = run([sojourn, "demo", "--files"], mine)
+    for name in ("corpus.txt", "held-out.txt", "earthquakes.csv"):
+        check(name in said and (mine / name).exists(), f"a file {name}")
     with browser(folder / "profile") as driver:
-        for width in (1280, 390):
-            look(driver, width, 844)
+        words(sojourn, mine, driver)
+        earthquakes(sojourn, mine, driver)
+        said_by_console = problems(driver)
+    check(not said_by_console, f"no error in the console {said_by_console or ''}")
+
+
+def words(sojourn: Path, folder: Path, driver: Any) -> None:
+    """Learn word classes, and look at them."""
+    model = "words.sojourn"
+    said = run([sojourn, "fit", "corpus.txt", "--states", "12", "--out", model], folder)
+    check(f"saved: {model}" in said, "fit says where the model is")
+    check(bool(re.search(r"sojourn report words\.sojourn", said)), "fit says what to do next")
+    articles = re.search(r"\bthe an?\b|\ban? the\b", said)
+    check(articles is not None, "a state of articles among the largest")
+    scored = json.loads(run([sojourn, "score", model, "held-out.txt", "--json"], folder))
+    check(-5.0 < scored["per_step"] < -4.0, f"a held-out score as usual: {scored['per_step']:.3f}")
+    lines = run([sojourn, "decode", model, "held-out.txt", "--words"], folder).splitlines()
+    n_lines = len((folder / "held-out.txt").read_text().splitlines())
+    check(len(lines) == n_lines, "a line of states for every sentence")
+    run([sojourn, "report", model, "--data", "corpus.txt", "-o", "words.html"], folder)
+    look_at(driver, folder / "words.html", {".states .state": 12, ".contexts tr": 24, ".node": 10})
+    labels = driver.execute_script(
+        "return [...document.querySelectorAll('.states .chips')]"
+        ".map(chips => chips.children[0].textContent)"
+    )
+    check("<unk>" not in labels, f"states that are told apart by known words: {labels}")
+
+
+def earthquakes(sojourn: Path, folder: Path, driver: Any) -> None:
+    """Find the three published rates, forecast, and look at the phases."""
+    model, data = "quakes.sojourn", "earthquakes.csv"
+    options = ["--column", "count", "--model", "hmm", "--states", "3", "--held-out", "0"]
+    said = run([sojourn, "fit", data, *options, "--out", model], folder)
+    check("Poisson" in said, "counts are recognised")
+    scored = json.loads(run([sojourn, "score", model, data, "--json"], folder))
+    total = scored["log_likelihood"]
+    check(total > -328.9, f"a log likelihood of at least -328.9, published: -328.53: {total:.2f}")
+    shown = json.loads(run([sojourn, "inspect", model, "--json"], folder))
+    rates = sorted(float(entry["text"].split()[-1]) for entry in shown["top_states"])
+    near = all(abs(a - b) < 0.15 for a, b in zip(rates, (13.13, 19.71, 29.71), strict=True))
+    check(near, f"the published rates 13.13, 19.71 and 29.71: {rates}")
+    run([sojourn, "decode", model, data, "states.parquet"], folder)
+    said = run([sojourn, "forecast", model, data, "--steps", "3"], folder)
+    check(said.count("+") >= 3, "three years of forecast")
+    run([sojourn, "report", model, "--data", data, "-o", "quakes.html"], folder)
+    look_at(driver, folder / "quakes.html", {".states .state": 3, ".density": 3, ".band": 5})
+
+
+def look_at(driver: Any, page: Path, least: dict[str, int]) -> None:
+    """Open a report at a desk and on a phone, in light and dark; count what must be there."""
+    for width in (1280, 390):
+        for dark in (False, True):
+            look(driver, width, 844, dark=dark)
             driver.get(page.as_uri())
-            count = "return document.querySelectorAll('.states .state').length"
-            check(driver.execute_script(count) > 1, f"a table of states at {width} pixels")
-            words = "return document.querySelector('.states').textContent"
-            check("the" in driver.execute_script(words), "words of the text in it")
-            screenshot(driver, folder / f"{width}.png")
-            check((folder / f"{width}.png").stat().st_size > 10_000, "a picture of the page")
-        said = problems(driver)
-    check(not said, f"no error in the console {said or ''}")
+            for selector, n in least.items():
+                count = "return document.querySelectorAll(arguments[0]).length"
+                found = driver.execute_script(count, selector)
+                if found < n:
+                    sys.exit(f"newcomer: {page.name} at {width}: {found} of {n} {selector}")
+            across = driver.execute_script("return document.documentElement.scrollWidth")
+            where = f"{page.name} at {width} pixels, {'dark' if dark else 'light'}"
+            check(across <= width, f"{where}: nothing hangs over the edge")
+            picture = page.with_name(f"{page.stem}-{width}-{'dark' if dark else 'light'}.png")
+            screenshot(driver, picture)
+            check(picture.stat().st_size > 10_000, f"{where}: a picture of the page")
 
 
 def main() -> None:
-    """Play, or say why not."""
+    """Play, or say what is missing."""
     missing = why_no_browser()
     if missing is not None:
-        say(f"skipped: {missing}")
-        return
+        sys.exit(f"newcomer: the reports cannot be looked at: {missing}")
     with tempfile.TemporaryDirectory(prefix="newcomer-") as folder:
         play(Path(folder))
     say("all well")

@@ -17,6 +17,7 @@ from sojourn.model_selection import aic, bic
 from sojourn.models.deprecated import OLD_NAMES
 from sojourn.prediction import FittedModel, as_fitted
 from sojourn.report.states import summarize
+from tests.support.architecture import CONSTRUCTOR_PARAMETERS
 
 X = [[0, 1, 0, 1], [1, 0, 1], [2, 2, 2, 0]]
 COMMON = {"n_passes": 2, "batch_size": 2, "random_state": 3, "n_jobs": 1}
@@ -90,7 +91,7 @@ def stored(path):
 @pytest.mark.parametrize("model", [sj.HMM, sj.HDPHMM])
 def test_constructors_have_no_more_parameters_than_users_can_choose(model):
     parameters = [name for name in inspect.signature(model).parameters if name != "self"]
-    assert len(parameters) <= 22
+    assert len(parameters) <= CONSTRUCTOR_PARAMETERS
     assert sorted(parameters) == sorted(make(model).get_params(deep=False))
     assert not set(parameters) & set(OLD_NAMES)
 
@@ -206,6 +207,8 @@ def test_files_written_before_are_read_and_written_alike(name, parameters, score
     # What came later, and what is an argument of `fit` now.
     assert (now.pop("converged"), now["parameters"].pop("tol")) == (None, 1e-6)
     assert [now["parameters"].pop(name) for name in ("tile_length", "buffer")] == ["auto"] * 2
+    later = ("transition_constraints", "start_constraints", "fixed")
+    assert [now["parameters"].pop(name) for name in later] == [None] * 3
     assert then["parameters"].pop("track_bound") is None
     assert (now, same_arrays) == (then, arrays)
     assert list(now["parameters"]) == list(then["parameters"])

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
+from sojourn.forms import as_sequences
 from sojourn.results import restore_layout
-from sojourn.sequences import Sequences, as_sequences, position
+from sojourn.sequences import Sequences, position
 
 # The first example of a test may have to load compiled code.
 quick = settings(deadline=None, max_examples=60)

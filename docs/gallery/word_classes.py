@@ -25,7 +25,7 @@ model = sj.HDPHMM(
 model.fit(train, validation=held_out)
 print(f"{model.n_states_} states, held-out score {model.history_[-1]['score']:.3f} per word")
 
-# The states, largest first, with their most probable words, and the strongest transitions.
+# The states, largest first, with the words that tell them apart, and the strongest transitions.
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(12, 5), layout="constrained", width_ratios=[3, 2]
@@ -35,5 +35,5 @@ sj.plot.graph(model, 12, ax=right)
 
 # **What one learns.** Articles, prepositions, forms of *to be*, modal verbs and nouns are
 # separated without supervision. The arrows read like grammar: article → noun → preposition →
-# article. Rare words are not lost: `<unk>` is in the states of nouns and participles, where new
-# words appear.
+# article. Rare words are not lost: `<unk>` is likely in the states of nouns and participles, where
+# new words appear, but a state is named by the words that are likelier in it than elsewhere.

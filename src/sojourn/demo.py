@@ -1,4 +1,4 @@
-"""The demonstration: word classes from Python's own language documentation."""
+"""The demonstration: word classes from Python's own documentation, and files to try things on."""
 
 from __future__ import annotations
 
@@ -21,6 +21,53 @@ if TYPE_CHECKING:
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z\"“(])")
 _TOKEN = re.compile(r"[A-Za-z_]\w*(?:'[a-z]+)?|\d+(?:\.\d+)*|[^\w\s]")
 _NO_PROSE = re.compile(r"::=|>>>|\*\*\*\*|====|----")
+
+
+EARTHQUAKES = np.array([
+    13, 14, 8, 10, 16, 26, 32, 27, 18, 32, 36, 24, 22, 23, 22, 18, 25, 21, 21, 14, 8, 11, 14,
+    23, 18, 17, 19, 20, 22, 19, 13, 26, 13, 14, 22, 24, 21, 22, 26, 21, 23, 24, 27, 41, 31, 27,
+    35, 26, 28, 36, 39, 21, 17, 22, 17, 19, 15, 34, 10, 15, 22, 18, 15, 20, 15, 22, 19, 16, 30,
+    27, 29, 23, 20, 16, 21, 21, 25, 16, 18, 15, 18, 14, 10, 15, 8, 15, 6, 11, 8, 7, 18, 16,
+    13, 12, 13, 20, 15, 16, 12, 18, 15, 16, 13, 15, 16, 11, 11,
+])  # fmt: skip
+"""Major earthquakes (magnitude 7 or more) in the world per year, 1900 to 2006: W. Zucchini and
+I. L. MacDonald, Hidden Markov Models for Time Series, 2009, table 1.1."""
+
+FIRST_YEAR = 1900
+
+
+def demo_files() -> dict[str, tuple[str, str]]:
+    """Return files to try things on: what is in them, and their text, by name.
+
+    Examples
+    --------
+    >>> {name: what for name, (what, _) in demo_files().items()}["earthquakes.csv"]
+    'major earthquakes in the world per year, 1900 to 2006'
+    """
+    sentences = [" ".join(sentence) for sentence in documentation_sentences()]
+    held_out = sentences[::10]
+    train = [sentence for i, sentence in enumerate(sentences) if i % 10]
+    years = [f"{FIRST_YEAR + i},{count}" for i, count in enumerate(EARTHQUAKES.tolist())]
+    return {
+        "corpus.txt": (f"{len(train):,} sentences of Python's documentation", "\n".join(train)),
+        "held-out.txt": (f"{len(held_out):,} other sentences", "\n".join(held_out)),
+        "earthquakes.csv": (
+            "major earthquakes in the world per year, 1900 to 2006",
+            "\n".join(["year,count", *years]),
+        ),
+        "walk.csv": ("ten walks, made up", "\n".join(["walk,x,y", *_walks()])),
+    }
+
+
+def _walks() -> list[str]:
+    """Draw ten walks that go through three places."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for walk in range(10):
+        for t in range(30):
+            x, y = rng.normal(t // 10 * 4.0, 1.0, 2)
+            rows.append(f"{walk},{x:.4f},{y:.4f}")
+    return rows
 
 
 def documentation_sentences() -> list[list[str]]:

@@ -17,10 +17,9 @@ from sojourn.families import (
     Poisson,
     SphericalGaussian,
 )
+from sojourn.families.given import given_statistics
 from sojourn.inference import Posterior, Statistics
-from sojourn.kernels.interface import Floats
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
-from sojourn.sequences import Sequences
 from sojourn.transitions import Dirichlet
 
 _NO_PRIOR = 1e-12  # a concentration that does not change probabilities
@@ -35,13 +34,13 @@ def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
 
     if not weight > 0:
         raise ValueError(f"weight must be positive, got {weight}")
-    family, points = _read(model)
+    family, parameters = _read(model)
     check_is_fitted(model, "transmat_")
     n_states = len(model.startprob_)
-    emissions = np.stack([points(k, weight) for k in range(n_states)])
+    family, emissions = given_statistics(family, parameters(), n_states, weight)
     statistics = Statistics(model.startprob_ * weight, model.transmat_ * weight, emissions)
     prior = Dirichlet.make(n_states, None, _NO_PRIOR)
-    parameters = {
+    options = {
         "n_states": n_states,
         "transition_concentration": _NO_PRIOR,
         "dtype": "float64",
@@ -51,53 +50,35 @@ def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
         Posterior.from_statistics(statistics, prior, "float64"),
         max(1, round(weight)),
         provenance={"data": f"hmmlearn's {type(model).__name__}"},
-        estimator=EstimatorRecord("HMM", parameters),
+        estimator=EstimatorRecord("HMM", options),
         compute=Compute(dtype="float64"),
     )
 
 
-Points = Callable[[int, float], Floats]
-"""Emission statistics of state k with hmmlearn's parameters, as if from `weight` steps."""
-
-
-def _read(model: Any) -> tuple[Family, Points]:
+def _read(model: Any) -> tuple[Family, Callable[[], dict[str, Any]]]:
+    """Return the family of an hmmlearn model, and what returns its parameters."""
     try:
         from hmmlearn import hmm, vhmm
     except ImportError as error:
         raise ImportError("from_hmmlearn needs hmmlearn: pip install hmmlearn") from error
+
+    def named(*names: str) -> Callable[[], dict[str, Any]]:
+        return lambda: {name: np.asarray(getattr(model, name)) for name in names}
+
     if isinstance(model, hmm.MultinomialHMM):
-        family: Family = Multinomial(model.emissionprob_.shape[1], concentration=_NO_PRIOR)
-        return family, lambda k, weight: model.emissionprob_[k] * weight
+        return Multinomial(concentration=_NO_PRIOR), named("emissionprob_")
     if isinstance(model, hmm.CategoricalHMM | vhmm.VariationalCategoricalHMM):
-        family = Categorical(model.emissionprob_.shape[1], concentration=_NO_PRIOR)
-        return family, lambda k, weight: model.emissionprob_[k] * weight
+        return Categorical(concentration=_NO_PRIOR), named("emissionprob_")
     if isinstance(model, hmm.PoissonHMM):
-        family = Poisson().resolve(Sequences.from_lengths(np.ceil(model.lambdas_)), 1)
-        return family, lambda k, weight: weight * family.statistics(model.lambdas_[k : k + 1])[0]
+        return Poisson(), named("lambdas_")
     if isinstance(model, hmm.GaussianHMM | vhmm.VariationalGaussianHMM):
-        return _read_gaussian(model)
+        # hmmlearn gives full matrices for every type except those with one variance per column.
+        plain = {"spherical": SphericalGaussian, "diag": DiagonalGaussian}
+        return plain.get(model.covariance_type, Gaussian)(), named("means_", "covars_")
     raise TypeError(
         f"{type(model).__name__} has no counterpart in sojourn; supported are CategoricalHMM, "
         "MultinomialHMM, PoissonHMM and GaussianHMM"
     )
-
-
-def _read_gaussian(model: Any) -> tuple[Family, Points]:
-    """Use points at mean ± √D L, with L Lᵀ the covariance: they have this mean and covariance."""
-    means, covars = np.asarray(model.means_), np.asarray(model.covars_)
-    n = means.shape[1]
-    # hmmlearn gives full matrices for every type except those with one variance per column.
-    full = covars if covars.ndim == 3 else np.einsum("kd,de->kde", covars, np.eye(n))
-    roots = np.sqrt(n) * np.linalg.cholesky(full)
-    points = np.concatenate([means[:, None] + roots.mT, means[:, None] - roots.mT], axis=1)
-    plain = {"spherical": SphericalGaussian, "diag": DiagonalGaussian}
-    made = plain.get(model.covariance_type, Gaussian)()
-    family = made.resolve(Sequences.from_lengths(points.reshape(-1, n)), len(means))
-
-    def of_state(k: int, weight: float) -> Floats:
-        return family.statistics(points[k]).mean(axis=0) * weight
-
-    return family, of_state
 
 
 class _Target(NamedTuple):

@@ -62,10 +62,20 @@ def check_posterior(posterior: Posterior, family: Family) -> None:
         prior = family.prior()
     check_table(family, table, prior)
     posterior.transitions.check(n_states)
+    if posterior.transitions.constraints is not None:
+        posterior.transitions.constraints.check(n_states, counts)
     for means in (posterior.transitions.means(counts), posterior.transitions.prior_counts().rows):
         for part in means:
             if not np.isfinite(part).all() or part.min() < 0.0:
                 raise ValueError("counts and prior do not give probabilities")
+
+
+def checked_states(states: Any, n_states: int) -> Any:
+    """Return numbers of states, in increasing order, or raise an error."""
+    file_values.array("posterior.held", states, (len(states),), kinds="i", least=0.0)
+    if len(states) == 0 or states[-1] >= n_states or (np.diff(states) <= 0).any():
+        raise ValueError("states that are held are not states of the model")
+    return states
 
 
 def check_samples(samples: Samples, posterior: Posterior, family: Family) -> None:

@@ -31,8 +31,9 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.families.product import assigned_columns
+from sojourn.forms import as_sequences
 from sojourn.prediction import as_fitted
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -362,6 +363,8 @@ def _masked_candidate(
 def n_parameters(model: Any) -> int:
     """Count the free parameters of a finite model: start, transitions, emissions.
 
+    What is given, by constraints or as a fixed part, is not counted.
+
     Parameters
     ----------
     model : HMM that was fitted, or its FittedModel
@@ -379,7 +382,13 @@ def n_parameters(model: Any) -> int:
             "with select_n_states or GridSearchCV"
         )
     k = len(fitted.startprob)
-    return k - 1 + k * (k - 1) + k * _emission_parameters(fitted.family)
+    constraints, held = fitted.posterior.transitions.constraints, fitted.posterior.emissions.held
+    learned = k - (0 if held is None else len(held.states))
+    chain = k - 1 + k * (k - 1)
+    if constraints is not None:  # what is learned of a row sums to what is left
+        n_free = np.append(constraints.free.start.sum(), constraints.free.transitions.sum(axis=1))
+        chain = int(np.maximum(n_free - 1, 0).sum())
+    return chain + learned * _emission_parameters(fitted.family)
 
 
 def _emission_parameters(family: Family) -> int:

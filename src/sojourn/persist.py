@@ -21,7 +21,7 @@ from sojourn.families import FAMILIES, Family
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable
 from sojourn.inference.posterior import Posterior
-from sojourn.model_checks import check_model, check_training
+from sojourn.model_checks import check_model, check_training, checked_states
 from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
@@ -75,6 +75,8 @@ def save(
         "posterior.emissions": posterior.emissions.rows[:, : posterior.emissions.n_states],
         "posterior.totals": posterior.emissions.totals,
     }
+    if posterior.emissions.held is not None:
+        arrays["posterior.held"] = np.asarray(posterior.emissions.held.states, dtype=np.int64)
     learned_values: dict[str, Any] | None = None
     if posterior.emissions.prior is not None:
         learned_values, learned_arrays = posterior.emissions.prior.state()
@@ -96,6 +98,10 @@ def save(
         "provenance": fitted.provenance,
         "converged": fitted.converged,
     }
+    if posterior.held:
+        description["held"] = posterior.held
+    if fitted.state_names is not None:
+        description["state_names"] = fitted.state_names
     if training is not None:
         description["training"] = training
     write_whole(Path(path), _pack(description, arrays))
@@ -165,6 +171,8 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
     table = DecayedTable.from_parts(
         arrays["posterior.emissions"], description["scale"], arrays["posterior.totals"]
     )
+    if "posterior.held" in arrays:
+        table.hold(checked_states(arrays["posterior.held"], table.n_states))
     if description.get("learned") is not None:
         table.prior = SymbolPrior.from_state(
             description["learned"], _with_prefix("learned.", arrays)
@@ -177,6 +185,7 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         ),
         description["n_updates"],
     )
+    posterior.held, names = _held_and_names(description, len(arrays["posterior.start"]))
     samples = None
     if "samples.states" in arrays:
         samples = Samples.from_arrays(_with_prefix("samples.", arrays))
@@ -192,7 +201,24 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         EstimatorRecord(name, parameters),
         Compute(**where),
         description.get("converged"),
+        state_names=names,
     )
+
+
+def _held_and_names(
+    description: dict[str, Any], n_states: int
+) -> tuple[int, tuple[str, ...] | None]:
+    """Return how many states keep their places, and the names of the first ones."""
+    held, names = description.get("held", 0), description.get("state_names")
+    if type(held) is not int or not 0 <= held <= n_states:
+        raise ValueError(f"{held!r} of {n_states} states keep their places")
+    if names is None:
+        return held, None
+    if type(names) is not list or len(names) > n_states:
+        raise ValueError("the names are not those of states")
+    if not all(isinstance(name, str) and name for name in names):
+        raise ValueError("a name of a state is not a text")
+    return held, tuple(names)
 
 
 def _split(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:

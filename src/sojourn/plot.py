@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.residuals import normal_scores
+from sojourn.forms import as_sequences
 from sojourn.prediction import as_fitted
 from sojourn.report.colors import PALETTE, ranks, state_color
 from sojourn.report.layout import run_lengths, stays, strong_transitions
 from sojourn.report.states import column_names, summarize, top_symbols
-from sojourn.sequences import as_sequences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ def states(model: Any, n_states: int = 12, n_symbols: int = 6, ax: Axes | None =
             _verbatim(entry.text), (100.0 * entry.share, y), xytext=(5, 0),
             textcoords="offset points", va="center", fontsize=9,
         )  # fmt: skip
-    ax.set_yticks(place, [f"state {entry.state}" for entry in shown])
+    ax.set_yticks(place, [_verbatim(fitted.name_of(entry.state)) for entry in shown])
     ax.invert_yaxis()
     most = 100.0 * max(entry.share for entry in shown)
     ax.set_xlim(0, 2.2 * most)
@@ -132,8 +132,10 @@ def transitions(model: Any, n_states: int = 30, ax: Axes | None = None) -> Axes:
         fitted.transmat[np.ix_(chosen, chosen)], cmap="Blues", norm=PowerNorm(0.5, 0.0, 1.0)
     )
     firsts = [f" {symbols[0][0]}" if symbols else "" for symbols in top_symbols(fitted, 1)]
-    ax.set_yticks(range(len(chosen)), [_verbatim(f"{k}{firsts[k]}") for k in chosen], fontsize=8)
-    ax.set_xticks(range(len(chosen)), [str(k) for k in chosen], fontsize=8)
+    names = [_verbatim(name) for name in fitted.labels_of_states]
+    rows = [f"{names[k]}{_verbatim(firsts[k])}" for k in chosen]
+    ax.set_yticks(range(len(chosen)), rows, fontsize=8)
+    ax.set_xticks(range(len(chosen)), [names[k] for k in chosen], fontsize=8)
     ax.set_xlabel("to state")
     ax.set_ylabel("from state")
     ax.figure.colorbar(shades, ax=ax, label="probability", shrink=0.8)
@@ -168,6 +170,7 @@ def graph(model: Any, n_states: int = 14, least: float = 0.1, ax: Axes | None = 
             },
         )  # fmt: skip
     firsts = [symbols[0][0] if symbols else "" for symbols in top_symbols(fitted, 1)]
+    firsts[: len(fitted.state_names or ())] = fitted.state_names or ()
     for k, (x, y) in place.items():
         size = 260.0 + 700.0 * shares[k] / largest
         ax.scatter([x], [y], s=size, color=state_color(rank[k]), zorder=3, edgecolor="white")
@@ -220,7 +223,7 @@ def dwell_times(
         ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     if max(means) > 30:
         ax.set_xscale("log")
-    ax.set_yticks(place, [f"state {entry.state}" for entry in shown])
+    ax.set_yticks(place, [_verbatim(fitted.name_of(entry.state)) for entry in shown])
     ax.invert_yaxis()
     ax.set_xlabel("steps in a row")
     return _tidy(ax)
@@ -278,7 +281,8 @@ def sequence(
                                 strict=False):  # fmt: skip
         ax.plot(line, color="black", lw=0.9, ls=dash, label=name)
     used = sorted(set(path.tolist()), key=lambda k: rank[k])
-    patches = [Patch(color=state_color(rank[k]), alpha=0.4, label=f"state {k}") for k in used]
+    called = {k: _verbatim(fitted.name_of(k)) for k in used}
+    patches = [Patch(color=state_color(rank[k]), alpha=0.4, label=called[k]) for k in used]
     own = ax.get_legend_handles_labels()[0] if len(lines) > 1 else []
     ax.legend(handles=[*own, *patches], frameon=False, ncols=6, fontsize=8, loc="lower left",
               bbox_to_anchor=(0, 1))  # fmt: skip

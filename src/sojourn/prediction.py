@@ -24,6 +24,7 @@ from sojourn.inference import Posterior, Statistics, predict
 from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.kernels.interface import Floats
+from sojourn.labels import with_names
 from sojourn.moves.budget import MoveState
 from sojourn.random_state import PREDICTION_STREAM
 from sojourn.sampling import Samples, averages
@@ -86,6 +87,8 @@ class FittedModel(AnalysisMixin):
     carried : (array, bool) or None
         Last steps of the last minibatch of `partial_fit`, which the next may continue, and whether
         they begin their sequence; not saved.
+    state_names : tuple of str or None
+        Names of the first states.
 
     Examples
     --------
@@ -110,6 +113,7 @@ class FittedModel(AnalysisMixin):
     converged: bool | None = None
     total_steps: int | None = None
     carried: Any = None
+    state_names: tuple[str, ...] | None = None
 
     # ---- prediction -----------------------------------------------------------------------
 
@@ -118,11 +122,12 @@ class FittedModel(AnalysisMixin):
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         per_step: bool = False,
         client: Any = None,
     ) -> float:
         """Log predictive likelihood of all sequences together, in nats; see `HMM.score`."""
-        data = self.prepare(X, lengths)
+        data = self.prepare(X, lengths, y)
         return self.score_data(data, per_step=per_step, cluster=results.connect(client, data))
 
     def score_data(self, data: Data, *, per_step: bool, cluster: Cluster | None = None) -> float:
@@ -134,9 +139,9 @@ class FittedModel(AnalysisMixin):
             total, n_steps = results.total_score(data, self.family, self.log_likelihoods)
         return total / n_steps if per_step else total
 
-    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
+    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None, *, y: Any = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
-        data = self.prepare(X, lengths)
+        data = self.prepare(X, lengths, y)
         steps = data.long_steps(self.family)
         pieces = data.pieces(self.family) if steps is None else [steps]
         return np.concatenate([self.log_likelihoods(piece) for piece in pieces])
@@ -146,21 +151,26 @@ class FittedModel(AnalysisMixin):
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
+        names: bool = False,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
         output: Output | None = None,
     ) -> Any:
-        """Most probable state path (Viterbi), in the same form as the data."""
-        return self._results(
-            self.prepare(X, lengths), "paths", "states", out, overwrite, client, output
-        )[1]
+        """Most probable state path (Viterbi), in the same form as the data; see `HMM.predict`."""
+        if names and (out is not None or client is not None):
+            raise ValueError("names=True returns paths in memory: without out and client")
+        data = self.prepare(X, lengths, y)
+        path = self._results(data, "paths", "states", out, overwrite, client, output)[1]
+        return with_names(path, self.labels_of_states) if names else path
 
     def decode(
         self,
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         algorithm: str = "viterbi",
         k: int = 1,
         out: str | PathLike[str] | None = None,
@@ -172,8 +182,10 @@ class FittedModel(AnalysisMixin):
         if k > 1:
             if out is not None or client is not None:
                 raise ValueError("k best paths are returned in memory: out and client need k=1")
+            if y is not None:
+                raise ValueError("labels, y=, are for the best path alone: k=1")
             return self.best_paths(X, lengths, k=k)
-        data = self.prepare(X, lengths)
+        data = self.prepare(X, lengths, y)
         method = "paths" if algorithm == "viterbi" else "marginal_paths"
         return self._results(data, method, "states", out, overwrite, client)
 
@@ -182,13 +194,14 @@ class FittedModel(AnalysisMixin):
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
         output: Output | None = None,
     ) -> Any:
         """Posterior probability of each state at each step; see `HMM.predict_proba`."""
-        data = self.prepare(X, lengths)
+        data = self.prepare(X, lengths, y)
         return self._results(
             data, "probabilities", "probabilities", out, overwrite, client, output
         )[1]
@@ -206,12 +219,13 @@ class FittedModel(AnalysisMixin):
 
         Without a `random_state`, that of the estimator is used.
         """
-        if length is None:
-            if given is not None:
-                raise ValueError("length is needed with given: how many steps go on from there?")
-            drawn = self.sample(1, n_sequences, random_state=random_state)
-            return drawn[0][0], drawn[1][0]
-        lengths = np.asarray(length)
+        if length is None and n_sequences > 1:
+            raise ValueError(
+                f"sample({n_sequences}) could be {n_sequences} sequences or, as in hmmlearn, "
+                f"{n_sequences} steps: sample(1, {n_sequences}) is one sequence of {n_sequences} "
+                f"steps, sample({n_sequences}, 1) is {n_sequences} sequences of one step"
+            )
+        lengths = np.asarray(1 if length is None else length)
         if n_sequences < 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
             raise ValueError("sample needs at least one sequence, and lengths of at least one")
         belief, evidence, n = None, self.evidence(), n_sequences
@@ -227,10 +241,12 @@ class FittedModel(AnalysisMixin):
         each = np.repeat(np.arange(len(belief.filtered)), n_sequences)
         return continuations(evidence, belief.take(each), lengths, rng)
 
-    def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
+    def prepare(self, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
         """Check a user's data, and return it in the form that the family expects."""
         use = TableUse.of(self.provenance, words_of(self.family))
-        return Data(X, lengths, self.family, use).validated(self.family)
+        data = Data(X, lengths, self.family, y, use=use)
+        data.label(self.state_names, self.posterior.n_states, all_states=True)
+        return data.validated(self.family)
 
     def _results(
         self,

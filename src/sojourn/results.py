@@ -13,9 +13,10 @@ from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster, RemoteFiles, Setup
 from sojourn.data import Data
 from sojourn.families import Family
+from sojourn.forms import Layout
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
-from sojourn.sequences import Layout, Sequences
+from sojourn.sequences import Sequences
 from sojourn.sources.frames import Output, as_output
 from sojourn.sources.write import ParquetSink, SequenceNpySink
 from sojourn.whole_files import check_target, part_folder

@@ -1,4 +1,4 @@
-"""Ragged data in one container, and its conversion from all accepted forms.
+"""Ragged data in one container.
 
 `Sequences` has Arrow's list layout: the steps of all sequences concatenated in ``values``, and
 ``offsets`` where each begins.  All other modules use data in this form only.
@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator
 from numbers import Number
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sojourn.kernels.ragged import checked_offsets, flat_steps
-
-Layout = Literal["flat", "list", "rows", "sequences"]
-"""Form of the input data, in which results are returned; see `restore_layout`."""
+from sojourn.labels import Labels
 
 
 class Sequences:
@@ -34,6 +32,10 @@ class Sequences:
         does not, and how many steps its sequence has before all of these and after.  The steps
         around the tile are buffers, from which the states at its edges are estimated; a tile that
         does not begin its sequence has a step before it at least.  None if everything counts.
+    labels : Labels, optional
+        What is known about the states of steps.
+    weights : (N,) array, optional
+        What each sequence counts for; None for one.
 
     Examples
     --------
@@ -46,13 +48,18 @@ class Sequences:
     array([2])
     """
 
-    __slots__ = ("counted", "offsets", "values")
+    __slots__ = ("counted", "labels", "offsets", "values", "weights")
 
     def __init__(
-        self, values: ArrayLike, offsets: ArrayLike, counted: NDArray[np.int64] | None = None
+        self,
+        values: ArrayLike,
+        offsets: ArrayLike,
+        counted: NDArray[np.int64] | None = None,
+        labels: Labels | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.values: NDArray[Any] = np.asarray(values)
-        self.counted = counted
+        self.counted, self.labels, self.weights = counted, labels, weights
         if self.values.ndim == 0:
             raise ValueError("values must be an array of steps, not a single value")
         self.offsets: NDArray[np.int64] = checked_offsets(offsets, len(self.values))
@@ -63,10 +70,13 @@ class Sequences:
         values: NDArray[Any],
         offsets: NDArray[np.int64],
         counted: NDArray[np.int64] | None = None,
+        labels: Labels | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> Sequences:
         """Make sequences without checks, from parts of other sequences."""
         sequences = object.__new__(cls)
         sequences.values, sequences.offsets, sequences.counted = values, offsets, counted
+        sequences.labels, sequences.weights = labels, weights
         return sequences
 
     @classmethod
@@ -85,7 +95,7 @@ class Sequences:
         >>> Sequences.from_lengths([3, 1, 4, 1, 5], [3, 2])[0]
         array([3, 1, 4])
         """
-        values = _array(values)
+        values = as_array(values)
         if lengths is None:
             return cls(values, [0, len(values)])
         lengths = np.asarray(lengths)
@@ -210,9 +220,14 @@ class Sequences:
             if stride != 1:
                 raise ValueError("a slice of sequences must have step 1; use take() otherwise")
             offsets = self.offsets[begin : max(begin, end) + 1]
-            values = self.values[offsets[0] : offsets[-1]]
-            counted = None if self.counted is None else self.counted[begin : max(begin, end)]
-            return Sequences._sound(values, offsets - offsets[0], counted)
+            own, steps = slice(begin, max(begin, end)), slice(offsets[0], offsets[-1])
+            return Sequences._sound(
+                self.values[steps],
+                offsets - offsets[0],
+                None if self.counted is None else self.counted[own],
+                None if self.labels is None else self.labels[steps],
+                None if self.weights is None else self.weights[own],
+            )
         n = key + len(self) if key < 0 else key
         if not 0 <= n < len(self):
             raise IndexError(f"sequence {key} of {len(self)}")
@@ -222,7 +237,15 @@ class Sequences:
         return (self[n] for n in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype, copy=copy)
+        """Return the steps of all sequences, one after another: hmmlearn's ``X``.
+
+        Examples
+        --------
+        >>> np.asarray(Sequences.from_list([[1, 2], [3]]))
+        array([1, 2, 3])
+        """
+        found = self.values if dtype is None else self.values.astype(dtype, copy=bool(copy))
+        return found.copy() if copy and found is self.values else found
 
     def take(self, indices: ArrayLike) -> Sequences:
         """Return the sequences with the given indices, in that order, in a new container.
@@ -239,7 +262,10 @@ class Sequences:
         # Not with `lengths`, which would visit all sequences for every minibatch.
         begins = self.offsets[:-1][indices]
         counted = None if self.counted is None else self.counted[indices]
-        return self.spans(begins, self.offsets[1:][indices] - begins, counted)
+        taken = self.spans(begins, self.offsets[1:][indices] - begins, counted)
+        if self.weights is not None:
+            taken.weights = self.weights[indices]
+        return taken
 
     def spans(
         self,
@@ -270,7 +296,12 @@ class Sequences:
             taken = take_ragged(self.values, begins, offsets)
         else:
             taken = self.values[flat_steps(begins, lengths)]
-        return Sequences._sound(taken, offsets, counted)
+        found = Sequences._sound(taken, offsets, counted)
+        if self.labels is not None:
+            found.labels = self.labels[flat_steps(begins, lengths)]
+        if self.weights is not None:
+            found.weights = self.weights[np.searchsorted(self.offsets, begins, side="right") - 1]
+        return found
 
     def chunks(self, max_steps: int) -> Iterator[Sequences]:
         """Cut into runs of complete sequences with at most `max_steps` steps, or one sequence each.
@@ -294,7 +325,20 @@ class Sequences:
 
     def with_values(self, values: ArrayLike) -> Sequences:
         """Return the same sequences with other values, one for each step."""
-        return Sequences(values, self.offsets, self.counted)
+        return Sequences(values, self.offsets, self.counted, self.labels, self.weights)
+
+    def with_known(
+        self, labels: Labels | None = None, weights: NDArray[np.float64] | None = None
+    ) -> Sequences:
+        """Return the same sequences with these labels and weights."""
+        return Sequences._sound(self.values, self.offsets, self.counted, labels, weights)
+
+    def with_offsets(self, offsets: NDArray[np.int64]) -> Sequences:
+        """Return the same steps, cut at other places into sequences that all count."""
+        weights = self.weights
+        if weights is not None:
+            weights = weights[np.searchsorted(self.offsets, offsets[:-1], side="right") - 1]
+        return Sequences(self.values, offsets, None, self.labels, weights)
 
     def check(self) -> Sequences:
         """Return itself, or raise an error if there are no sequences or empty ones."""
@@ -334,98 +378,8 @@ def position(step: int, offsets: NDArray[np.int64]) -> str:
     return f"sequence {n}, position {step - offsets[n]}"
 
 
-def as_sequences(
-    data: Any, lengths: ArrayLike | None = None, *, step_ndim: int = 0
-) -> tuple[Sequences, Layout]:
-    """Convert data of any accepted form, and return the form too.
-
-    Parameters
-    ----------
-    data : Sequences, array, list, PyArrow list array
-        With `lengths`: flat steps.  Without: `Sequences`; a PyArrow list array; an array whose
-        rows are sequences of equal length; a list of sequences; or one sequence.  Masked entries
-        become NaN, or -1 for integers with one value per step.
-    lengths : (N,) integer array, optional
-        Lengths of the sequences in flat `data`, as in hmmlearn.
-    step_ndim : {0, 1}
-        Dimensions of one step: 0 for symbols and numbers, 1 for vectors.  If vectors are
-        expected, single numbers are vectors of length one: a flat array is one sequence of them,
-        and a list of flat arrays is a list of sequences.
-
-    Returns
-    -------
-    sequences : Sequences
-        At least one, none of them empty.
-    layout : {"flat", "list", "rows", "sequences"}
-        For `restore_layout`.
-
-    Examples
-    --------
-    >>> as_sequences([[0, 1], [1]])
-    (Sequences(2 sequences, 3 steps, int64 of shape (3,)), 'list')
-    """
-    sequences, layout = _coerce(data, lengths, step_ndim)
-    if step_ndim == 1 and sequences.values.ndim == 1:
-        sequences = sequences.with_values(sequences.values[:, None])
-    if sequences.values.ndim - 1 != step_ndim:
-        raise ValueError(
-            f"a step must have {step_ndim} dimensions here, "
-            f"but the data's steps have the shape {sequences.values.shape[1:]}"
-        )
-    if (odd := _odd_object(sequences.values)) is not None:
-        raise ValueError(f"{position(odd[0], sequences.offsets)}: {odd[1]}")
-    return sequences.check(), layout
-
-
-def _coerce(data: Any, lengths: ArrayLike | None, step_ndim: int) -> tuple[Sequences, Layout]:
-    """Convert data according to its type; see `as_sequences`."""
-    if hasattr(data, "nnz"):
-        raise TypeError("sparse data is not supported: pass X.toarray()")
-    data = _fill_masked(data, step_ndim)
-    if lengths is not None:
-        if isinstance(data, Sequences):
-            raise ValueError("lengths are not accepted with Sequences, which contain them")
-        return Sequences.from_lengths(_drop_column(_array(data), step_ndim), lengths), "flat"
-    if isinstance(data, Sequences):
-        return data, "sequences"
-    if isinstance(data, str | bytes):
-        raise TypeError(f"expected sequences, got the string {data[:40]!r}")
-    if isinstance(data, Mapping | Set):
-        raise TypeError(f"expected sequences, got a {type(data).__name__}")
-    if type(data).__module__.partition(".")[0] == "pyarrow":
-        return Sequences.from_arrow(data), "list"
-    if isinstance(data, Iterable) and not hasattr(data, "__array__"):
-        data = [_fill_masked(item, step_ndim) for item in data]
-        if not data or not (_ndim(data[0]) == 0 or isinstance(data[0], str)):
-            return Sequences.from_list(data), "list"
-    array = _drop_column(_array(data), step_ndim)
-    if array.dtype == object and array.ndim == 2 and step_ndim == 1:
-        array = array.astype(np.float64)  # numbers as objects, as from a table of mixed types
-    if array.dtype == object and array.ndim == 1 and array.size and np.ndim(array[0]) > 0:
-        return Sequences.from_list(array), "list"
-    if array.ndim == step_ndim + 2:
-        n, length = array.shape[:2]
-        flat = array.reshape(n * length, *array.shape[2:])
-        return Sequences(flat, np.arange(n + 1, dtype=np.int64) * length), "rows"
-    return Sequences.from_lengths(array), "flat"
-
-
-def _drop_column(array: NDArray[Any], step_ndim: int) -> NDArray[Any]:
-    """Read hmmlearn's (T, 1) column as the steps of one sequence when a step is a single value."""
-    return array[:, 0] if step_ndim == 0 and array.ndim == 2 and array.shape[1] == 1 else array
-
-
-def _fill_masked(data: Any, step_ndim: int) -> Any:
-    """Fill masked entries with missing values; return other data unchanged."""
-    if not isinstance(data, np.ma.MaskedArray):
-        return data
-    _refuse_dtype(data.dtype)
-    if step_ndim == 0 and data.dtype.kind in "iu":
-        return np.ma.filled(data.astype(np.int64), -1)
-    return np.ma.filled(data.astype(np.float64), np.nan) if np.ma.is_masked(data) else data.data
-
-
-def _array(data: Any) -> NDArray[Any]:
+def as_array(data: Any) -> NDArray[Any]:
+    """Return data as an array of numbers or strings."""
     try:
         array = np.asarray(data)
     except ValueError:
@@ -434,7 +388,7 @@ def _array(data: Any) -> NDArray[Any]:
         ) from None
     if array.ndim == 0:
         raise TypeError(f"expected sequences, got {type(data).__name__}")
-    _refuse_dtype(array.dtype)
+    refuse_dtype(array.dtype)
     if array.dtype.kind == "U" and not hasattr(data, "__array__"):
         objects = np.asarray(data, dtype=object)
         if not all(isinstance(item, str) for item in objects.flat):
@@ -442,20 +396,12 @@ def _array(data: Any) -> NDArray[Any]:
     return array
 
 
-def _refuse_dtype(dtype: np.dtype[Any]) -> None:
+def refuse_dtype(dtype: np.dtype[Any]) -> None:
     """Refuse what is neither a number nor a string, before NumPy converts or fails to."""
     if dtype.kind == "c":
         raise ValueError("Complex data not supported: pass real and imaginary parts as columns")
     if dtype.kind not in "biufUTO":
         raise TypeError(f"the data must be numbers or strings, got {dtype}: convert them first")
-
-
-def _ndim(item: Any) -> int:
-    """Return the number of dimensions; at least two for ragged data."""
-    try:
-        return np.ndim(item)
-    except ValueError:
-        return 2
 
 
 def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
@@ -467,13 +413,13 @@ def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"sequence {n} has steps of different shapes") from None
     if array.ndim == 0:
         raise TypeError(f"sequence {n} is a single value, not a sequence")
-    _refuse_dtype(array.dtype)
+    refuse_dtype(array.dtype)
     if array.dtype.kind == "U" and not all(isinstance(item, str) for item in sequence):  # type: ignore[union-attr]
         odd = next(i for i, item in enumerate(sequence) if not isinstance(item, str))  # type: ignore[arg-type]
         raise ValueError(f"sequence {n}, position {odd}: a number among strings")
-    odd_object = _odd_object(array)
-    if odd_object is not None:
-        raise ValueError(f"sequence {n}, position {odd_object[0]}: {odd_object[1]}")
+    found = odd_object(array)
+    if found is not None:
+        raise ValueError(f"sequence {n}, position {found[0]}: {found[1]}")
     return array
 
 
@@ -486,7 +432,7 @@ def _is_compiled(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and (dtype.kind == "i" or dtype in (np.float32, np.float64))
 
 
-def _odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
+def odd_object(values: NDArray[Any]) -> tuple[int, str] | None:
     """Find an object that is not a string: its position, and what is wrong with it."""
     if values.dtype != object:
         return None

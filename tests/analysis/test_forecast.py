@@ -212,3 +212,50 @@ def test_draws_of_futures_have_their_own_parameters():
     assert np.corrcoef(drawn.T)[0, 1] > 0.05
     natural = draw_parameters(model.family, rates, np.random.default_rng(0))
     assert np.ptp(model.family.parameters(natural)["lambdas_"]) > 0
+
+
+def test_regressions_are_forecast_at_the_covariates_that_are_given():
+    rng = np.random.default_rng(3)
+    covariates = rng.normal(size=400)
+    targets = np.where(np.arange(400) // 50 % 2, 5.0 * covariates + 20.0, -5.0 * covariates)
+    X = np.stack([targets + 0.1 * rng.normal(size=400), covariates], axis=1)
+    model = sj.HMM(2, sj.LinearGaussian(1), random_state=0).fit(X)
+    ahead = np.array([[-3.0], [0.0], [3.0]])
+    found = model.forecast(X, steps=3, n_draws=400, covariates=ahead, random_state=1)
+    assert (found.draws[:, 0, :, 1:] == ahead).all()
+    # In each state the target lies on that state's line, up to the noise and the draws' own lines.
+    upper = found.state_draws[:, 0] == np.argmax(model.predict_proba(X)[-1])
+    lines = np.where(upper, 5.0 * ahead[:, 0] + 20.0, -5.0 * ahead[:, 0])
+    assert np.abs(found.draws[:, 0, :, 0] - lines).max() < 3.0
+    expected = found.state_probabilities[0, 2]
+    means = np.where(np.arange(2) == np.argmax(model.predict_proba(X)[-1]), 35.0, -15.0)
+    assert found.means[0, 2, 0] == pytest.approx(expected @ means, abs=3.0)
+    stream = model.stream()
+    for row in X[:5]:
+        stream.update(row)
+    assert (stream.forecast(3, covariates=ahead).draws[:, 0, :, 1:] == ahead).all()
+
+
+def test_covariates_of_the_parts_of_a_product_are_in_their_order():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 5))
+    family = sj.Product(sj.LinearGaussian(1, n_features=2), sj.LinearGaussian(1, n_features=3))
+    model = sj.HMM(1, family, n_passes=2, random_state=0).fit(X, [30, 30])
+    ahead = rng.normal(size=(2, 2, 3))
+    draws = model.forecast(X, [30, 30], steps=2, covariates=ahead).draws
+    assert (draws[..., [1, 3, 4]] == ahead).all()
+
+
+@pytest.mark.parametrize(
+    ("covariates", "match"),
+    [(np.zeros((3, 1)), r"\(2, 1\)"), ([[0.0], [np.nan]], r"covariates\[1, 0\] is nan")],
+)
+def test_covariates_that_do_not_fit_are_refused(covariates, match):
+    X = np.random.default_rng(5).normal(size=(20, 2))
+    model = sj.HMM(1, sj.LinearGaussian(1), n_passes=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match=match):
+        model.forecast(X, steps=2, covariates=covariates)
+    with pytest.raises(ValueError, match="Gaussian is given no covariates"):
+        sj.HMM(1, sj.Gaussian(), n_passes=1, random_state=0).fit(X).forecast(
+            X, steps=2, covariates=covariates
+        )

@@ -54,6 +54,22 @@ def test_rows_and_sums_equal_the_closed_form(name, n_steps, n_states, collapsed,
         assert sums.tobytes() == again.tobytes()
 
 
+@pytest.mark.parametrize("n_states", [4, 12])
+def test_densities_that_are_almost_gaussian(n_states):
+    # With many data the logarithm of one plus a small number is taken; not for the outlier.
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.0, 3.0, (500, 3))
+    x[100] = 1e4
+    family = sj.DiagonalGaussian().resolve(sj.Sequences(x, [0, 500]), n_states)
+    weights = rng.gamma(1.0, 1e3, (n_states, 500))
+    weights[:, 100] = 0.0
+    natural = family.prior() + weights @ family.statistics(x)
+    function = family.potentials(natural, collapsed=True)
+    rows, plain = function.rows(x, np.float64, 1), function.plain(x)
+    wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(rows.table, wanted, rtol=1e-10, atol=1e-300)
+
+
 def test_columns_of_many_values_are_multiplied_from_several_tables():
     rng = np.random.default_rng(0)
     values = rng.poisson(rng.gamma(2.0, 20.0, (5000, 5)))

@@ -81,6 +81,32 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
         close(getattr(smoothed.squares, name), value, atol=tolerance * len(lengths))
 
 
+@pytest.mark.parametrize("name", KERNELS)
+def test_transitions_that_never_happen_are_never_counted(name):
+    """A left-right chain: the sum over all paths, with zeros that stay 0.0 and no path through."""
+    kernel, dtype, tolerance = KERNELS[name]
+    potentials, index, offsets = random_batch(3, 3, [6, 1, 5, 2], scaled=True, dtype=dtype)
+    theta = potentials.transitions * np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]], dtype)
+    start = potentials.start * np.array([1, 0, 0], dtype)
+    potentials = potentials._replace(start=start, transitions=theta)
+    smoothed = kernel.forward_backward(potentials, index, offsets, squares=True)
+    _, path = kernel.viterbi(potentials, index, offsets)
+    pairs = np.zeros((3, 3))
+    for begin, end in itertools.pairwise(offsets):
+        rows = true_rows(potentials, index[begin:end])
+        wide = (np.asarray(part, np.float64) for part in (start, theta))
+        _, marginals, own, best_path, _ = enumeration.smooth(*wide, rows)
+        pairs += own.sum(axis=0)
+        np.testing.assert_allclose(
+            smoothed.responsibilities[begin:end], marginals, rtol=tolerance, atol=tolerance
+        )
+        assert tuple(path[begin:end]) == best_path
+    np.testing.assert_allclose(smoothed.transitions, pairs, rtol=tolerance, atol=4 * tolerance)
+    assert (smoothed.transitions[theta == 0.0] == 0.0).all()
+    assert (smoothed.squares.pairs[theta == 0.0] == 0.0).all()
+    assert smoothed.start[1:].tolist() == [0.0, 0.0]
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 2**20),

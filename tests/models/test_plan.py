@@ -198,3 +198,11 @@ def test_a_finite_model_of_many_sequences_has_a_warm_up_too():
     assert not cold.fitted_.move_state.warmed_up
     assert warm.score(X) >= cold.score(X) - 1.0
     np.testing.assert_allclose(np.sort(warm.lambdas_.ravel()), [2.0, 9.0, 25.0], rtol=0.02)
+
+
+def test_restarts_of_words_keep_their_vocabulary():
+    data = [["a", "b", "a"], ["b", "a"], ["a", "a", "b"]] * 20
+    model = sj.HMM(2, sj.Categorical(), batch_size=None, n_passes=3, n_init=3, random_state=0)
+    model.fit(data)
+    assert model.emission_.vocabulary.words == ("<unk>", "a", "b")
+    assert np.isfinite(model.score(data))

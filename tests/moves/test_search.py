@@ -1,10 +1,12 @@
 """The search for the number of states of small data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.moves.search import MergeSearch
+from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
 
@@ -22,7 +24,7 @@ def fitted():
 def search_of(fitted, n_states):
     model, data = fitted
     bench = Workbench(model.emission_, model.fitted_.compute.backend())
-    return MergeSearch.on(data, bench, n_states, 1e-6, MoveSettings())
+    return StateSearch.on(data, bench, n_states, 1e-6, MoveSettings())
 
 
 def test_states_that_differ_are_kept(fitted):
@@ -58,3 +60,24 @@ def test_statistics_are_those_of_the_data(fitted):
     start, transitions = posterior.counts
     assert start.sum() == pytest.approx(1.0)
     assert transitions.sum() == pytest.approx(n_steps - 1)
+
+
+def test_a_state_that_shares_another_one_is_found(fitted):
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
+    two = fitted[0].fitted_.posterior.regrouped(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    assert search_of(fitted, 2).run(two)[0].n_states == 2  # there is no room for it
+    posterior, bound, moves = search_of(fitted, 6).run(two)
+    assert posterior.n_states == 3
+    assert bound == pytest.approx(whole, abs=0.1)
+    assert [move.n_states for move in moves if move.accepted] == [3]
+    assert {move.kind for move in moves} == {"merge", "split"}
+    again = search_of(fitted, 6).run(two)[0]
+    assert (again.emissions.rows == posterior.emissions.rows).all()
+
+
+def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
+    two = fitted[0].fitted_.posterior.regrouped(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    search = replace(search_of(fitted, 6), validate=lambda posterior: -posterior.n_states)
+    posterior, _, moves = search.run(two)
+    assert posterior.n_states < 3
+    assert not any(move.accepted for move in moves if move.kind == "split")

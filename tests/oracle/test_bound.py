@@ -103,7 +103,7 @@ def evidence(rows):
 
 
 def rows_of(transitions, counts):
-    cells, start_total, totals = transitions.evidence_prior()
+    cells, start_total, totals, _ = transitions.evidence_prior()
     yield cells.start, start_total, counts.start
     yield from zip(cells.transitions, totals, counts.transitions, strict=True)
 
@@ -126,7 +126,7 @@ def all_counts(posterior):
 def expected_evidence(posterior, transitions):
     """E_q[log p(z, x)] with all parameters integrated out, one path after another."""
     start, pairs, symbols, weights = all_counts(posterior)
-    cells, start_total, totals = transitions.evidence_prior()
+    cells, start_total, totals, _ = transitions.evidence_prior()
     value = 0.0
     for a, whole, c in (
         (cells.start, start_total, start),
@@ -191,7 +191,7 @@ def test_the_transitions_part_of_a_merge_is_the_difference_of_two_evaluations(ki
     prior = prior_of(kind, 5, counts)
     first, second = np.triu_indices(5, 1)
     before = evidence(rows_of(prior, counts))
-    cells, start_total, totals = prior.evidence_prior()
+    cells, start_total, totals, _ = prior.evidence_prior()
     for gain, i, j in zip(merge_gains(prior, counts, first, second), first, second, strict=True):
         weights = merge_weights(5, [(i, j)])
         stay = np.delete(np.arange(5), j)

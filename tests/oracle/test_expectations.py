@@ -198,7 +198,7 @@ def drawn_posterior(family, data, n_states, seed, prior):
 
 def log_joint(family, transitions, start, pairs, statistics):
     """Return log p(z, x) without Σ log h(x), parameters integrated out; one row per path."""
-    cells, start_total, totals = transitions.evidence_prior()
+    cells, start_total, totals, _ = transitions.evidence_prior()
     value = np.zeros(len(start))
     for a, whole, c in ((cells.start, start_total, start), (cells.transitions, totals, pairs)):
         rows = gammaln(whole) - gammaln(whole + c.sum(-1)) + (gammaln(a + c) - gammaln(a)).sum(-1)

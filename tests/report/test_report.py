@@ -111,7 +111,7 @@ def test_a_hostile_corpus_is_shown_and_never_run(words, tmp_path):
         find = driver.execute_script
         shown = find("return [...document.querySelectorAll('.chip')].map(e => e.textContent)")
         assert set(EVIL[:6]) <= set(shown)
-        assert find("return document.querySelectorAll('section').length") == 7
+        assert find("return document.querySelectorAll('section').length") == 8
         assert find("return document.querySelectorAll('.states > *').length") == len(
             gather(model).states
         )
@@ -120,7 +120,10 @@ def test_a_hostile_corpus_is_shown_and_never_run(words, tmp_path):
         point_at(driver, ".cell")
         assert find("return !document.getElementById('tip').hidden")
         tip = find("return document.getElementById('tip').textContent")
-        assert re.fullmatch(r"from (.*) to (.*): \d+(\.\d+)?%", tip, re.DOTALL)
+        number = r"(≈ 0|\d+(\.\d+)?)%"
+        assert re.fullmatch(
+            rf"from (.*) to (.*): {number} \({number} to {number}\)", tip, re.DOTALL
+        )
         point_at(driver, ".node .disc")
         assert find("return document.querySelector('.graph').classList.contains('picked')")
         assert find("return document.querySelectorAll('.edge.on').length") > 0
@@ -159,9 +162,12 @@ def test_numbers_show_a_decoded_sequence(numbers, tmp_path):
     assert 'id="sequence"' in page
     assert "Weights of the HDP" not in page
     contents = gather(model, data)
-    example = contents.decoded.example
-    np.testing.assert_array_equal(model.predict(data)[0], contents.decoded.example.path)
-    assert example.columns == ["x0", "x1"]
+    assert len(contents.decoded.examples) == 8
+    for example in contents.decoded.examples:
+        np.testing.assert_array_equal(model.predict(data)[example.sequence], example.path)
+        assert example.columns == ["x0", "x1"]
+    changes = [example.n_changes for example in contents.decoded.examples]
+    assert changes == sorted(changes, reverse=True)
     without = sj.write_report(model, tmp_path / "w.html").read_text()
     assert 'id="sequence"' not in without
     assert "Learning curve" not in without  # there was no held-out data
@@ -282,7 +288,7 @@ def test_a_report_says_how_sure_the_model_is_and_whether_it_fits(numbers, tmp_pa
     assert (short < long).all()
     assert page.count('class="interval"') == 3
     assert contents.decoded.residuals.describe(1) in page.replace("&#x27;", "'")
-    first = contents.decoded.segments[0]
+    first = contents.decoded.examples[0].segments[0]
     assert f"{first.start} to {first.end - 1}" in page
 
 

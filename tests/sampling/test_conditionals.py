@@ -63,6 +63,8 @@ def test_finite_conditionals(seed):
         sampler.symbol_prior,
         sampler.symbol_prior.sum(axis=0),
         weights,
+        DATA.codes,
+        DATA.masks,
     )
     assert len(spy.seen) == 10
     for t, (cumulative, z, total) in enumerate(spy.seen):

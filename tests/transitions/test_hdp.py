@@ -304,7 +304,7 @@ def test_geometric_mean_of_a_gamma():
 def test_rows_are_normalised_or_divided_by_the_exact_normaliser():
     counts = Rows(np.ones(3), np.ones((3, 3)))
     hdp = HDP.make(3, batch_size=1, occupancy="fast").observe(counts, None, 1, 10)
-    rows, start_total, totals = hdp.concentrations(counts)
+    rows, start_total, totals, _ = hdp.concentrations(counts)
     np.testing.assert_allclose(rows.transitions.sum(axis=1), totals)
     exact = replace(hdp, normalize_rows=False).concentrations(counts)
     np.testing.assert_allclose(exact.totals, hdp.alpha.mean + 3)

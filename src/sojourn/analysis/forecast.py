@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,11 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.quantiles import has_closed_form, mixture_quantiles
 from sojourn.families import Categorical, Family
-from sojourn.families.draws import draw_parameters, expected_values, memory, sample_after
+from sojourn.families.draws import (
+    draw_parameters,
+    expected_values,
+    memory,
+    n_covariates,
+    sample_after,
+)
+from sojourn.forms import as_sequences
 from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.random_state import draw_dirichlet
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
 
 _NUMBERS = 2**22  # of state probabilities under draws that are in memory at once
 
@@ -34,16 +42,20 @@ class Belief:
         Whether nothing has been observed yet, so that the next step is the first.
     past : (N, L, D) array or None
         The last steps, for families that depend on them.
+    covariates : (N, H, C) array or None
+        What is known of the steps to come, for families that are given covariates.
     """
 
     filtered: Floats
     fresh: NDArray[np.bool_]
     past: Floats | None = None
+    covariates: Floats | None = None
 
     def take(self, chosen: Integers) -> Belief:
         """Return what is known of some of the sequences, each as often as it is chosen."""
         past = None if self.past is None else self.past[chosen]
-        return Belief(self.filtered[chosen], self.fresh[chosen], past)
+        covariates = None if self.covariates is None else self.covariates[chosen]
+        return Belief(self.filtered[chosen], self.fresh[chosen], past, covariates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +147,9 @@ class Futures:
         rng = np.random.default_rng(self.seed)
         natural, belief, n = self.evidence.natural, self.belief, len(self.belief.filtered)
         offsets = np.arange(n + 1) * self.steps
+        given = belief.covariates
+        if given is not None:
+            given = given.reshape(n * self.steps, -1)
         values, paths = [], []
         for s in range(self.rows.n_draws):
             path = draw_states(
@@ -142,7 +157,7 @@ class Futures:
             )
             own = draw_parameters(self.family, natural, rng)
             states = Sequences(path.ravel(), offsets)
-            found = sample_after(self.family, own, states, belief.past, rng)
+            found = sample_after(self.family, own, states, belief.past, rng, given)
             values.append(found.reshape(n, self.steps, *found.shape[1:]))
             paths.append(path)
         return np.array(values), np.array(paths)
@@ -225,20 +240,34 @@ class RowDraws:
         """Draw rows from the Dirichlet distributions at the expected counts."""
         if n_draws == 0:
             return cls(evidence.start[None], evidence.transitions[None], 0)
-        start, rows = row_concentrations(evidence.posterior)
-        return cls(
-            draw_dirichlet(np.broadcast_to(start, (n_draws, *start.shape)), rng),
-            draw_dirichlet(np.broadcast_to(rows, (n_draws, *rows.shape)), rng),
-            n_draws,
-        )
+        return cls(*draw_rows(evidence.posterior, rng, (n_draws,)), n_draws)
 
 
-def row_concentrations(posterior: Posterior) -> tuple[Floats, Floats]:
-    """Return the Dirichlet parameters of start and transitions: their means times their weight."""
+def draw_rows(posterior: Posterior, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Rows:
+    """Draw start and transitions from Dirichlets: their means times their weight.
+
+    What is given stays as it is, and what never happens has the probability 0.0.
+    """
     means = posterior.transitions.means(posterior.counts)
     weights = posterior.transitions.concentrations(posterior.counts)
+    constraints = posterior.transitions.constraints
+    if constraints is not None:  # of what is learned, whose shares sum to one
+        own = constraints._replace(given=Rows(*(np.zeros_like(part) for part in means)))
+        means = own.probabilities(means)
     start = np.maximum(means.start * weights.start_total, 1e-290)
-    return start, np.maximum(means.transitions * np.asarray(weights.totals)[:, None], 1e-290)
+    rows = np.maximum(means.transitions * np.asarray(weights.totals)[:, None], 1e-290)
+    free = (None, None) if constraints is None else constraints.free
+    drawn = Rows(
+        draw_dirichlet(np.broadcast_to(start, (*shape, *start.shape)), rng, free[0]),
+        draw_dirichlet(np.broadcast_to(rows, (*shape, *rows.shape)), rng, free[1]),
+    )
+    if constraints is None:
+        return drawn
+    given, left = constraints.given, constraints.left
+    return Rows(
+        given.start + left.start * drawn.start,
+        given.transitions + left.transitions[:, None] * drawn.transitions,
+    )
 
 
 def forecast_from(
@@ -248,6 +277,7 @@ def forecast_from(
     levels: Sequence[float],
     n_draws: int,
     seed: list[int],
+    covariates: ArrayLike | None = None,
 ) -> Forecast:
     """Forecast from what is known at the end of sequences.
 
@@ -263,6 +293,8 @@ def forecast_from(
         Draws of the parameters, and of futures; 0 for the posterior means.
     seed : list of int
         Of the draws.
+    covariates : (N, H, C) or (H, C) array, optional
+        What is known of the steps to come.
     """
     levels = check_levels(levels)
     for name, value, least in (("steps", steps, 1), ("n_draws", n_draws, 0)):
@@ -274,6 +306,8 @@ def forecast_from(
         raise ValueError(
             f"forecasts of {type(family).__name__} are drawn: n_draws must be at least 1"
         )
+    if covariates is not None:
+        belief = replace(belief, covariates=_checked(covariates, family, belief, int(steps)))
     rows = RowDraws.make(evidence, int(n_draws), np.random.default_rng([*seed, 0]))
     probabilities = propagate(belief, rows, int(steps))
     futures = Futures(evidence, belief, int(steps), rows, [*seed, 1])
@@ -281,6 +315,24 @@ def forecast_from(
     if not isinstance(family, Categorical):
         means, quantiles = _numbers(family, probabilities, levels, futures, closed=closed)
     return Forecast(probabilities, levels, means, quantiles, futures)
+
+
+def _checked(covariates: ArrayLike, family: Family, belief: Belief, steps: int) -> Floats:
+    """Return covariates of every sequence's future."""
+    n_columns = n_covariates(family)
+    if n_columns == 0:
+        raise ValueError(f"{type(family).__name__} is given no covariates")
+    found = np.asarray(covariates, np.float64)
+    shape = (len(belief.filtered), steps, n_columns)
+    if found.shape not in (shape, shape[1:]):
+        raise ValueError(
+            f"covariates must have shape {shape[1:]}, or {shape} with those of every sequence; "
+            f"they have {found.shape}"
+        )
+    if not np.isfinite(found).all():
+        at = tuple(map(int, np.argwhere(~np.isfinite(found))[0]))
+        raise ValueError(f"covariates{list(at)} is {found[at]}: they must be known")
+    return np.broadcast_to(found, shape)
 
 
 def _numbers(

@@ -24,9 +24,16 @@ def stationary_distribution(matrix: Floats) -> Floats:
     --------
     >>> stationary_distribution(np.array([[0.9, 0.1], [0.3, 0.7]]))
     array([0.75, 0.25])
+    >>> stationary_distribution(np.array([[0.9, 0.1], [0.0, 1.0]]))  # the first is left for good
+    array([0., 1.])
     """
     work = np.array(matrix, np.float64)
     n_states = work.shape[-1]
+    lasting = _lasting(work)
+    if not lasting.all():
+        found = np.zeros(work.shape[:-1])
+        found[..., lasting] = stationary_distribution(work[..., lasting, :][..., lasting])
+        return found
     for n in range(n_states - 1, 0, -1):
         leaving = work[..., n, :n].sum(axis=-1)
         if (leaving <= 0.0).any():
@@ -43,7 +50,7 @@ def stationary_distribution(matrix: Floats) -> Floats:
 def passage_times(matrix: Floats, target: Any) -> Floats:
     """Return the expected number of steps from every state to a set of states, shape (..., K).
 
-    Zero within the set; otherwise h = 1 + P h.
+    Zero within the set; otherwise h = 1 + P h, and infinite where the set may never be reached.
 
     Examples
     --------
@@ -55,6 +62,12 @@ def passage_times(matrix: Floats, target: Any) -> Floats:
     chosen = _states(target, n_states)
     outside = np.setdiff1d(np.arange(n_states), chosen)
     out = np.zeros(matrix.shape[:-1])
+    reach = _reach(matrix)
+    lost = ~reach[:, chosen].any(axis=1)
+    into = (reach & lost).any(axis=1)  # from where a path may come to where the set is out of reach
+    into[chosen] = False
+    out[..., into] = np.inf
+    outside = np.setdiff1d(outside, np.flatnonzero(into))
     if len(outside):
         inner = matrix[..., outside[:, None], outside]
         system = np.eye(len(outside)) - inner
@@ -127,6 +140,27 @@ def dwell_distribution(matrix: Floats, n_steps: int) -> Floats:
         raise ValueError(f"n_steps must be a whole number of at least 1, got {n_steps!r}")
     stay = np.diagonal(np.asarray(matrix, np.float64), axis1=-2, axis2=-1)[..., None]
     return stay ** np.arange(n_steps) * (1.0 - stay)
+
+
+def _reach(matrix: Floats) -> Any:
+    """Return which states a path from each state may come to, itself included, (K, K)."""
+    n_states = matrix.shape[-1]
+    reach = np.eye(n_states, dtype=np.bool_)
+    steps = (np.asarray(matrix) > 0.0).reshape(-1, n_states, n_states).any(axis=0) | reach
+    if steps.all():
+        return steps
+    for _ in range(max(1, n_states.bit_length())):
+        steps = (steps.astype(np.int64) @ steps) > 0
+    return steps
+
+
+def _lasting(matrix: Floats) -> Any:
+    """Return the states that a path comes back to for ever: those that all can come to, (K,)."""
+    reach = _reach(matrix)
+    lasting = reach.all(axis=0)
+    if not lasting.any():
+        raise ValueError("some states are never left for others: the chain has no single long run")
+    return lasting
 
 
 def _states(which: Any, n_states: int) -> Any:

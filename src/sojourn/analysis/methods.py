@@ -44,11 +44,22 @@ class AnalysisMixin:
     samples: Samples | None
     compute: Compute
     estimator: Any
-    provenance: dict[str, Any]
+    state_names: tuple[str, ...] | None
 
     @abstractmethod
-    def prepare(self, X: Any, lengths: ArrayLike | None = None) -> Data:
+    def prepare(self, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
         """Check a user's data."""
+
+    @property
+    def labels_of_states(self) -> list[str]:
+        """Names of all states; those without one are called by their number."""
+        names = list(self.state_names or ())
+        return names + [str(k) for k in range(len(names), self.posterior.n_states)]
+
+    def name_of(self, state: int) -> str:
+        """What people call a state: its name, or "state 3"."""
+        names = self.state_names or ()
+        return names[state] if state < len(names) else f"state {state}"
 
     @abstractmethod
     def paths(self, data: Sequences) -> tuple[Any, float]:
@@ -70,12 +81,6 @@ class AnalysisMixin:
     @abstractmethod
     def posteriors(self) -> Iterator[Posterior]:
         """Yield the posterior of each draw of a sampler."""
-
-    @property
-    def feature_names(self) -> Any:
-        """Names of the columns, where the data were a table; None otherwise."""
-        names = self.provenance.get("columns")
-        return np.array(names, dtype=object) if names else None
 
     def evidence(self, posterior: Posterior | None = None) -> Evidence:
         """Return the model as the forward recursion sees it, on the CPU in double precision."""
@@ -142,13 +147,14 @@ class AnalysisMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations after each sequence; see `HMM.forecast`."""
         evidence = self.evidence()
         belief = self.belief(self.prepare(X, lengths), evidence)
         seed = [self.seed_of(random_state), FORECAST_STREAM]
-        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed)
+        return forecast_from(evidence, belief, steps, quantiles, n_draws, seed, covariates)
 
     def belief(self, data: Data, evidence: Evidence) -> Belief:
         """Return what is known at the end of each sequence."""
@@ -200,6 +206,8 @@ class AnalysisMixin:
         check_algorithm(algorithm, 1)
         decode = self.paths if algorithm == "viterbi" else self.marginal_paths
         pieces = iter(self.prepare(X, lengths).pieces(self.family))
+        if names is None:
+            names = [self.name_of(k) for k in range(self.posterior.n_states)]
         return segments_of(self.evidence(), pieces, lambda piece: decode(piece)[0], names)
 
     def score_samples(self, X: Any, lengths: ArrayLike | None = None) -> tuple[float, Any]:

@@ -121,7 +121,8 @@ class Residuals:
             )
         else:
             shape = "The distribution of the data differs from that of the model"
-        text = f"{shape} (distance {found.distance:.3f}, p = {found.p_value:.2g})."
+        p_value = f"p = {found.p_value:.2g}" if found.p_value >= 1e-3 else "p < 0.001"
+        text = f"{shape} (distance {found.distance:.3f}, {p_value})."
         if abs(found.largest_autocorrelation) > 3.3 / np.sqrt(found.n_steps):
             text += (
                 " Successive steps depend on one another more than the states explain: the "

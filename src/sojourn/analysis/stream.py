@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.forecast import Belief, Forecast, forecast_from
@@ -150,6 +150,7 @@ class Stream:
         *,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
     ) -> Forecast:
         """Forecast from here; see `FittedModel.forecast`.  The stream does not change."""
         family = self._evidence.family
@@ -158,7 +159,7 @@ class Stream:
             raise ValueError(f"a forecast of {type(family).__name__} needs an observation first")
         belief = Belief(self._filtered.copy(), self._fresh.copy(), past)
         seed = [self._seed, self.n_steps]
-        return forecast_from(self._evidence, belief, steps, quantiles, n_draws, seed)
+        return forecast_from(self._evidence, belief, steps, quantiles, n_draws, seed, covariates)
 
     # ---- potentials of one step -----------------------------------------------------------------
 

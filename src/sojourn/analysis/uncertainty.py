@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from sojourn.analysis import markov
 from sojourn.analysis.evidence import Evidence
-from sojourn.analysis.forecast import row_concentrations
+from sojourn.analysis.forecast import draw_rows
 from sojourn.families import DecayedTable, Family
 from sojourn.families.draws import draw_parameters
 from sojourn.inference import Posterior
@@ -20,7 +20,6 @@ from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels import cpu
 from sojourn.kernels.cpu.sampling import sample_paths
 from sojourn.kernels.interface import Floats, Integers, Potentials
-from sojourn.random_state import draw_dirichlet
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
@@ -191,6 +190,9 @@ class PathSampler:
         potentials, index = self.potentials(encoded, drawn)
         k = self.evidence.n_states
         states = np.empty(chunk.n_steps, np.int32)
+        codes, masks = np.empty(0, np.int32), np.empty((0, 0))
+        if chunk.labels is not None:
+            codes, masks = chunk.labels.compact(k)
         failed = sample_paths(
             self.rng,
             np.asarray(index, np.int32),
@@ -200,6 +202,8 @@ class PathSampler:
             np.empty(0),
             states,
             np.empty((int(chunk.lengths.max()), k)),
+            np.asarray(codes, np.int32),
+            np.ascontiguousarray(masks),
         )
         if failed >= 0:
             raise FloatingPointError(f"sequence {failed} has no possible state path")
@@ -226,8 +230,7 @@ class PathSampler:
             self.evidence.posterior.emissions,
             self.evidence.posterior.transitions,
         )
-        start, rows = row_concentrations(own)
-        return Rows(draw_dirichlet(start, self.rng), draw_dirichlet(rows, self.rng))
+        return draw_rows(own, self.rng)
 
     def draw_natural(self, counts: _Counts) -> Floats:
         """Draw emission parameters given counts."""

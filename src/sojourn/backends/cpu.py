@@ -18,11 +18,13 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.interface import Integers, Kernel, Potentials, Smoothed
+from sojourn.kernels import reference
+from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 
+_FLOOR = 1e-300  # of emission potentials, where a sequence would have no possible path without
 _WORTH_A_THREAD = 2**13  # steps of a minibatch that make another thread worthwhile
 
 
@@ -37,16 +39,19 @@ class CpuBackend(KernelPieces, HostBackend):
     n_threads : int
     dtype : str or None
         Precision of the potentials; None for that of the emission table.
+    floor : float
+        Least emission potential beside the largest of a step: a density is never zero, but may
+        underflow, where only few transitions are possible.
     """
 
     kernel: Kernel
     n_threads: int
     dtype: str | None = None
+    floor: float = 0.0
     _reader: _ReadAhead | None = field(default=None, init=False, repr=False)
     _whole: _Whole = field(default_factory=lambda: _Whole(), init=False, repr=False)
 
     slow_launches = False
-    exact = None
 
     def batches(
         self,
@@ -98,11 +103,43 @@ class CpuBackend(KernelPieces, HostBackend):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
+        potentials = self._floored(potentials)
         smoothed = super().forward_backward(chunk, potentials, index, squares=squares)
         # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
         return smoothed
+
+    def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
+        """Compute log Z of every sequence of a chunk."""
+        return super().log_normalizers(chunk, self._floored(potentials), index)
+
+    def viterbi(
+        self, chunk: Chunk, potentials: Potentials, index: Integers
+    ) -> tuple[Floats, Integers]:
+        """Find the best path of every sequence of a chunk."""
+        return super().viterbi(chunk, self._floored(potentials), index)
+
+    def _floored(self, potentials: Potentials) -> Potentials:
+        if self.floor == 0.0:
+            return potentials
+        return potentials._replace(emissions=np.maximum(potentials.emissions, self.floor))
+
+    def exact_for(self, smoothed: Smoothed) -> CpuBackend | None:
+        """Return what computes a chunk again in which a sequence underflowed.
+
+        In double precision at first, and then in logarithms.
+        """
+        if self.floor or np.isfinite(smoothed.log_normalizers).all():
+            return None
+        if smoothed.responsibilities.dtype == np.float32:
+            return CpuBackend(self.kernel, self.n_threads, "float64")
+        return self.exact
+
+    @property
+    def exact(self) -> CpuBackend | None:
+        """The kernel in logarithms, for sequences that underflow here."""
+        return None if self.floor else CpuBackend(reference, self.n_threads, "float64", _FLOOR)
 
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
         """Return Σ log Z; raise an error for a sequence without a possible path."""

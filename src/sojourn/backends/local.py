@@ -12,9 +12,10 @@ from sojourn.inference.local import expected_statistics
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
-from sojourn.kernels.arrays import to_host
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.edges import TileKernel, Tiles
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 
 
@@ -69,9 +70,17 @@ class KernelPieces(ABC):
         if not objective.collapsed:
             concentrations = posterior.transitions.concentrations(posterior.counts)
             return objective.transition_potentials(concentrations)
-        prior, total = posterior.transitions.prior_counts()
-        dtype = self.dtype or posterior.emissions.dtype
-        return Rows(*self.kernel.transition_potentials(prior, total, posterior.counts, dtype))
+        prior, total, constraints = posterior.transitions.prior_counts()
+        counts, dtype = posterior.counts, self.dtype or posterior.emissions.dtype
+        if constraints is not None and constraints.fixes:
+            prior = constraints.probabilities(
+                Rows(prior.start + counts.start, prior.transitions + counts.transitions)
+            )
+            # They are final: the kernel has only to divide by one.
+            xp = namespace(prior.start)
+            total = xp.ones_like(prior.start.sum())
+            counts = Rows(*(xp.zeros_like(part) for part in counts))
+        return Rows(*self.kernel.transition_potentials(prior, total, counts, dtype))
 
     def forward_backward(
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
@@ -89,13 +98,25 @@ class KernelPieces(ABC):
             n_threads=self.n_threads,
         )
 
+    def exact_for(self, smoothed: Smoothed) -> KernelPieces | None:
+        """Return what computes a chunk again in which a sequence underflowed; None if none did.
+
+        A GPU is not waited for, and counts such sequences instead.
+        """
+        return None
+
     def tiles(self, chunk: Chunk) -> TileKernel | None:
         """Return the kernel for tiles, if the chunk has tiles."""
-        counted = chunk.sequences.counted
-        if counted is None:
+        if chunk.sequences.counted is None:
             return None
-        tiles = Tiles.of(to_host(chunk.sequences.offsets), counted)
+        host = self.host_sequences(chunk)
+        assert host.counted is not None
+        tiles = Tiles.of(host.offsets, host.counted)
         return TileKernel(self.kernel, tiles, self.n_threads)
+
+    @abstractmethod
+    def host_sequences(self, chunk: Chunk) -> Sequences:
+        """Return the sequences of a chunk as arrays in memory."""
 
     def _order(self, chunk: Chunk) -> Any:
         """Return the order of the sequences of a chunk, longest first, if it is known."""

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 from unicodedata import category
 
@@ -13,6 +14,9 @@ import typer
 from rich.console import Console
 
 from sojourn.cli.wording import in_options
+
+STANDARD = Path("-")
+"""The name of standard output."""
 
 
 def console(*, quiet: bool = False, errors: bool = False) -> Console:

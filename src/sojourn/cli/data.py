@@ -28,7 +28,7 @@ from sojourn.sources.profile import (
 )
 from sojourn.sources.tables import Table
 
-_TEXT = ("lower", "pattern", "encoding", "max_bytes")
+_TEXT = ("lower", "pattern", "encoding", "max_bytes", "label", "weight")
 _OF_CSV = ("max_bytes", "encoding", "missing")
 _MOSTLY_DIFFERENT = 0.5  # distinct words per row above which a column is no set of symbols
 
@@ -61,6 +61,7 @@ class Opened(NamedTuple):
 
 OPTIONS = (
     "column", "sequence", "time", "drop", "lower", "pattern", "encoding", "missing", "max_bytes",
+    "label", "weight",
 )  # fmt: skip
 """Options for reading that commands have in common."""
 
@@ -121,7 +122,7 @@ def open_data(
     else:
         known = _TEXT if kind in ("text", "gzip", "zstd") else ("sequence",)
         options = {name: value for name, value in given.items() if name in known}
-    return Opened(open_path(path, options), [], True, dict(options), [])
+    return Opened(open_path(path, options), [], True, _lasting(options), [])
 
 
 def open_for(
@@ -166,7 +167,8 @@ def _open_table(
     for name in drop:
         if name not in table.names:
             raise ValueError(f"{path} has no column {name!r} to drop: {some(table.names)}")
-    free = [name for name in table.names if name not in (time, *drop)]
+    taken = (time, options.get("label"), options.get("weight"), *drop)
+    free = [name for name in table.names if name not in taken]
     sequence = options.pop("sequence", None)
     if sequence is None:
         sequence = _find_sequence(table, free, notes)
@@ -182,7 +184,12 @@ def _open_table(
     how = {**reading, "column": columns[0] if is_words else columns, "report": report}
     source = open_path(path, how, table)
     reading |= {"drop": unused} if unused else {}
-    return Opened(source, [] if is_words else columns, False, reading, notes)
+    return Opened(source, [] if is_words else columns, False, _lasting(reading), notes)
+
+
+def _lasting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options for other data, which need not have labels and weights."""
+    return {name: value for name, value in options.items() if name not in ("label", "weight")}
 
 
 def _find_sequence(table: Table, free: list[str], notes: list[str]) -> str | bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sojourn.cli.cluster import connected
-from sojourn.cli.common import errors_in_short, printable
+from sojourn.cli.common import STANDARD, errors_in_short, printable
 from sojourn.cli.options import (
     Address,
     Columns,
@@ -18,6 +19,7 @@ from sojourn.cli.options import (
     Encoding,
     Force,
     JsonLines,
+    Label,
     Lower,
     MaxBytes,
     Missing,
@@ -65,6 +67,7 @@ def decode(
     encoding: Encoding = None,
     missing: Missing = None,
     max_bytes: MaxBytes = None,
+    label: Label = None,
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
@@ -83,14 +86,12 @@ def decode(
     if out is None and (cluster is not None or workers is not None):
         raise typer.BadParameter("OUT is needed: workers write to a folder", param_hint="OUT")
     from sojourn.cli.data import open_for, reading_options
-    from sojourn.cli.rows import STANDARD, check_out, is_table
+    from sojourn.cli.rows import check_out, is_table
     from sojourn.models import load
 
     with errors_in_short(), connected(cluster, workers) as client:
         fitted = load(model)
         opened = open_for(fitted, data, reading_options(locals()))
-        if words:
-            check_words(fitted, opened.source)
         if out is None:
             _print_states(fitted, opened.source, proba=proba, words=words, as_json=as_json)
             return
@@ -130,7 +131,11 @@ def _print_states(
     model: BaseHMM, source: Source, *, proba: bool, words: bool, as_json: bool
 ) -> None:
     """Print one line per sequence while the data is read."""
+    if words:
+        check_words(model, source)
     predict = model.predict_proba if proba else model.predict
+    if not proba and model.fitted_.state_names is not None:
+        predict = partial(model.predict, names=True)
     key = "probabilities" if proba else "states"
     for piece in source:
         symbols = piece

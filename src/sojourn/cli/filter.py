@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sojourn.cli.common import errors_in_short
+from sojourn.cli.common import STANDARD, errors_in_short
 from sojourn.cli.options import (
     Columns,
     DataFile,
@@ -61,7 +61,7 @@ def filter(
     Example: [bold]sojourn filter walks.sojourn new.csv --lag 2[/]
     """
     from sojourn.cli.data import open_for, reading_options
-    from sojourn.cli.rows import STANDARD, check_out, is_table, write_steps
+    from sojourn.cli.rows import check_out, is_table, write_steps
     from sojourn.models import load
 
     with errors_in_short():

@@ -34,6 +34,8 @@ def fit(
     encoding: opt.Encoding = None,
     missing: opt.Missing = None,
     max_bytes: opt.MaxBytes = None,
+    label: opt.Label = None,
+    weight: opt.Weight = None,
     device: opt.Device = "cpu",
     jobs: opt.Jobs = None,
     cluster: opt.Address = None,

@@ -95,7 +95,7 @@ def _lines(model: BaseHMM, found: Forecast, n: int, number: int, *, as_json: boo
     yield f"sequence {number}"
     for h, step in enumerate(ahead):
         state = max(range(len(step["states"])), key=step["states"].__getitem__)
-        text = f"  +{h + 1}  state {state} ({step['states'][state]:.2f})"
+        text = f"  +{h + 1}  {model.fitted_.name_of(state)} ({step['states'][state]:.2f})"
         if "symbols" in step:
             text += "".join(f"  {word} {p:.3f}" for word, p in step["symbols"])
         else:

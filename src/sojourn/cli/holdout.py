@@ -85,16 +85,14 @@ def _split_memory(data: Sequences, share: float, seed: int) -> Parts:
     """Hold out some of the sequences, or the end of a single one."""
     import numpy as np
 
-    from sojourn.sequences import Sequences
-
     if len(data) == 1 and share:
         cut = round(data.n_steps * (1.0 - share))
         if not 0 < cut < data.n_steps:
             return Parts(data, None, 1, data.n_steps, _TOO_SHORT)
-        first, last = data.values[:cut], data.values[cut:]
-        rest = Sequences.from_lengths(last)
-        how = f"its last {len(last):,} steps held out"
-        return Parts(Sequences.from_lengths(first), rest, 1, cut, how)
+        n_out = data.n_steps - cut
+        first = data.spans(np.array([0]), np.array([cut]))
+        last = data.spans(np.array([cut]), np.array([n_out]))
+        return Parts(first, last, 1, cut, f"its last {n_out:,} steps held out")
     n_out = min(_MOST_HELD_OUT, len(data) - 1, max(1, round(share * len(data)))) if share else 0
     if n_out == 0:
         return Parts(data, None, len(data), data.n_steps, "none held out")

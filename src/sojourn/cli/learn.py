@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sojourn.cli import choosing, holdout, summary, training
 from sojourn.cli.cluster import connected
-from sojourn.cli.common import console, errors_in_short, print_json
-from sojourn.cli.rows import STANDARD
+from sojourn.cli.common import STANDARD, console, errors_in_short, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -65,6 +65,20 @@ Missing = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        help="Tables: column with labels of steps, numbers or names of states; empty if unknown.",
+        rich_help_panel=DATA,
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        "--weight", help="Tables: column with weights of sequences.", rich_help_panel=DATA
+    ),
+]
 Lower = Annotated[
     bool | None,
     typer.Option(

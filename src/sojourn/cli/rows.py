@@ -13,11 +13,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.cli.common import STANDARD
+
 if TYPE_CHECKING:
     from sojourn.cli.data import Opened
-
-STANDARD = Path("-")
-"""The name of standard output."""
 
 Compute = Callable[[Path], Any]
 """Writes one result per step to a ``.npy`` file."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sojourn.cli.cluster import connected
-from sojourn.cli.common import console, errors_in_short, print_json
+from sojourn.cli.common import STANDARD, console, errors_in_short, print_json
 from sojourn.cli.options import (
     Address,
     Columns,
@@ -18,6 +18,7 @@ from sojourn.cli.options import (
     Encoding,
     Force,
     Json,
+    Label,
     Lower,
     MaxBytes,
     Missing,
@@ -51,6 +52,7 @@ def score(
     encoding: Encoding = None,
     missing: Missing = None,
     max_bytes: MaxBytes = None,
+    label: Label = None,
     cluster: Address = None,
     workers: Workers = None,
     force: Force = False,
@@ -63,7 +65,7 @@ def score(
     Example: [bold]sojourn score words.sojourn new.txt[/]
     """
     from sojourn.cli.data import open_for, reading_options
-    from sojourn.cli.rows import STANDARD, check_out, write_sequences
+    from sojourn.cli.rows import check_out, write_sequences
     from sojourn.models import load
 
     with errors_in_short(), connected(cluster, workers) as client:

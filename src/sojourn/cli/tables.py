@@ -13,7 +13,7 @@ from sojourn.report.states import summarize
 def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
     """Tabulate the largest states: share of the steps, how long they last, what they represent."""
     shown = summarize(model, n_states)
-    used = model.n_states_
+    used, names = model.n_states_, model.state_names_
     table = Table(
         title=f"The {len(shown)} largest of {used} states in use", title_justify="left",
         header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0),
@@ -25,10 +25,10 @@ def state_table(model: BaseHMM, n_states: int, width: int) -> Table:
     table.add_column("next", justify="right", no_wrap=True)
     for entry in shown:
         table.add_row(
-            str(entry.state),
+            escape(printable(names[entry.state])),
             f"{entry.share:.1%}",
             entry.stay,
             escape(printable(entry.text)),
-            str(entry.following),
+            escape(printable(names[entry.following])),
         )
     return table

@@ -48,9 +48,9 @@ class AutoregressiveGaussian(RegressionFamily):
         Number of steps that the prior mean of the coefficients, zero, counts for: the prior
         precision of a coefficient is this times the variance of its column.
     degrees_of_freedom : float, optional
-        ν°; by default D + 2.
+        ν°; by default D + 2, for which the prior covariance has the mean Ψ°.
     scale : float, (D,) or (D, D) array, optional
-        Ψ°, as in `Gaussian`; by default from the variances of the differences between successive
+        Ψ°, or its diagonal; by default from the variances of the differences between successive
         steps, or those of the data if these are smaller.
     location : float or (n_features,) array, optional
         Subtracted from the data to keep sums of squares accurate; by default the data's mean.

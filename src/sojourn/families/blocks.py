@@ -117,7 +117,9 @@ def potential_rows(
         largest = xp.amax(rows, axis=1)
         log_scale[steps] = largest
         rows -= largest[:, None]
-        xp.exp(xp.astype(rows, dtype), out=table[steps, :n_states])
+        # Of a log potential below single precision's range nothing is left in any precision.
+        with np.errstate(over="ignore"):
+            xp.exp(xp.astype(rows, dtype), out=table[steps, :n_states])
 
     for _ in in_blocks(fill, x, n_columns * n_states, n_threads):
         pass

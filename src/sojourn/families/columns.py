@@ -19,6 +19,8 @@ from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
 
+_LARGE = 1e3  # from where differences of log Γ cancel
+
 
 class ColumnFamily(DenseFamily):
     """A family that is a product over columns.
@@ -138,11 +140,13 @@ def log_rising(a: Floats, x: Floats) -> Floats:
     array([ 2.48490665, 27.63102112])
     """
     xp = namespace(a)
+    if not maybe_any(a > _LARGE):
+        return xp.gammaln(a + x) - xp.gammaln(a)
     plain = xp.gammaln(a + x) - xp.gammaln(a)
     ratio = x / a
     # Stirling's series, arranged so that large terms do not cancel.
     series = (a + x - 0.5) * xp.log1p(ratio) - x + x * xp.log(a) - x / (12.0 * a * (a + x))
-    return xp.where(a > 1e3, series, plain)
+    return xp.where(a > _LARGE, series, plain)
 
 
 def log_beta(a: Floats, b: Floats) -> Floats:

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import (
-    as_given,
     check_columns,
     check_real,
     column_moments,
@@ -24,6 +23,7 @@ from sojourn.families.scales import (
     column_weights,
     located,
     reach,
+    spread_prior,
     within_states,
 )
 from sojourn.kernels.arrays import namespace
@@ -59,10 +59,11 @@ class DiagonalGaussian(ColumnFamily):
         m°; by default the data's mean.
     mean_strength : float
         κ°: number of steps that the prior mean counts for.
-    degrees_of_freedom : float
-        ν°.  With 3, the default, the prior variance has the mean Ψ°.
+    degrees_of_freedom : float, optional
+        ν°; by default 2.1, or 3 where Ψ° is given, which then is the prior mean.
     scale : float or (D,) array, optional
-        Ψ°; by default each column's variance divided by K^(2/D).
+        Ψ°; by default the prior mean is each column's variance divided by K^(2/D), and counts for
+        a tenth of a step, or for one where ν° is given.
     location : float or (D,) array, optional
         c, as in `Gaussian`.
 
@@ -84,7 +85,7 @@ class DiagonalGaussian(ColumnFamily):
         n_features: int | None = None,
         mean: float | ArrayLike | None = None,
         mean_strength: float = 0.01,
-        degrees_of_freedom: float = 3.0,
+        degrees_of_freedom: float | None = None,
         scale: float | ArrayLike | None = None,
         location: float | ArrayLike | None = None,
     ) -> None:
@@ -99,10 +100,11 @@ class DiagonalGaussian(ColumnFamily):
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "DiagonalGaussian")
         moments = column_moments(check_real(data, n_features).values)
-        scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
+        guess = within_states(moments.variance, n_states, n_features)
+        dof, scale = spread_prior(self.degrees_of_freedom, self.scale, guess, 1.0, 2.0)
         return self.changed(
             **located(self, moments),
-            degrees_of_freedom=check_dof(self.degrees_of_freedom, 0.0),
+            degrees_of_freedom=check_dof(dof, 0.0),
             scale=column_vector("scale", scale, n_features),
         )
 
@@ -114,6 +116,7 @@ class DiagonalGaussian(ColumnFamily):
         """Return λ° = (κ°, ν°, κ° m, Ψ° + κ° m²) with m = m° − c."""
         mean = np.asarray(self.mean) - np.asarray(self.location)
         ones = np.ones(self.features)
+        assert self.degrees_of_freedom is not None
         strength = self.mean_strength
         return np.concatenate(
             [

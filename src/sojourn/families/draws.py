@@ -20,6 +20,7 @@ from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.gamma import Gamma
+from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
 from sojourn.families.multinomial import Multinomial
@@ -292,12 +293,36 @@ def _(family: Product) -> int:
 
 
 @singledispatch
+def n_covariates(family: Family) -> int:
+    """Return the number of columns that are given, not modelled.
+
+    Examples
+    --------
+    >>> import sojourn as sj
+    >>> n_covariates(sj.Gaussian()), n_covariates(sj.LinearGaussian(2, n_features=5))
+    (0, 3)
+    """
+    return 0
+
+
+@n_covariates.register
+def _(family: LinearGaussian) -> int:
+    return family.features - family.n_targets
+
+
+@n_covariates.register
+def _(family: Product) -> int:
+    return sum(map(n_covariates, family.parts))
+
+
+@singledispatch
 def sample_after(
     family: Family,
     natural: Floats,
     states: Sequences,
     past: NDArray[Any] | None,
     rng: np.random.Generator,
+    covariates: Floats | None = None,
 ) -> NDArray[Any]:
     """Draw data for sequences of states that go on from a past.
 
@@ -309,6 +334,8 @@ def sample_after(
     past : (N, L, D) array or None
         The last L steps before each sequence, L being `memory`, without missing values.
     rng : Generator
+    covariates : (T, C) array or None
+        What is given at every step, C being `n_covariates`; None draws it.
     """
     return family.sample(natural, states, rng)
 
@@ -320,6 +347,7 @@ def _(
     states: Sequences,
     past: NDArray[Any] | None,
     rng: np.random.Generator,
+    covariates: Floats | None = None,
 ) -> NDArray[Any]:
     if past is None:
         return family.sample(natural, states, rng)
@@ -343,17 +371,32 @@ def _(
 
 @sample_after.register
 def _(
+    family: LinearGaussian,
+    natural: Floats,
+    states: Sequences,
+    past: NDArray[Any] | None,
+    rng: np.random.Generator,
+    covariates: Floats | None = None,
+) -> NDArray[Any]:
+    return family.sample(natural, states, rng, covariates)
+
+
+@sample_after.register
+def _(
     family: Product,
     natural: Floats,
     states: Sequences,
     past: NDArray[Any] | None,
     rng: np.random.Generator,
+    covariates: Floats | None = None,
 ) -> NDArray[Any]:
     parts = zip(family.parts, naturals_of(family, natural), column_slices(family), strict=True)
-    drawn = [
-        sample_after(part, own, states, _own_past(part, past, columns), rng)
-        for part, own, columns in parts
-    ]
+    drawn, at = [], 0
+    for part, own, columns in parts:
+        end = at + n_covariates(part)
+        given = None if covariates is None else covariates[:, at:end]
+        drawn.append(sample_after(part, own, states, _own_past(part, past, columns), rng, given))
+        at = end
     return np.concatenate([d.reshape(states.n_steps, -1) for d in drawn], axis=1)
 
 

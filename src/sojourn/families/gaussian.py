@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.checks import (
     Booleans,
-    as_given,
     check_columns,
     check_real,
     column_moments,
@@ -21,6 +20,7 @@ from sojourn.families.scales import (
     located,
     reach,
     scale_matrix,
+    spread_prior,
     with_one,
     within_states,
 )
@@ -49,10 +49,11 @@ class Gaussian(MatrixNormalFamily):
     mean_strength : float
         κ°: number of steps that the prior mean counts for.
     degrees_of_freedom : float, optional
-        ν°; by default D + 2, for which the prior covariance has the mean Ψ°.
+        ν°; by default D + 1.1, or D + 2 where Ψ° is given, which then is the prior mean.
     scale : float, (D,) or (D, D) array, optional
-        Ψ°, or its diagonal.  By default diagonal, with the variance of each column divided by
-        K^(2/D): the states divide the space that the data fill.
+        Ψ°, or its diagonal.  By default the prior covariance is diagonal on average, with the
+        variance of each column divided by K^(2/D), as the states divide the space that the data
+        fill; it counts for a tenth of a step, or for one where ν° is given.
     location : float or (D,) array, optional
         c, subtracted from the data to keep sums of squares accurate; by default the data's mean.
         It affects only rounding, and the location of ``statistics_``.
@@ -94,8 +95,9 @@ class Gaussian(MatrixNormalFamily):
         """Take columns, location and scale from the data."""
         n_features = check_columns(data, self.n_features, "Gaussian")
         moments = column_moments(check_real(data, n_features).values)
-        scale = as_given(self.scale, within_states(moments.variance, n_states, n_features))
-        dof = as_given(self.degrees_of_freedom, n_features + 2.0)
+        guess = within_states(moments.variance, n_states, n_features)
+        given = self.degrees_of_freedom, self.scale
+        dof, scale = spread_prior(*given, guess, 1.0, n_features + 1.0)
         return self.changed(
             **located(self, moments),
             degrees_of_freedom=check_dof(dof, n_features - 1.0),

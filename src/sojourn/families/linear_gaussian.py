@@ -49,9 +49,9 @@ class LinearGaussian(RegressionFamily):
         Number of steps that the prior mean of the coefficients, zero, counts for: the prior
         precision of a coefficient is this times the variance of its column.
     degrees_of_freedom : float, optional
-        ν°; by default n_targets + 2.
+        ν°; by default n_targets + 2, for which the prior covariance has the mean Ψ°.
     scale : float, (n_targets,) or (n_targets, n_targets) array, optional
-        Ψ°, as in `Gaussian`; by default from the variances of the targets.
+        Ψ°, or its diagonal; by default from the variances of the targets.
     location : float or (n_features,) array, optional
         Subtracted from the data to keep sums of squares accurate; by default the data's mean.
     spread : float or (n_features,) array, optional
@@ -128,11 +128,21 @@ class LinearGaussian(RegressionFamily):
             )
         return data
 
-    def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
-        """Draw independent normal covariates with the data's spread, and targets given them."""
+    def sample(
+        self,
+        natural: Floats,
+        states: Sequences,
+        rng: np.random.Generator,
+        covariates: Floats | None = None,
+    ) -> NDArray[Any]:
+        """Draw targets given covariates; without them, normal ones with the data's spread."""
         n = self.n_targets
         location, spread = np.asarray(self.location), np.asarray(self.spread)
-        covariates = rng.standard_normal((states.n_steps, self.features - n)) * spread[n:]
-        regressors = np.concatenate([np.ones((len(covariates), 1)), covariates], axis=1)
-        targets = self.draw(natural, states.values, regressors, rng)
-        return np.concatenate([targets, covariates], axis=1) + location
+        if covariates is None:
+            drawn = rng.standard_normal((states.n_steps, self.features - n)) * spread[n:]
+            covariates = drawn + location[n:]
+        else:
+            drawn = covariates - location[n:]
+        regressors = np.concatenate([np.ones((len(drawn), 1)), drawn], axis=1)
+        targets = self.draw(natural, states.values, regressors, rng) + location[:n]
+        return np.concatenate([targets, covariates], axis=1)

@@ -35,7 +35,7 @@ class LogNormal(DenseFamily):
         Prior mean of the logarithms; by default their mean.
     mean_strength : float
         Number of steps that the prior mean counts for.
-    degrees_of_freedom : float
+    degrees_of_freedom : float, optional
         ν° of the logarithms, as in `DiagonalGaussian`.
     scale : float or (D,) array, optional
         Ψ° of the logarithms, as in `DiagonalGaussian`.
@@ -58,7 +58,7 @@ class LogNormal(DenseFamily):
         n_features: int | None = None,
         mean: float | ArrayLike | None = None,
         mean_strength: float = 0.01,
-        degrees_of_freedom: float = 3.0,
+        degrees_of_freedom: float | None = None,
         scale: float | ArrayLike | None = None,
         location: float | ArrayLike | None = None,
     ) -> None:

@@ -120,7 +120,7 @@ class Product(Family):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of what `parameters` returns."""
-        return tuple(name for names in _names(self.parts) for name in names.values())
+        return tuple(name for names in part_names(self.parts) for name in names.values())
 
     def resolve(self, data: Sequences, n_states: int) -> Product:
         """Assign the columns to the parts, and resolve every part with its own."""
@@ -247,7 +247,7 @@ class Product(Family):
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return the parameters of the parts, renamed if names clash."""
-        parts = zip(self.parts, _naturals(self.parts, natural), _names(self.parts), strict=True)
+        parts = zip(self.parts, _naturals(self.parts, natural), part_names(self.parts), strict=True)
         return {
             names[key]: value
             for part, own, names in parts
@@ -410,7 +410,7 @@ def _medians(values: Floats) -> Floats:
     return medians
 
 
-def _names(parts: Sequence[Family]) -> list[dict[str, str]]:
+def part_names(parts: Sequence[Family]) -> list[dict[str, str]]:
     """Map the parameter names of every part to those of the Product."""
     counts = Counter(name for part in parts for name in part.parameter_names)
     return [

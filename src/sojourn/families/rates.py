@@ -22,9 +22,11 @@ from sojourn.sequences import Sequences
 
 def concatenated(family: DenseFamily, *names: str) -> Floats:
     """Return parameters of a family, one number per column each, one after another."""
-    return np.concatenate(
-        [column_vector(name, getattr(family, name), family.features) for name in names]
-    )
+    shape, parts = (family.features,), [getattr(family, name) for name in names]
+    if not all(isinstance(part, np.ndarray) and part.shape == shape for part in parts):
+        given = zip(names, parts, strict=True)
+        parts = [column_vector(name, part, *shape) for name, part in given]
+    return np.concatenate(parts)
 
 
 class OneParameterFamily(ColumnFamily):

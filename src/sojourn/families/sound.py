@@ -61,6 +61,8 @@ def _any_data(family: Family) -> Sequences:
         return Sequences(np.zeros(2, np.int32), [0, 2])
     columns: Any = family.columns if isinstance(family, Product) else [family.n_features]
     n_columns = sum(file_values.whole("columns", n, 1, 2**31) for n in columns)
+    if n_columns > family.n_statistics:
+        raise ValueError(f"{n_columns} columns have more than {family.n_statistics} statistics")
     return Sequences(np.ones((2, n_columns)), [0, 2])
 
 

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import (
-    as_given,
     check_columns,
     check_real,
     column_moments,
@@ -25,6 +24,7 @@ from sojourn.families.scales import (
     column_weights,
     located,
     reach,
+    spread_prior,
     within_states,
 )
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -62,9 +62,10 @@ class SphericalGaussian(DenseFamily):
     mean_strength : float
         κ°: number of steps that the prior mean counts for.
     degrees_of_freedom : float, optional
-        ν°; by default D + 2.
+        ν°; by default D / 10 + 2, or D + 2 where Ψ° is given.
     scale : float, optional
-        Ψ°; by default D times the mean variance of the columns, divided by K^(2/D).
+        Ψ°; by default D times the mean variance of the columns, divided by K^(2/D) and counted for
+        a tenth of a step, or for one where ν° is given.
     location : float or (D,) array, optional
         c, as in `Gaussian`.
 
@@ -106,8 +107,8 @@ class SphericalGaussian(DenseFamily):
         n_features = check_columns(data, self.n_features, "SphericalGaussian")
         moments = column_moments(check_real(data, n_features).values)
         variance = within_states(moments.variance, n_states, n_features)
-        dof = as_given(self.degrees_of_freedom, n_features + 2.0)
-        scale = as_given(self.scale, variance.sum())
+        given = self.degrees_of_freedom, self.scale
+        dof, scale = spread_prior(*given, variance.sum(), float(n_features), 2.0)
         return self.changed(
             **located(self, moments),
             degrees_of_freedom=check_dof(dof, 0.0),

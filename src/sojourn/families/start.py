@@ -7,10 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from sojourn.families.checks import column_moments, plain_values
+from sojourn.kernels.cpu.clusters import lloyd
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 _SAMPLE_STEPS = 10_000  # steps in the sample that is clustered
+_ROUNDS = 10  # Lloyd's iterations
 _SOFTNESS = 0.1  # share of a step's weight that is spread over all states
 
 
@@ -40,7 +42,8 @@ def standardized(points: Floats) -> Floats:
     """Return columns with mean zero and variance one; missing entries become the mean."""
     moments = column_moments(points)
     scaled = (points - moments.mean) / np.sqrt(moments.variance)
-    return np.where(np.isnan(scaled), 0.0, scaled)
+    missing = np.isnan(scaled)
+    return np.where(missing, 0.0, scaled) if missing.any() else scaled
 
 
 def soft_assignments(points: Floats, n_states: int, rng: np.random.Generator) -> Floats:
@@ -50,14 +53,7 @@ def soft_assignments(points: Floats, n_states: int, rng: np.random.Generator) ->
     is spread over all clusters, so that no state starts without mass.
     """
     centres = _spread_centres(points, n_states, rng)
-    for _ in range(10):
-        distances = _squared_distances(points, centres)
-        nearest = distances.argmin(axis=1)
-        sizes = np.bincount(nearest, minlength=n_states)
-        sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, points)
-        filled = sizes > 0
-        centres[filled] = sums[filled] / sizes[filled, None]
+    lloyd(np.ascontiguousarray(points), centres, _ROUNDS)
     distances = _squared_distances(points, centres)
     least = distances.min(axis=1)
     spread = max(float(least.mean()), 1e-12)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,11 @@ class RowSums:
         out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
         out[self.rows] = self.values
         return out
+
+    def scaled(self, weight: float) -> RowSums:
+        """Return the sums times a number."""
+        totals = None if self.totals is None else weight * self.totals
+        return RowSums(self.rows, weight * self.values, self.n_rows, totals)
 
     def to_host(self) -> RowSums:
         """Return the same sums as NumPy arrays."""
@@ -118,6 +123,21 @@ class RowSums:
         return cls(rows, symbols.sum_by_row(inverse, stacked, len(rows), n_threads=1), n_rows)
 
 
+class HeldStates(NamedTuple):
+    """States whose statistics are given, and stay as they are.
+
+    Attributes
+    ----------
+    states : (H,) integer array
+    rows : (S, H) array
+    totals : (H,) array
+    """
+
+    states: Any
+    rows: Any
+    totals: Any
+
+
 class DecayedTable:
     """Expected emission statistics E[t], shape (S, K), under one scale factor.
 
@@ -140,6 +160,8 @@ class DecayedTable:
         Learned prior counts; None if those of the family are used.
     numbers : (U,) integer array or None
         Numbers of the statistics in `rows`, in increasing order; None for all of them.
+    held : HeldStates or None
+        States whose statistics do not change.  Then the scale is one.
 
     Examples
     --------
@@ -158,6 +180,7 @@ class DecayedTable:
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
         self.prior: SymbolPrior | None = None
         self.numbers: Integers | None = None
+        self.held: HeldStates | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -169,8 +192,19 @@ class DecayedTable:
         scaled = self.rows[:, : self.n_states] * self.dtype.type(self.scale)
         return np.ascontiguousarray(scaled.T)
 
+    def hold(self, states: Integers) -> None:
+        """Keep the statistics of some states as they are, to the bit."""
+        self.rows *= self.dtype.type(self.scale)
+        self.scale = 1.0
+        self.held = HeldStates(
+            np.asarray(states), self.rows[:, states].copy(), self.totals[states].copy()
+        )
+
     def blend(self, sums: RowSums, *, keep: float, weight: float, n_threads: int = 1) -> None:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3)."""
+        if self.held is not None:
+            self._blend_others(self.held, sums, keep, weight, n_threads)
+            return
         self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
         if self.scale < SMALLEST_SCALE:
@@ -180,6 +214,17 @@ class DecayedTable:
         symbols.add_rows(
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
+
+    def _blend_others(
+        self, held: HeldStates, sums: RowSums, keep: float, weight: float, n_threads: int
+    ) -> None:
+        """Blend the statistics of all states that are not held."""
+        if len(held.states) == self.n_states:
+            return
+        self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
+        self.rows *= self.dtype.type(keep)
+        symbols.add_rows(self.rows, sums.rows, sums.values, weight, n_threads=n_threads)
+        self.rows[:, held.states], self.totals[held.states] = held.rows, held.totals
 
     def extract(self, numbers: Integers | None) -> DecayedTable:
         """Return some of the statistics with the totals of all: enough for their potentials.
@@ -231,6 +276,8 @@ class DecayedTable:
         rows = self.rows[:, : self.n_states] @ weights.T.astype(self.dtype)
         table = DecayedTable.from_parts(rows, self.scale, weights @ self.totals)
         table.prior = self.prior
+        if self.held is not None:
+            table.hold(np.flatnonzero(weights[:, self.held.states].sum(axis=1) > 0.0))
         return table
 
     def refilled(self, statistics: Floats) -> DecayedTable:

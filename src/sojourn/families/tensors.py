@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from sojourn.families.base import EmissionRows
-from sojourn.families.table import SMALLEST_SCALE, DecayedTable, RowSums
+from sojourn.families.table import SMALLEST_SCALE, DecayedTable, HeldStates, RowSums
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, padded_states
@@ -43,6 +43,7 @@ class TensorTable:
     ) -> None:
         self.rows, self.scale, self.totals, self.prior = rows, scale, totals, prior
         self.n_states = len(totals)
+        self.held: HeldStates | None = None
         self.dtype = np.dtype(str(rows.dtype).removeprefix("torch."))
 
     @classmethod
@@ -56,13 +57,18 @@ class TensorTable:
             rows[torch.as_tensor(table.numbers, device=device).long()] = own
         scale = torch.tensor(table.scale, dtype=torch.float64, device=device)
         prior = None if table.prior is None else table.prior.to_device(device)
-        return cls(rows, scale, torch.tensor(table.totals, device=device), prior)
+        made = cls(rows, scale, torch.tensor(table.totals, device=device), prior)
+        if table.held is not None:
+            made.held = HeldStates(*(torch.tensor(part, device=device) for part in table.held))
+        return made
 
     def to_host(self) -> DecayedTable:
         """Return the same as a `DecayedTable`."""
         rows = to_host(self.rows[:, : self.n_states])
         table = DecayedTable.from_parts(rows, float(self.scale), to_host(self.totals).copy())
         table.prior = None if self.prior is None else self.prior.to_host()
+        if self.held is not None:
+            table.hold(to_host(self.held.states))
         return table
 
     def dense(self) -> Tensor:
@@ -76,6 +82,13 @@ class TensorTable:
         if added is None:
             added = cuda.sum_columns(sums.values, sums.rows, len(self.rows))
         rates = cuda.as_rates(keep, weight, self.scale)
+        if self.held is not None:
+            self.totals.mul_(rates[0]).add_(rates[1] * added)
+            self.rows.mul_(rates[0].to(self.rows.dtype))
+            cuda.add_rows(self.rows, sums.rows, sums.values, rates[1])
+            self.rows[:, self.held.states] = self.held.rows
+            self.totals[self.held.states] = self.held.totals
+            return
         factors = cuda.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
         cuda.rescale_rows(self.rows, factors[1])
         cuda.add_rows(self.rows, sums.rows, sums.values, factors[0])
@@ -101,6 +114,8 @@ class TensorTable:
         own = to_device(weights, self.rows.device)
         # In double precision, regardless of `torch.set_float32_matmul_precision`.
         rows = self.rows[:, : self.n_states].double() @ own.T
+        if self.held is not None:
+            raise NotImplementedError("states whose emissions are held are not regrouped here")
         return TensorTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
 
     def refilled(self, statistics: Tensor) -> TensorTable:

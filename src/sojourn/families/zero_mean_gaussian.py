@@ -9,14 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.checks import (
     Booleans,
-    as_given,
     check_columns,
     check_real,
     plain_values,
     present_rows,
 )
 from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
-from sojourn.families.scales import check_dof, reach, scale_matrix, within_states
+from sojourn.families.scales import check_dof, reach, scale_matrix, spread_prior, within_states
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -37,7 +36,7 @@ class ZeroMeanGaussian(MatrixNormalFamily):
     n_features : int, optional
         Number of columns D; by default the data's.
     degrees_of_freedom : float, optional
-        ν°; by default D + 2, for which the prior covariance has the mean Ψ°.
+        ν°, as in `Gaussian`.
     scale : float, (D,) or (D, D) array, optional
         Ψ°, as in `Gaussian`; by default from the mean squares of the columns.
 
@@ -74,10 +73,12 @@ class ZeroMeanGaussian(MatrixNormalFamily):
         values = plain_values(check_real(data, n_features))
         squares = np.nansum(values**2, axis=0) / np.maximum((~np.isnan(values)).sum(axis=0), 1)
         squares = np.where(squares > 0, squares, 1.0)
-        scale = as_given(self.scale, within_states(squares, n_states, n_features))
+        guess = within_states(squares, n_states, n_features)
+        given = self.degrees_of_freedom, self.scale
+        dof, scale = spread_prior(*given, guess, 1.0, n_features + 1.0)
         return ZeroMeanGaussian(
             n_features,
-            check_dof(as_given(self.degrees_of_freedom, n_features + 2.0), n_features - 1.0),
+            check_dof(dof, n_features - 1.0),
             scale_matrix(scale, n_features),
         )
 

@@ -140,6 +140,9 @@ class LocalPieces(Protocol):
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
 
+    def exact_for(self, smoothed: Smoothed) -> LocalPieces | None:
+        """Return what computes a chunk again in which a sequence underflowed; None if none did."""
+
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk, as an array in memory."""
 

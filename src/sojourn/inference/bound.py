@@ -61,7 +61,7 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     # The batch is scaled to the mass of the posterior, which after blending is not exactly N/M
     # times its own; otherwise terms of unequal mass would not cancel.
     start, transitions = posterior.counts
-    share = (start.sum() + transitions.sum()) / sums.n_steps
+    share = (start.sum() + transitions.sum()) / sums.mass
     assert sums.uncertainty is not None, "the local step was not asked for a bound"
     uncertain = share * xp.astype(sums.uncertainty.emissions.dense(), "float64")
     masses = state_masses(*posterior.counts)

@@ -10,6 +10,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
 from sojourn.inference.backend import Chunk, LocalPieces
+from sojourn.inference.known import masked, of_equal_weight
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums, Uncertainty
@@ -38,7 +39,8 @@ def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[C
     chunks = (
         Chunk(chunk, family.encode(chunk))
         for piece in pieces_of(data)
-        for chunk in piece.chunks(CHUNK_STEPS)
+        for part in of_equal_weight(piece)
+        for chunk in part.chunks(CHUNK_STEPS)
     )
     fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS
     return list(chunks) if fits else chunks
@@ -57,7 +59,8 @@ def expected_statistics(
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
 
-    On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.
+    On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.  All
+    sequences of a chunk have the same weight, and its sums are multiplied by that.
 
     Memory: the responsibilities of one chunk, or of the longest sequence.
     """
@@ -68,6 +71,11 @@ def expected_statistics(
     ):
         sequences, encoded = chunk
         smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
+        exact = backend.exact_for(smoothed)
+        if exact is not None:
+            smoothed, factors, index = _in_full(
+                posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
+            )
         log_z = backend.total(chunk, smoothed.log_normalizers)
         part = BatchSums(
             smoothed.start,
@@ -96,12 +104,38 @@ def expected_statistics(
             part.shared = every * shared_entropies(
                 smoothed.responsibilities[::every], n_threads=backend.n_threads
             )
+        if sequences.weights is not None:
+            part = part.scaled(float(sequences.weights[0]))
         if sums is None:
             sums = part
         else:
             sums += part
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _in_full(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunk: Chunk,
+    before: Smoothed,
+    exact: LocalPieces,
+    *,
+    squares: bool,
+) -> tuple[Smoothed, Potentials, Integers]:
+    """Compute a chunk again in which a sequence underflowed, by a backend that is more exact."""
+    transitions = exact.transition_potentials(posterior, objective)
+    collapsed = objective.collapsed
+    (_, factors, index), *_ = chunk_potentials(
+        posterior, family, [chunk], transitions, exact, collapsed=collapsed
+    )
+    found = exact.forward_backward(chunk, factors, index, squares=squares)
+    further = exact.exact_for(found)
+    if further is not None:
+        return _in_full(posterior, family, objective, chunk, before, further, squares=squares)
+    dtype = before.responsibilities.dtype
+    return found._replace(responsibilities=found.responsibilities.astype(dtype)), factors, index
 
 
 def _uncertainty(
@@ -162,4 +196,14 @@ def chunk_potentials(
             dtype=dtype,
             n_threads=backend.n_threads,
         )
+        if chunk.sequences.labels is not None:
+            rows = masked(
+                rows,
+                chunk.sequences.labels,
+                chunk.sequences,
+                posterior,
+                family,
+                collapsed=collapsed,
+                n_threads=backend.n_threads,
+            )
         yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sojourn.kernels.arrays import namespace
-from sojourn.transitions.base import Concentrations, Rows
+from sojourn.transitions.base import Concentrations, RowConstraints, Rows
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Objective:
 
     def transition_potentials(self, concentrations: Concentrations) -> Rows:
         """Return the potentials of start and transitions, eq (1) or its mean-field form."""
-        rows, start_total, totals = concentrations
+        rows, start_total, totals, constraints = concentrations
+        if constraints is not None:
+            return self._constrained(concentrations, constraints)
         if self.collapsed:
             return Rows(rows.start / start_total, rows.transitions / totals[:, None])
         xp = namespace(totals)
@@ -35,6 +37,27 @@ class Objective:
             xp.exp(xp.digamma(rows.start) - xp.digamma(start_total)),
             xp.exp(xp.digamma(rows.transitions) - xp.digamma(totals)[:, None]),
         )
+
+    def _constrained(self, concentrations: Concentrations, constraints: RowConstraints) -> Rows:
+        """Return the same where some probabilities are given, and only the others are learned."""
+        found = []
+        parts = zip(
+            concentrations.rows,
+            (concentrations.start_total, concentrations.totals[:, None]),
+            constraints.free,
+            constraints.given,
+            (constraints.left.start, constraints.left.transitions[:, None]),
+            strict=True,
+        )
+        for rows, total, free, given, left in parts:
+            xp = namespace(rows)
+            some, whole = (xp.where(a > 0.0, a, xp.ones_like(a)) for a in (rows, total))
+            if self.collapsed:
+                learned = some / whole
+            else:
+                learned = xp.exp(xp.digamma(some) - xp.digamma(whole))
+            found.append(given + free * left * learned)
+        return Rows(*found)
 
 
 COLLAPSED = Objective(collapsed=True)

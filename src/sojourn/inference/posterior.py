@@ -32,12 +32,15 @@ class Posterior:
         The prior on transitions with its own posterior.
     n_updates : int
         Minibatch updates so far.
+    held : int
+        Number of states, the first ones, that keep their places: those that labels name.
     """
 
     counts: Rows
     emissions: DecayedTable
     transitions: Transitions
     n_updates: int = 0
+    held: int = 0
 
     @classmethod
     def from_statistics(
@@ -76,6 +79,7 @@ class Posterior:
             self.emissions.regrouped(weights),
             self.transitions.regrouped(weights),
             self.n_updates,
+            self.held,
         )
 
     def become(self, other: Posterior) -> None:

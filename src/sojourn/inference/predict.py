@@ -63,7 +63,7 @@ def _fill_underflowed(
     out: Floats, posterior: Posterior, family: Family, data: Sequences, exact: LocalBackend
 ) -> None:
     """Recompute the probabilities of sequences that underflowed."""
-    underflowed = np.flatnonzero(out[data.offsets[:-1]].sum(axis=1) < 0.5)
+    underflowed = np.flatnonzero(~(out[data.offsets[:-1]].sum(axis=1) >= 0.5))
     if len(underflowed):
         chosen = data.take(underflowed)
         found = state_probabilities(posterior.fetched(), family, chosen, exact)
@@ -84,9 +84,18 @@ def best_paths(
     chunks = _chunks(posterior, family, data, backend)
     parts = [backend.viterbi(*part) for part in chunks]
     scores = np.concatenate([own for own, _ in parts])
-    if not np.isfinite(scores).all():
+    path = np.concatenate([path for _, path in parts])
+    underflowed = np.flatnonzero(~np.isfinite(scores))
+    exact = backend.exact
+    if len(underflowed) and exact is None:
         raise impossible(data, scores)
-    return scores, np.concatenate([path for _, path in parts])
+    if len(underflowed) and exact is not None:
+        chosen = data.take(underflowed)
+        found, own = best_paths(posterior.fetched(), family, chosen, exact)
+        scores[underflowed] = found
+        for n, begin, end in zip(underflowed, chosen.offsets[:-1], chosen.offsets[1:], strict=True):
+            path[data.offsets[n] : data.offsets[n + 1]] = own[begin:end]
+    return scores, path
 
 
 def draw(

@@ -118,7 +118,9 @@ class BatchSums:
     log_normalizer : float
         Σ_n log Z of the sequences.
     n_sequences, n_steps : int
-        Sequences, or tiles of sequences, and steps that count.
+        Sequences, or tiles of sequences, and steps that count.  A batch stands for N/M copies of
+        itself whatever the weights of its sequences, so that on average the copies have the sums of
+        all the data.
     squares : Squares or None
         Sums of q² for the HDP, on request.
     n_starts : int
@@ -130,6 +132,8 @@ class BatchSums:
     shared : (K, K) array or None
         For each pair of states, the entropy of the choice between the two, summed over steps,
         eq (22), on request; estimated from a part of the steps of a large batch.
+    mass : float
+        Steps times the weights of their sequences.
     """
 
     start: Floats
@@ -144,6 +148,32 @@ class BatchSums:
     log_base: float = 0.0
     uncertainty: Uncertainty | None = None
     shared: Floats | None = None
+    mass: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mass is None:
+            self.mass = self.n_steps
+
+    def scaled(self, weight: float) -> BatchSums:
+        """Return the sums of sequences that count `weight` times each."""
+        squares, uncertainty, shared = self.squares, self.uncertainty, self.shared
+        if uncertainty is not None:
+            rows = Squares(*(weight * part for part in uncertainty.rows))
+            uncertainty = Uncertainty(rows, uncertainty.emissions.scaled(weight))
+        assert self.mass is not None
+        return replace(
+            self,
+            start=weight * self.start,
+            transitions=weight * self.transitions,
+            emissions=self.emissions.scaled(weight),
+            log_normalizer=weight * self.log_normalizer,
+            squares=None if squares is None else Squares(*(weight * part for part in squares)),
+            entropy=weight * self.entropy,
+            log_base=weight * self.log_base,
+            uncertainty=uncertainty,
+            shared=None if shared is None else weight * shared,
+            mass=weight * self.mass,
+        )
 
     def __iadd__(self, other: BatchSums) -> BatchSums:
         self.start = self.start + other.start
@@ -153,6 +183,9 @@ class BatchSums:
         self.n_sequences += other.n_sequences
         self.n_steps += other.n_steps
         self.n_starts += other.n_starts
+        assert self.mass is not None
+        assert other.mass is not None
+        self.mass += other.mass
         self.entropy += other.entropy
         self.log_base += other.log_base
         if self.squares is not None and other.squares is not None:
@@ -196,6 +229,7 @@ class BatchSums:
                 "n_starts",
                 "entropy",
                 "log_base",
+                "mass",
             )
         }
         squares = [part.squares for part in parts if part.squares is not None]

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
 
+from sojourn.kernels.ragged import flat_steps
+
 
 def is_tensor(array: Any) -> bool:
     """Say whether an array is PyTorch's, without loading PyTorch.
@@ -154,6 +156,7 @@ _NUMPY = SimpleNamespace(
     transpose=np.transpose,
     triu=np.triu,
     take=np.take,
+    flat_steps=lambda begins, lengths, total: flat_steps(begins, lengths),
     ascontiguousarray=np.ascontiguousarray,
     asarray=np.asarray,
     placed=lambda array, like: array,
@@ -171,6 +174,15 @@ _NUMPY = SimpleNamespace(
 
 _ADDED = (1.0, 1e-4, 1e-8, 1e-10, 1e-12, 1e-14, 0.0)
 """What may be added to a diagonal, as in `_cholesky`, where none is looked at: all are tried."""
+
+
+def _flat_steps(begins: Any, lengths: Any, total: int) -> Any:
+    """Return what `ragged.flat_steps` does; the host does not wait, for it knows the size."""
+    import torch
+
+    before = torch.cumsum(lengths, 0) - lengths
+    steps = torch.repeat_interleave(begins - before, lengths, output_size=total)
+    return steps + torch.arange(total, device=steps.device)
 
 
 @cache
@@ -227,6 +239,7 @@ def _torch() -> SimpleNamespace:
         transpose=torch.permute,
         triu=torch.triu,
         take=lambda array, places, axis: array.index_select(axis, asarray(places, like=array)),
+        flat_steps=_flat_steps,
         ascontiguousarray=torch.Tensor.contiguous,
         asarray=asarray,
         placed=lambda array, like: to_device(array, like.device),

@@ -18,17 +18,19 @@ The transition into the tile is counted here, that out of it by the next tile.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed, Squares
-from sojourn.kernels.ragged import flat_steps
 
 _APART = 12.0  # logarithm of the ratio of the largest and the smallest number that is probed with
 _SQUARINGS = 10  # Θ to the power of 2 to this: states that take longer to mix are rare
+
+
+_PASSING = 1e-6  # share of the long run below which a state may be one that is left for good
 
 
 def stationary(transitions: Floats) -> Floats:
@@ -49,39 +51,81 @@ def stationary(transitions: Floats) -> Floats:
     return weights / weights.sum()
 
 
+def inside(transitions: Floats) -> Floats:
+    """Return what is known of the states inside a sequence, up to a factor, (K,).
+
+    That is their stationary distribution, except where transitions that never happen keep a path
+    from coming back: there it would be that of the end, and states that will not last are taken to
+    be as probable as any.
+
+    Examples
+    --------
+    >>> inside(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    array([0.5, 1. ])
+    """
+    xp, weights = namespace(transitions), stationary(transitions)
+    passing = (transitions == 0.0).any() & (weights < _PASSING)
+    return xp.where(passing, xp.full_like(weights, 1.0 / len(weights)), weights)
+
+
+class Runs(NamedTuple):
+    """Runs of steps in a flat array, a few numbers for each.
+
+    Attributes
+    ----------
+    begins, lengths : (N,) integer arrays
+    mirrored : int or None
+        Length of the array, if positions are counted from its end.
+    """
+
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    mirrored: int | None = None
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each run begins when they are put one after another."""
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+    def on(self, like: Any) -> Any:
+        """Return the flat positions of all steps, where another array is."""
+        xp, place = namespace(like), _placed(like)
+        total = int(self.lengths.sum())
+        flat = xp.flat_steps(place(self.begins), place(self.lengths), total)
+        return flat if self.mirrored is None else self.mirrored - 1 - flat
+
+
 @dataclass(frozen=True)
 class Tiles:
     """Which steps of a batch are in its tiles, and which in the buffers before and after them.
 
     Attributes
     ----------
-    steps : (T',) integer array
-        Flat positions of the steps of all tiles.
+    steps : Runs
+        The steps of each tile.
     offsets : (N + 1,) integer array
-        Tile n has the steps ``steps[offsets[n]:offsets[n + 1]]``.
+        Where each begins when they are put one after another.
     inner : (M,) integer array
         Numbers of the tiles that begin inside a sequence; the others begin one.
-    before, before_offsets : integer arrays
-        The same as `steps` and `offsets` of the buffers before these.
+    before : Runs
+        The buffers before these.
     reaching : (M,) boolean array
         Whether such a buffer reaches the start of the sequence.
     cut : (M',) integer array
         Numbers of the tiles after which their sequence goes on.
-    after, after_offsets : integer arrays
+    after : Runs
         The buffers after these, the last step first.
     ending : (M',) boolean array
         Whether such a buffer reaches the end of the sequence.
     """
 
-    steps: NDArray[np.int64]
+    steps: Runs
     offsets: NDArray[np.int64]
     inner: NDArray[np.int64]
-    before: NDArray[np.int64]
-    before_offsets: NDArray[np.int64]
+    before: Runs
     reaching: NDArray[np.bool_]
     cut: NDArray[np.int64]
-    after: NDArray[np.int64]
-    after_offsets: NDArray[np.int64]
+    after: Runs
     ending: NDArray[np.bool_]
 
     @classmethod
@@ -91,31 +135,19 @@ class Tiles:
         Examples
         --------
         >>> tiles = Tiles.of(np.array([0, 4, 9]), np.array([[0, 3, 0, 9], [2, 4, 7, 0]]))
-        >>> tiles.steps, tiles.before, tiles.after
+        >>> tuple(runs.on(tiles.offsets) for runs in (tiles.steps, tiles.before, tiles.after))
         (array([0, 1, 2, 6, 7]), array([4, 5]), array([3, 8]))
         """
         begins, ends = offsets[:-1], offsets[1:]
         first, last, earlier, later = counted.T
         inner, cut = np.flatnonzero(first > 0), np.flatnonzero(begins + last < ends)
-        n_after = (ends - begins - last)[cut]
+        steps = Runs(begins + first, last - first)
         # Backwards: the positions of reversed runs are those of runs in reversed data.
-        after = offsets[-1] - 1 - flat_steps(offsets[-1] - ends[cut], n_after)
-        return cls(
-            flat_steps(begins + first, last - first),
-            _ends(last - first),
-            inner,
-            flat_steps(begins[inner], first[inner]),
-            _ends(first[inner]),
-            earlier[inner] == 0,
-            cut,
-            after,
-            _ends(n_after),
-            later[cut] == 0,
-        )
-
-
-def _ends(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths)])
+        length = int(offsets[-1])
+        after = Runs(length - ends[cut], (ends - begins - last)[cut], mirrored=length)
+        before = Runs(begins[inner], first[inner])
+        reaching, ending = earlier[inner] == 0, later[cut] == 0
+        return cls(steps, steps.offsets, inner, before, reaching, cut, after, ending)
 
 
 @dataclass(frozen=True)
@@ -189,7 +221,7 @@ class TileKernel:
         if squared is not None:
             squared = squared._replace(start=(starts**2).sum(axis=0))
         whole = xp.zeros((len(index), like.shape[1]), _dtype(like), like=like)
-        whole[place(tiles.steps)] = like
+        whole[tiles.steps.on(like)] = like
         log_z = found.log_normalizers
         if len(tiles.cut):
             tails = like[place(tiles.offsets[tiles.cut + 1] - 1)]
@@ -258,17 +290,17 @@ class TileKernel:
         """
         tiles, theta = self.tiles, potentials.transitions
         xp, place = namespace(theta), _placed(theta)
-        begin = xp.astype(stationary(theta), _dtype(theta)) if probe is None else probe
+        begin = xp.astype(inside(theta), _dtype(theta)) if probe is None else probe
         heads = xp.where(place(tiles.reaching)[:, None], potentials.start, begin)
         last = self._last_best if best else self._last
-        filtered = last(potentials, heads, index, tiles.before, tiles.before_offsets)
+        filtered = last(potentials, heads, index, tiles.before)
         predicted = _maxima(filtered, theta) if best else filtered @ theta
         if not after:
             return Edges(filtered, predicted, filtered[:0])
         ones = xp.ones_like(potentials.start)
         heads = xp.where(place(tiles.ending)[:, None], ones, ones if probe is None else probe)
         backwards = potentials._replace(transitions=xp.ascontiguousarray(theta.T))
-        coming = last(backwards, heads, index, tiles.after, tiles.after_offsets)
+        coming = last(backwards, heads, index, tiles.after)
         coming = _maxima(coming, theta.T) if best else coming @ theta.T
         return Edges(filtered, predicted, coming / xp.amax(coming, axis=1)[:, None])
 
@@ -277,8 +309,7 @@ class TileKernel:
         potentials: Potentials,
         heads: Floats,
         index: Any,
-        steps: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        runs: Runs,
     ) -> Floats:
         """Return the filtered states of the last step of every buffer, (N, K).
 
@@ -289,10 +320,10 @@ class TileKernel:
         heads : (N, K) array
             Potentials of the first state of each.
         """
-        place = _placed(index)
+        place, offsets = _placed(index), runs.offsets
         if len(offsets) == 1:
             return heads[:0]
-        factors, own = _alone(potentials, heads, index, steps, offsets)
+        factors, own = _alone(potentials, heads, index, runs)
         found = self.kernel.forward_backward(factors, own, place(offsets), n_threads=self.n_threads)
         last: Floats = found.responsibilities[place(offsets[1:] - 1)]
         return last
@@ -302,8 +333,7 @@ class TileKernel:
         potentials: Potentials,
         heads: Floats,
         index: Any,
-        steps: NDArray[np.int64],
-        offsets: NDArray[np.int64],
+        runs: Runs,
     ) -> Floats:
         """Return the probability of the best path to each state of the last step, (N, K).
 
@@ -311,10 +341,11 @@ class TileKernel:
         largest probability is one.
         """
         xp, place, n_states = namespace(heads), _placed(index), heads.shape[1]
+        offsets = runs.offsets
         n, length = len(offsets) - 1, int(offsets[-1])
         if n == 0:
             return heads[:0]
-        factors, own = _alone(potentials, heads, index, steps, offsets)
+        factors, own = _alone(potentials, heads, index, runs)
         lasts, table = place(offsets[1:] - 1), factors.emissions
         only = xp.zeros((n, n_states, table.shape[1]), _dtype(table), like=table)
         states = np.arange(n_states)
@@ -340,7 +371,7 @@ class TileKernel:
         tiles, table = self.tiles, potentials.emissions
         xp, place = namespace(table), _placed(table)
         n_tiles, n_states = len(tiles.offsets) - 1, len(potentials.start)
-        own = index[place(tiles.steps)]
+        own = index[tiles.steps.on(index)]
         firsts, lasts = place(tiles.offsets[:-1]), place(tiles.offsets[1:] - 1)
         heads = xp.zeros((n_tiles, n_states), _dtype(table), like=table) + potentials.start
         heads[place(tiles.inner)] = edges.predicted
@@ -385,15 +416,14 @@ def _alone(
     potentials: Potentials,
     heads: Floats,
     index: Any,
-    steps: NDArray[np.int64],
-    offsets: NDArray[np.int64],
+    runs: Runs,
 ) -> tuple[Potentials, Any]:
     """Return the potentials of some runs of steps alone, a row for each, without scales."""
     xp, place = namespace(potentials.emissions), _placed(index)
-    ones, firsts = xp.ones_like(potentials.start), place(offsets[:-1])
-    table = potentials.emissions[index[place(steps)]]
+    ones, firsts = xp.ones_like(potentials.start), place(runs.offsets[:-1])
+    table = potentials.emissions[index[runs.on(index)]]
     table[firsts, : len(ones)] = table[firsts, : len(ones)] * heads
-    own = xp.arange(len(steps), dtype=_dtype(index), like=index)
+    own = xp.arange(len(table), dtype=_dtype(index), like=index)
     return Potentials(ones, potentials.transitions, table), own
 
 

@@ -11,6 +11,23 @@ T = TypeVar("T")
 _FIELDS = frozenset(field.name for field in fields(FittedModel))
 
 
+_CHAIN = ("startprob_", "transmat_")
+
+
+def refuse_assignment(model: Any, name: str) -> None:
+    """Raise an AttributeError that says what to do, if an attribute is a parameter of the model."""
+    family = vars(model).get("emission")
+    names = tuple(getattr(family, "parameter_names", ()))
+    if name not in (*_CHAIN, *names):
+        return
+    given = "".join(f", {own.removesuffix('_')}=..." for own in names)
+    raise AttributeError(
+        f"{name} is computed from what was learned, and cannot be set: "
+        f"HMM.from_parameters(startprob, transmat, {type(family).__name__}(...){given}) makes a "
+        "model with given parameters"
+    )
+
+
 class Learned(Generic[T]):
     """An attribute of an estimator that is read from its `FittedModel`.
 

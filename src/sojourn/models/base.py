@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
+from sojourn.analysis.relabel import relabel
 from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
-from sojourn.models.attributes import Learned
+from sojourn.models.attributes import Learned, refuse_assignment
+from sojourn.models.fixed import Given
+from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
@@ -40,6 +44,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states: int
     emission: Family
     inference: Inference | Sampling
+    transition_constraints: ArrayLike | str | None
+    start_constraints: ArrayLike | None
+    fixed: str | Collection[str] | Mapping[str, Any] | None
     batch_size: int | Literal["auto"] | None
     tile_length: int | Literal["auto"] | None
     buffer: int | Literal["auto"] | None
@@ -56,6 +63,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     dtype: str
     random_state: Any
     verbose: bool
+    state_names: Sequence[str] | None
 
     startprob_ = Learned[Floats]("startprob")
     transmat_ = Learned[Floats]("transmat")
@@ -67,15 +75,16 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     timescales_ = Learned[Floats]("timescales")
     n_updates_ = Learned[int]("n_updates")
     n_features_in_ = Learned[int]("n_features")
-    feature_names_in_ = Learned[Any]("feature_names")
     emission_ = Learned[Family]("family")
     total_sequences_ = Learned[int]("total_sequences")
     converged_ = Learned[bool | None]("converged", or_none=True)
     history_ = Learned[list[dict[str, Any]]]("history")
     provenance_ = Learned[dict[str, Any]]("provenance")
     samples_ = Learned[Samples]("samples")
+    state_names_ = Learned[list[str]]("labels_of_states")
     _fitted: FittedModel
     _track_bound: bool | None = None  # what a deprecated parameter says
+    _given: Given | None = None  # what fixed parts are fixed to, while it is fitted
 
     _methods: ClassVar[frozenset[str]] = frozenset(METHODS)
     """Variational methods that the model offers."""
@@ -88,6 +97,11 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     _constraints: ClassVar[dict[str, Constraint]] = COMMON
     """Constraints on the parameters."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make an estimator, or say what parameters of hmmlearn are called here."""
+        refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
+        return super().__new__(cls)
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:
@@ -104,6 +118,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
         sequence: str | None = None,
         time: str | None = None,
         drop: str | Sequence[str] | None = None,
@@ -136,6 +152,15 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             are in the order of an index of dates, or of the rows.
         drop : str or sequence of str, optional
             Columns of a data frame that are left out.
+        y : array, list of arrays, list of sets, optional
+            What is known about the states, in the form of `X` or flat: a whole number per step, -1
+            where nothing is known; names, see `state_names`, and None; sets of the states that are
+            possible; or a weight in [0, 1] for every step and state, (T, K), which multiplies the
+            emission potential (2).  States that labels name keep their places.  Files have a column
+            for it: ``sj.open(path, label=...)``.
+        sample_weight : (N,) array, optional
+            What each sequence counts for: 2 is the same as having it twice, 0 as leaving it out.
+            Files have a column for it: ``sj.open(path, weight=...)``.
         validation : data like X, or a pair (X, lengths), optional
             Held-out sequences, scored after each pass into ``history_``.
         validation_every : int, optional
@@ -178,6 +203,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             checkpoint_every=checkpoint_every,
             resume=resume,
             client=client,
+            y=y,
+            sample_weight=sample_weight,
         )
         return self
 
@@ -186,6 +213,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
         total_sequences: int | None = None,
         total_steps: int | None = None,
         continues: bool = False,
@@ -197,7 +226,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, lengths
+        X, lengths, y, sample_weight
             As for `fit`.
         total_sequences : int
             Number of sequences in the complete data set.  Required at the first call; later calls
@@ -215,10 +244,39 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        roles = Roles(sequence, time, listed(drop))
         partial.partial_fit(
-            self, X, lengths, total_sequences, total_steps, roles, continues=continues
+            self,
+            X,
+            lengths,
+            total_sequences,
+            total_steps,
+            Roles(sequence, time, listed(drop)),
+            continues=continues,
+            y=y,
+            sample_weight=sample_weight,
         )
+        return self
+
+    def relabel(self, order: ArrayLike) -> Self:
+        """Give the states of a fitted model other numbers; names go with their states.
+
+        Parameters
+        ----------
+        order : (K,) integer array
+            The present number of each state, in the new order.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np, sojourn as sj
+        >>> model = sj.HMM(2, sj.Poisson(), random_state=0).fit([[9, 8, 9, 1, 2, 1, 8, 9]] * 9)
+        >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[1, 9]])[0]
+        array([0, 1], dtype=int32)
+        """
+        relabel(self.fitted_, order)
         return self
 
     @property
@@ -228,6 +286,14 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         fitted = self._fitted
         fitted.estimator, fitted.compute = record_of(self), compute_of(self)
         return fitted
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns, where the data were a table."""
+        names = self.fitted_.provenance.get("columns")
+        if not names:
+            raise AttributeError(f"this {type(self).__name__} was not fitted to a table")
+        return np.array(names, dtype=object)
 
     # ---- fitted attributes ----------------------------------------------------------------
 
@@ -239,6 +305,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         if fitted is None or name not in fitted.family.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return fitted.parameters[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse hmmlearn's way of giving parameters, which would have no effect."""
+        if name.endswith("_") and not name.startswith("_"):
+            refuse_assignment(self, name)
+        super().__setattr__(name, value)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -213,7 +214,7 @@ def checked_position(
     stored = training["identity"]
     for name, value in identity["parameters"].items():
         then = stored["parameters"].get(name, value)  # an older version may not have had it
-        if then != value:
+        if json.dumps(then) != json.dumps(value):  # NaN, for what is learned, equals nothing
             raise ValueError(
                 f"cannot resume from the checkpoint: {name} was {then!r}, now it is {value!r}"
             )

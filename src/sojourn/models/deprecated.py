@@ -10,7 +10,8 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import wraps
+from functools import cache, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -50,27 +51,6 @@ STICKINESS_PRIOR = (1.0, 0.1)
 SAMPLERS = frozenset({"gibbs", "blocked-gibbs", "beam"})
 """Inference methods that have the fields of `Sampling`."""
 
-_HMMLEARN = {
-    "n_components": "n_states",
-    "n_iter": "n_passes",
-    "covariance_type": "the emission family: sj.Gaussian() for 'full', sj.DiagonalGaussian() for "
-    "'diag', sj.SphericalGaussian() for 'spherical'",
-    "algorithm": "an argument of decode(X, algorithm=...)",
-    "startprob_prior": "start_concentration",
-    "transmat_prior": "transition_concentration",
-    "emissionprob_prior": "that of the family: sj.Categorical(concentration=...)",
-    "params": "not needed: all parameters are learned",
-    "init_params": "init, which takes sj.Statistics",
-    "implementation": "not needed: kernels compute on a scale that does not underflow",
-    "n_features": "found in the data, or given to the emission family",
-    "n_trials": "found in the data of sj.Multinomial()",
-    "n_mix": "not there: a state has one component, and more states take the place of more",
-    "min_covar": "that of the family: the prior of sj.Gaussian() keeps covariances away from zero",
-    "means_prior": "that of the family: sj.Gaussian(mean=...)",
-    "covars_prior": "that of the family: sj.Gaussian(scale=...)",
-}
-"""Parameters of hmmlearn's models, and what they are here."""
-
 Init = TypeVar("Init", bound=Callable[..., None])
 
 
@@ -98,7 +78,6 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
 
         @wraps(init)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> None:
-            _refuse_hmmlearn(type(self).__name__, kwargs)
             given = {name: kwargs.pop(name) for name in known if name in kwargs}
             for name in given:
                 parameter, field = known[name]
@@ -127,13 +106,6 @@ def accepts_old_names(*parameters: str) -> Callable[[Init], Init]:
     return decorate
 
 
-def _refuse_hmmlearn(model: str, given: Mapping[str, Any]) -> None:
-    """Refuse parameters of hmmlearn's models with what they are called here."""
-    said = [f"{name} is {_HMMLEARN[name]} here" for name in given if name in _HMMLEARN]
-    if said:
-        raise TypeError(f"{model} has no such parameter of hmmlearn: {'; '.join(said)}")
-
-
 def flatten(parameters: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
     """Return parameters as model files store them: fields of values under their old names.
 
@@ -154,7 +126,7 @@ def flatten(parameters: Mapping[str, Any], values: tuple[str, ...]) -> dict[str,
         base, held = _split(parameter, flat.pop(parameter))
         if parameter != "hdp":
             flat[parameter] = base
-        usual = _split(parameter, base)[1]
+        usual = _usual(parameter, base)
         for field, value in held.items():
             name = _OLD_NAME_OF.get((parameter, field))
             if name is not None:
@@ -201,9 +173,20 @@ def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
     return held.pop("method"), held
 
 
+def _usual(parameter: str, base: Any) -> Mapping[str, Any]:
+    """Return the defaults of the fields."""
+    is_plain = base is None or isinstance(base, str)
+    return _known_usual(parameter, base) if is_plain else _split(parameter, base)[1]
+
+
+@cache
+def _known_usual(parameter: str, base: str | None) -> Mapping[str, Any]:
+    return MappingProxyType(_split(parameter, base)[1])
+
+
 def _joined(parameter: str, base: Any, held: dict[str, Any]) -> Any:
     """Undo `_split`; a plain value if all fields have their defaults."""
-    usual = _split(parameter, base)[1]
+    usual = _usual(parameter, base)
     if all(_is_same(value, usual[field]) for field, value in held.items()):
         return base
     if parameter == "stickiness":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
+
+from numpy.typing import ArrayLike
 
 from sojourn.families import Family
 from sojourn.inference import METHODS, Statistics
@@ -15,6 +17,7 @@ from sojourn.models.parameters import (
     OneOf,
     Whole,
     as_gamma,
+    constraints_of,
     fixed_stickiness,
     inference_name,
     method_of,
@@ -72,6 +75,19 @@ class HDPHMM(BaseHMM):
         θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  If learned, α + κ has the prior
         `alpha_prior` of `hdp`, and κ / (α + κ) a uniform prior.  For "scvi"; a number also for
         "cvb0".
+    transition_constraints : (K, K) array, {"left-right", "upper-triangular", "no-self"}, optional
+        What is known of the transitions: 0 for what never happens, NaN for what is learned, and
+        another number for a probability that is given; the rest of a row shares what is left.
+        "left-right" stays or goes on to the next state, and starts in the first; "upper-triangular"
+        never goes back; "no-self" never stays.  What never happens has exactly the probability 0.
+        States keep their place, and only those with the same constraints are merged.
+        Not for the samplers, which have no fixed number of states.
+    start_constraints : (K,) array, optional
+        The same for the first state of a sequence.
+    fixed : {"start", "transitions", "emissions"}, collection of these, or dict, optional
+        Parts that are given and not learned.  A dict names states: ``{"emissions": [0, 2]}``; True
+        stands for all of them.  They are given by `HMM.from_parameters`, by a `Statistics` as
+        `init`, or by the model as it was fitted or loaded before.
     batch_size : int, "auto" or None
         Sequences, or tiles of them, per minibatch; None for all data in one batch.  "auto" chooses
         by the size of the data: with `n_passes` "auto" too, up to 32,768 steps are taken in full
@@ -124,6 +140,10 @@ class HDPHMM(BaseHMM):
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
         Whether to show progress on standard error.
+    state_names : sequence of str, optional
+        Names of the first states, for labels and for everything that people read.  States with
+        names keep their places: moves leave them alone, and look for further states beside them.
+        By default the names among the labels given to `fit`, sorted.
 
     Attributes
     ----------
@@ -188,6 +208,9 @@ class HDPHMM(BaseHMM):
         hdp: HDPOptions | None = None,
         hdp_batch_size: int = 10_000,
         stickiness: float | Literal["learned"] = 0.0,
+        transition_constraints: ArrayLike | str | None = None,
+        start_constraints: ArrayLike | None = None,
+        fixed: str | Collection[str] | Mapping[str, Any] | None = None,
         batch_size: int | Literal["auto"] | None = "auto",
         tile_length: int | Literal["auto"] | None = "auto",
         buffer: int | Literal["auto"] | None = "auto",
@@ -204,6 +227,7 @@ class HDPHMM(BaseHMM):
         dtype: str = "float32",
         random_state: Any = None,
         verbose: bool = False,
+        state_names: Sequence[str] | None = None,
     ) -> None:
         self.n_states = n_states
         self.emission = emission
@@ -211,6 +235,9 @@ class HDPHMM(BaseHMM):
         self.hdp = hdp
         self.hdp_batch_size = hdp_batch_size
         self.stickiness = stickiness
+        self.transition_constraints = transition_constraints
+        self.start_constraints = start_constraints
+        self.fixed = fixed
         self.batch_size = batch_size
         self.tile_length = tile_length
         self.buffer = buffer
@@ -227,6 +254,7 @@ class HDPHMM(BaseHMM):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.state_names = state_names
 
     @property
     def _options(self) -> HDPOptions:
@@ -264,6 +292,7 @@ class HDPHMM(BaseHMM):
                 batch_size=int(self.hdp_batch_size),
                 forgetting_rate=schedule.forgetting_rate,
                 delay=schedule.delay,
+                constraints=constraints_of(self),
             )
         return HDP.make(
             int(self.n_states),
@@ -279,4 +308,5 @@ class HDPHMM(BaseHMM):
             exchangeable=bool(options.exchangeable_tables),
             stickiness=0.0 if fixed is None else fixed,
             learn_stickiness=fixed is None,
+            constraints=constraints_of(self),
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,9 @@ from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.models.base import BaseHMM, Inference
 from sojourn.models.deprecated import accepts_old_names
+from sojourn.models.from_parameters import from_parameters
 from sojourn.models.parameters import (
+    constraints_of,
     fixed_stickiness,
     inference_name,
     schedule_of,
@@ -75,6 +77,19 @@ class HMM(BaseHMM):
         Extra prior count κ of self-transitions, for recordings whose states last long (Fox et al.
         2011).  "learned" estimates it with "scvi" under a Gamma prior with shape 1 and rate 0.1; a
         pair is the shape and rate of another Gamma prior.
+    transition_constraints : (K, K) array, {"left-right", "upper-triangular", "no-self"}, optional
+        What is known of the transitions: 0 for what never happens, NaN for what is learned, and
+        another number for a probability that is given; the rest of a row shares what is left.
+        "left-right" stays or goes on to the next state, and starts in the first; "upper-triangular"
+        never goes back; "no-self" never stays.  What never happens has exactly the probability 0.
+        States keep their place, and only those with the same constraints are merged.
+        Not for "gibbs", which draws states one by one.
+    start_constraints : (K,) array, optional
+        The same for the first state of a sequence.
+    fixed : {"start", "transitions", "emissions"}, collection of these, or dict, optional
+        Parts that are given and not learned.  A dict names states: ``{"emissions": [0, 2]}``; True
+        stands for all of them.  They are given by `HMM.from_parameters`, by a `Statistics` as
+        `init`, or by the model as it was fitted or loaded before.
     batch_size : int, "auto" or None
         Sequences, or tiles of them, per minibatch; None for all data in one batch.  "auto" chooses
         by the size of the data: with `n_passes` "auto" too, up to 32,768 steps are taken in full
@@ -145,6 +160,10 @@ class HMM(BaseHMM):
         Seed of the initial statistics and of the order of sequences.
     verbose : bool
         Whether to show progress on standard error.
+    state_names : sequence of str, optional
+        Names of the first states, for labels and for everything that people read.  States with
+        names keep their places: moves leave them alone, and look for further states beside them.
+        By default the names among the labels given to `fit`, sorted.
 
     Attributes
     ----------
@@ -201,6 +220,9 @@ class HMM(BaseHMM):
         transition_concentration: float | ArrayLike = 0.1,
         start_concentration: float | ArrayLike | None = None,
         stickiness: float | Literal["learned"] | tuple[float, float] = 0.0,
+        transition_constraints: ArrayLike | str | None = None,
+        start_constraints: ArrayLike | None = None,
+        fixed: str | Collection[str] | Mapping[str, Any] | None = None,
         batch_size: int | Literal["auto"] | None = "auto",
         tile_length: int | Literal["auto"] | None = "auto",
         buffer: int | Literal["auto"] | None = "auto",
@@ -217,6 +239,7 @@ class HMM(BaseHMM):
         dtype: str = "float32",
         random_state: Any = None,
         verbose: bool = False,
+        state_names: Sequence[str] | None = None,
     ) -> None:
         self.n_states = n_states
         self.emission = emission
@@ -224,6 +247,9 @@ class HMM(BaseHMM):
         self.transition_concentration = transition_concentration
         self.start_concentration = start_concentration
         self.stickiness = stickiness
+        self.transition_constraints = transition_constraints
+        self.start_constraints = start_constraints
+        self.fixed = fixed
         self.batch_size = batch_size
         self.tile_length = tile_length
         self.buffer = buffer
@@ -240,6 +266,54 @@ class HMM(BaseHMM):
         self.dtype = dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.state_names = state_names
+
+    @classmethod
+    def from_parameters(
+        cls,
+        startprob: ArrayLike,
+        transmat: ArrayLike,
+        emission: Family,
+        *,
+        weight: float = 1e8,
+        **given: Any,
+    ) -> Self:
+        """Make a model by its parameters, which scores, decodes and samples at once.
+
+        `partial_fit` goes on learning from it, and `fit` begins with its parameters.
+
+        Parameters
+        ----------
+        startprob : (K,) array
+            Probabilities of the first state.
+        transmat : (K, K) array
+            Transition probabilities.  What is 0, here and in `startprob`, stays 0, unless
+            constraints are given.
+        emission : Family
+            Without what follows from the parameters: ``sj.Gaussian()`` is enough.
+        weight : float
+            Weight of the given parameters against the prior, and against new data in
+            `partial_fit`, in steps per state.  `fit` gives them the weight of its data.
+        **given
+            Parameters of the emissions under their names without the underscore, such as
+            ``means=..., covars=...``; and parameters of `HMM`, such as ``fixed="emissions"``.
+
+        Returns
+        -------
+        HMM
+
+        Examples
+        --------
+        >>> import sojourn as sj
+        >>> model = sj.HMM.from_parameters(
+        ...     [0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], sj.Poisson(), lambdas=[2.0, 9.0]
+        ... )
+        >>> model.predict([1, 2, 1, 8, 11, 9])
+        array([0, 0, 0, 1, 1, 1], dtype=int32)
+        >>> model.set_params(fixed="emissions").fit([1, 2, 1, 8, 11, 9]).lambdas_.ravel().round(6)
+        array([2., 9.])
+        """
+        return from_parameters(cls, startprob, transmat, emission, weight, given)
 
     def _make_sampler(self, family: Family) -> Sampler:
         transitions = self._make_transitions()
@@ -247,7 +321,7 @@ class HMM(BaseHMM):
         prior, name = transitions.prior, inference_name(self)
         symbols = np.broadcast_to(symbol_prior(family, name), (self.n_states, family.n_statistics))
         rows = np.vstack([prior.start, prior.transitions])
-        return SAMPLERS[name](rows, np.ascontiguousarray(symbols.T))
+        return SAMPLERS[name](rows, np.ascontiguousarray(symbols.T), transitions.constraints)
 
     def _make_transitions(self) -> Dirichlet | StickyDirichlet:
         fixed = fixed_stickiness(self.stickiness, inference_name(self), takes_prior=True)
@@ -256,6 +330,7 @@ class HMM(BaseHMM):
             self.start_concentration,
             self.transition_concentration,
             0.0 if fixed is None else fixed,
+            constraints_of(self),
         )
         if fixed is not None:
             return rows

@@ -10,21 +10,23 @@ import numpy as np
 
 from sojourn import memory
 from sojourn.backends.compute import DEVICES, Compute
-from sojourn.families import FAMILIES, Categorical, Family
-from sojourn.families.choose import family_name
+from sojourn.families import Categorical, Family, Product
+from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
 from sojourn.inference.schedule import LinearDecay
 from sojourn.models.deprecated import STICKINESS_PRIOR, flatten
+from sojourn.models.fixed import fixed_parts_of, with_fixed_rows
 from sojourn.moves.settings import MoveSettings
 from sojourn.prediction import EstimatorRecord
 from sojourn.sampling.settings import Sampling
-from sojourn.transitions import GammaDistribution
+from sojourn.transitions import GammaDistribution, RowConstraints
 from sojourn.transitions.options import HDPOptions
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
 
 TUNINGS = ("steps", "concentration", "base")
+_CONSTRAINTS = ("transition_constraints", "start_constraints")
 
 
 # ---- constraints --------------------------------------------------------------------------------
@@ -103,16 +105,18 @@ class Emission:
         if isinstance(value, Family):
             return
         if isinstance(value, type) and issubclass(value, Family):
-            raise TypeError(f"{name} must be an emission family, not its class: {value.__name__}()")
-        known = {family_name(of): of for of in FAMILIES}
-        known |= {of.lower(): of for of in FAMILIES}
-        meant = known.get(value.lower().replace("_", "-")) if isinstance(value, str) else None
-        if meant is not None:
-            raise TypeError(f"{name} must be an emission family, not its name: sj.{meant}()")
-        raise TypeError(
-            f"{name} must be an emission family, such as sj.Gaussian() or sj.Categorical(), "
-            f"got {value!r}"
-        )
+            is_product = value is Product
+            how = "Product(...) of others" if is_product else f"{value.__name__}()"
+            raise TypeError(f"{name} must be an emission family, not its class: sojourn.{how}")
+        if isinstance(value, str):
+            plain = value.lower().replace("_", "").replace("-", "").replace(" ", "")
+            like = [f for f in SINGLE_FAMILIES if f.lower() == plain] or sorted(SINGLE_FAMILIES)
+            named = " or ".join(f"sojourn.{family}()" for family in like[:1])
+            known = "" if len(like) == 1 else f"; there are {', '.join(like)}"
+            raise TypeError(
+                f"{name} must be an emission family such as {named}, got {value!r}{known}"
+            )
+        raise TypeError(f"{name} must be an emission family, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,21 @@ class AutoOr:
         """Refuse anything else."""
         if not (isinstance(value, str) and value == "auto"):
             self.other.check(name, value)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Different names for some of the states, or None."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse anything else."""
+        if value is None:
+            return
+        given = None if isinstance(value, str) else list(value)
+        if given is None or not all(isinstance(item, str) and item for item in given):
+            raise ValueError(f"{name} must be names, strings that are not empty, got {value!r}")
+        if len(set(given)) < len(given):
+            raise ValueError(f"{name} has a name twice: {value!r}")
 
 
 _NONE = type(None)
@@ -149,6 +168,7 @@ COMMON: dict[str, Constraint] = {
     "moves": OneOf(("auto",), "neither 'auto', None nor MoveSettings", (MoveSettings, _NONE)),
     "device": OneOf(DEVICES, f"not one of {list(DEVICES)}"),
     "n_jobs": Whole(-(2**31), or_none=True),
+    "state_names": Names(),
 }
 """Constraints on the parameters that all estimators have."""
 
@@ -170,10 +190,13 @@ def check_parameters(model: BaseHMM) -> None:
     if not memory.fits(model.n_states**2):
         size = memory.gigabytes(model.n_states**2)
         raise ValueError(f"n_states={model.n_states} needs a transition matrix of {size}")
+    if model.state_names is not None and len(model.state_names) > model.n_states:
+        raise ValueError(f"{len(model.state_names)} state_names for n_states={model.n_states}")
     _check_inference(model)
     for value in model.get_params(deep=False).values():
         _check_all(value, FIELDS.get(type(value), {}))
     _check_moves(model)
+    _check_constraints(model)
 
 
 def _check_all(owner: Any, constraints: Mapping[str, Constraint]) -> None:
@@ -226,6 +249,48 @@ def _check_moves(model: BaseHMM) -> None:
         raise ValueError(
             "init_states needs moves='auto' and inference='scvi', which let the model grow"
         )
+
+
+def constraints_of(model: BaseHMM) -> RowConstraints | None:
+    """Return what the parameters say of start and transitions; None if nothing."""
+    n_states = int(model.n_states)
+    made = RowConstraints.make(n_states, model.transition_constraints, model.start_constraints)
+    parts = fixed_parts_of(model)
+    if parts is None or not parts.has_rows or model._given is None:
+        return made
+    return with_fixed_rows(made, parts, model._given, n_states)
+
+
+def holds_emissions(model: BaseHMM) -> bool:
+    """Whether emissions of any state are given and not learned."""
+    parts = fixed_parts_of(model)
+    return parts is not None and bool(parts.emissions.any())
+
+
+def is_constrained(model: BaseHMM) -> bool:
+    """Whether anything is known of start and transitions."""
+    parts = fixed_parts_of(model)
+    return constraints_of(model) is not None or (parts is not None and parts.has_rows)
+
+
+def _check_constraints(model: BaseHMM) -> None:
+    """Refuse constraints and fixed parts that are none, and where they cannot be held."""
+    name = inference_name(model)
+    if holds_emissions(model):
+        if is_sampled(model):
+            raise ValueError(f"inference={name!r} draws the emissions, and cannot hold fixed ones")
+        if {"concentration", "base"} & set(tunings(model)):
+            raise ValueError("fixed emissions need a prior that is not learned: tuned=False")
+    if not is_constrained(model):
+        return
+    if name in ("gibbs", "beam"):
+        others = sorted(model._methods | model._samplers & {"blocked-gibbs"})
+        why = "draws states one by one" if model._samplers & {"blocked-gibbs"} else "makes states"
+        raise ValueError(
+            f"inference={name!r} {why}, and cannot hold constraints; {', '.join(others)} can"
+        )
+    if move_settings(model).init_states is not None:
+        raise ValueError("init_states needs states that are free to move: no constraints")
 
 
 def as_gamma(name: str, value: Any) -> GammaDistribution:
@@ -286,17 +351,22 @@ def sampling_of(model: BaseHMM) -> Sampling:
     return value if isinstance(value, Sampling) else Sampling(value)
 
 
+_USUAL_MOVES = MoveSettings()
+
+
 def move_settings(model: BaseHMM) -> MoveSettings:
     """Return the settings of moves, the defaults if none are given."""
-    return model.moves if isinstance(model.moves, MoveSettings) else MoveSettings()
+    return model.moves if isinstance(model.moves, MoveSettings) else _USUAL_MOVES
 
 
 def may_move(model: BaseHMM) -> bool:
     """Whether states may change; proposals are judged by the collapsed bound, so only with SCVI.
 
-    A learned prior on symbols is held fixed while they are judged.
+    Those with given emissions stay as they are.  A learned prior on symbols is held fixed while
+    they are judged.
     """
-    return model.moves is not None and inference_name(model) == "scvi"
+    named = inference_name(model) == "scvi"
+    return model.moves is not None and named and not holds_emissions(model)
 
 
 def begin_states(model: BaseHMM) -> int:
@@ -343,10 +413,14 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
     """
     stored: dict[str, Any] = {}
     for name, value in flatten(model.get_params(deep=False), model._values).items():
-        if name == "emission":
+        if name == "emission" or (name == "state_names" and value is None):
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
+        elif name == "state_names":
+            stored[name] = tuple(value)
+        elif name == "fixed":
+            stored[name] = _stored_fixed(value)
         elif name == "tuned" and not isinstance(value, bool | str):
             stored[name] = tunings(model)
         elif isinstance(value, np.random.Generator | np.random.RandomState):
@@ -355,6 +429,17 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
             stored[name] = value.item()
         elif isinstance(value, list):
             stored[name] = np.asarray(value)
+        elif name in _CONSTRAINTS and not (value is None or isinstance(value, str)):
+            stored[name] = np.asarray(value, dtype=np.float64)
         else:
             stored[name] = value
     return EstimatorRecord(type(model).__name__, stored)
+
+
+def _stored_fixed(fixed: Any) -> Any:
+    """Return what is fixed as JSON has it."""
+    if fixed is None or isinstance(fixed, str):
+        return fixed
+    if isinstance(fixed, Mapping):
+        return {name: v if v is True else np.asarray(v).tolist() for name, v in fixed.items()}
+    return tuple(sorted(fixed))

@@ -9,8 +9,11 @@ from numpy.typing import ArrayLike
 
 from sojourn.data import Data, is_source
 from sojourn.families import Family
+from sojourn.families.product import words_of
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.problem import Tiled
+from sojourn.labels import Labels
+from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
@@ -44,21 +47,21 @@ def partial_fit(
     roles: Roles = NO_ROLES,
     *,
     continues: bool = False,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Update with one minibatch, whatever its size; see `BaseHMM.partial_fit`."""
     check_parameters(model)
     before: FittedModel | None = model.fitted_ if model.__sklearn_is_fitted__() else None
     total_sequences = _checked_total(model, before, total_sequences)
     family = model.emission if before is None else before.family
-    if is_source(X):
-        raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
-    given = _given(before, X, lengths, family, roles)
-    data = given.sequences
+    known = _known(model, before, X, lengths, y, sample_weight, roles)
+    data = known.sequences
     assert data is not None
     total_steps = _checked_steps(before, data, total_steps, continues=continues)
     _check_starts(len(data) - continues, total_sequences)
     if before is None:
-        family = given.resolve(family, model.n_states)[0]
+        family = known.resolve(take_given(model), model.n_states)[0]
     data = family.validate(data)
     carried = data[len(data) - 1 :]
     if continues:
@@ -74,9 +77,9 @@ def partial_fit(
             model, family, data, total_sequences, steps, seed, tuned=tunings(model)
         )
         fitted = new_fitted(model, family, posterior, total_sequences)
-        fitted.provenance = given.record()
+        fitted.provenance = known.record()
     else:
-        posterior, fitted = before.posterior, before
+        posterior, fitted = fix_now(model, before.posterior), before
     n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
     n_units = max(len(data), round(len(data) / share))
     schedule = step_sizes(model, n_passes, n_units, data.n_counted / share, len(data))
@@ -87,13 +90,10 @@ def partial_fit(
         placed = backend.place(posterior)
         info = step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
         backend.finish_pass()
+        placed.held = max(placed.held, known.n_labelled)
         fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
-        fitted.total_steps = total_steps
-        kept = min(carried.n_steps, CARRIED_STEPS + family.past)
-        begins = kept == carried.n_steps and not (
-            carried.counted is not None and carried.counted[0, 2]
-        )
-        fitted.carried = carried.values[carried.n_steps - kept :].copy(), begins
+        fitted.total_steps, fitted.state_names = total_steps, known.names
+        fitted.carried = _carried(carried, family)
         model._fitted = fitted
         _move_once(model, fitted, placed, data, n_units, info.step_size)
 
@@ -106,13 +106,35 @@ def _check_starts(n_starts: int, total_sequences: int) -> None:
         )
 
 
-def _given(
-    before: FittedModel | None, X: Any, lengths: ArrayLike | None, family: Family, roles: Roles
+def _known(
+    model: BaseHMM,
+    before: FittedModel | None,
+    X: Any,
+    lengths: ArrayLike | None,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    roles: Roles,
 ) -> Data:
-    """Return a minibatch; tables are used as those of earlier calls."""
-    if before is None:
-        return Data(X, lengths, family, TableUse(roles))
-    return before.prepare(X, lengths)
+    """Return a minibatch with its labels; names are those of the first one that has any."""
+    if is_source(X):
+        raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
+    family = model.emission if before is None else before.family
+    use = TableUse(roles)
+    if before is not None:
+        use = TableUse.of(before.provenance, words_of(before.family))
+    data = Data(X, lengths, family, y, sample_weight, use)
+    names, n_states = model.state_names, model.n_states
+    if before is not None:
+        names = before.state_names if names is None else names
+        n_states = before.posterior.n_states
+    return data.label(names, n_states)
+
+
+def _carried(last: Sequences, family: Family) -> tuple[Any, bool]:
+    """Return the last steps of a sequence that may go on, and whether they begin it."""
+    kept = min(last.n_steps, CARRIED_STEPS + family.past)
+    begins = kept == last.n_steps and not (last.counted is not None and last.counted[0, 2])
+    return last.values[last.n_steps - kept :].copy(), begins
 
 
 def _share(data: Sequences, total_sequences: int, total_steps: int | None) -> float:
@@ -129,12 +151,15 @@ def _continued(carried: Any, begins: bool, data: Sequences) -> Sequences:
     """
     n = len(carried)
     values = np.concatenate([carried.astype(data.values.dtype, copy=False), data.values])
+    labels = data.labels
+    if labels is not None:  # of the steps before nothing is kept
+        labels = Labels(np.append(np.zeros(n, np.int32), labels.codes), labels.table)
     offsets = data.offsets + n
     offsets[0] = 0
     counted = np.zeros((len(data), 4), dtype=np.int64)
     counted[:, 1] = data.lengths
     counted[0] = [n, n + data.lengths[0], not begins, 0]
-    return Sequences(values, offsets, counted)
+    return Sequences(values, offsets, counted, labels, data.weights)
 
 
 def _checked_steps(

@@ -33,6 +33,7 @@ class PredictionMixin:
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         per_step: bool = False,
         client: Any = None,
     ) -> float:
@@ -40,24 +41,26 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X, lengths
-            As for `fit`.
+        X, lengths, y
+            As for `fit`; with labels it is the likelihood of the steps and of their labels.
         per_step : bool
             Divide by the number of time steps.
         client : distributed.Client, optional
             Compute on a Dask cluster, whose workers open the files of `X` themselves.
         """
-        return self.fitted_.score(X, lengths, per_step=per_step, client=client)
+        return self.fitted_.score(X, lengths, y=y, per_step=per_step, client=client)
 
-    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None) -> Floats:
+    def log_likelihood(self, X: Any, lengths: ArrayLike | None = None, *, y: Any = None) -> Floats:
         """Log predictive likelihood of each sequence, in nats, shape (N,)."""
-        return self.fitted_.log_likelihood(X, lengths)
+        return self.fitted_.log_likelihood(X, lengths, y=y)
 
     def predict(
         self,
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
+        names: bool = False,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
@@ -67,8 +70,11 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X, lengths
-            As for `fit`.
+        X, lengths, y
+            As for `fit`; the path goes through states that the labels allow.
+        names : bool
+            Whether to return names of states in place of numbers, for data in memory; a state
+            without a name is called by its number.
         out : path, optional
             Parquet file to write the paths to, one list per sequence; required if X is a file
             or source.
@@ -89,7 +95,14 @@ class PredictionMixin:
             the order of its rows.
         """
         return self.fitted_.predict(
-            X, lengths, out=out, overwrite=overwrite, client=client, output=output
+            X,
+            lengths,
+            y=y,
+            names=names,
+            out=out,
+            overwrite=overwrite,
+            client=client,
+            output=output,
         )
 
     def decode(
@@ -97,6 +110,7 @@ class PredictionMixin:
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         algorithm: str = "viterbi",
         k: int = 1,
         out: str | PathLike[str] | None = None,
@@ -107,7 +121,7 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X, lengths, out, overwrite, client
+        X, lengths, y, out, overwrite, client
             As for `predict`.
         algorithm : {"viterbi", "map"}
             "viterbi" finds the most probable path.  "map" finds the most probable state of each
@@ -132,7 +146,7 @@ class PredictionMixin:
         ((1, 3), (3, 3))
         """
         return self.fitted_.decode(
-            X, lengths, algorithm=algorithm, k=k, out=out, overwrite=overwrite, client=client
+            X, lengths, y=y, algorithm=algorithm, k=k, out=out, overwrite=overwrite, client=client
         )
 
     def predict_proba(
@@ -140,6 +154,7 @@ class PredictionMixin:
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
@@ -149,12 +164,12 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X, lengths, out, overwrite, client, output
+        X, lengths, y, out, overwrite, client, output
             As for `predict`; in the file, each step is a list of K numbers, in a data frame the
             columns are ``probability_0``, ``probability_1`` and so on.
         """
         return self.fitted_.predict_proba(
-            X, lengths, out=out, overwrite=overwrite, client=client, output=output
+            X, lengths, y=y, out=out, overwrite=overwrite, client=client, output=output
         )
 
     def sample(
@@ -171,10 +186,11 @@ class PredictionMixin:
         Parameters
         ----------
         n_sequences : int
-            Number of sequences; with `given`, the number of continuations of each.  Without
-            `length`, the number of steps of one sequence, as in hmmlearn.
-        length : int or (n_sequences,) array, optional
-            One length for all sequences, or the length of each.
+            Number of sequences; with `given`, the number of continuations of each.
+        length : int or (n_sequences,) array
+            One length for all sequences, or the length of each.  It may be left out for a single
+            sequence of one step: ``sample(500)``, which for hmmlearn is one sequence of 500 steps,
+            is refused; here that is ``sample(1, 500)``.
         given, given_lengths : optional
             Data as for `fit`: the draws go on from the end of each sequence.  Those of the first
             come first.
@@ -183,15 +199,13 @@ class PredictionMixin:
 
         Returns
         -------
-        observations, states : Sequences, or arrays without `length`
+        observations, states : Sequences
+            ``np.asarray`` of either has the steps of all sequences, one after another.
 
         Examples
         --------
         >>> import sojourn as sj
         >>> model = sj.HMM(2, sj.Categorical(2), random_state=0).fit([[0] * 9 + [1] * 9] * 9)
-        >>> X, Z = model.sample(500)
-        >>> X.shape, Z.shape
-        ((500,), (500,))
         >>> observations, states = model.sample(3, 5, given=[[0, 0, 1]])
         >>> observations.lengths
         array([5, 5, 5])
@@ -250,6 +264,7 @@ class PredictionMixin:
         steps: int = 1,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         n_draws: int = 100,
+        covariates: ArrayLike | None = None,
         random_state: Any = None,
     ) -> Forecast:
         """Forecast states and observations up to H steps after each sequence.
@@ -265,6 +280,9 @@ class PredictionMixin:
         n_draws : int
             Draws of the parameters, over which the state probabilities are averaged, and of
             futures.  With 0, the posterior means are used alone.
+        covariates : (H, C) or (N, H, C) array, optional
+            What is known of the steps to come, for `LinearGaussian`: the same for all sequences, or
+            for each.  Without it, covariates are drawn with the spread that they had in training.
         random_state : int, Generator, RandomState or None
             None uses the model's ``random_state``.
 
@@ -286,7 +304,13 @@ class PredictionMixin:
         """
         own = self.random_state if random_state is None else random_state
         return self.fitted_.forecast(
-            X, lengths, steps=steps, quantiles=quantiles, n_draws=n_draws, random_state=own
+            X,
+            lengths,
+            steps=steps,
+            quantiles=quantiles,
+            n_draws=n_draws,
+            covariates=covariates,
+            random_state=own,
         )
 
     def stream(self, n_streams: int | None = None, *, random_state: Any = None) -> Stream:
@@ -322,6 +346,7 @@ class PredictionMixin:
         X: Any,
         lengths: ArrayLike | None = None,
         *,
+        y: Any = None,
         algorithm: str = "viterbi",
         names: Sequence[str] | None = None,
     ) -> SegmentTable:

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
-from sojourn.backends.dask import Cluster, ClusterSource, DaskBackend
+from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Backend, Position, Posterior, Problem, train
@@ -27,17 +27,15 @@ from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
-from sojourn.models.advice import warn_of_blanks, warn_of_fit, warn_of_whole_numbers
+from sojourn.models.advice import warn_of_fit
 from sojourn.models.checkpoints import (
     Checkpoints,
     checked_position,
     identity_of,
-    make_checkpoints,
     seed_of,
 )
+from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
-    Whole,
-    check_parameters,
     compute_of,
     inference_name,
     is_sampled,
@@ -47,25 +45,25 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import (
     EDGE_TOLERANCE,
-    FEW_SEQUENCES,
     SEARCH_PASSES,
     SEARCH_TOL,
     Plan,
     Size,
     n_restarts,
-    plan_training,
 )
+from sojourn.models.prepare import checked_options, labelled_data, plan_of
 from sojourn.models.start import (
     Callback,
-    is_symmetric,
     make_moves,
     new_fitted,
     reporting,
+    restart_seeds,
     start,
+    starts_together,
 )
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
-from sojourn.moves.search import MergeSearch
+from sojourn.moves.search import StateSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
@@ -73,8 +71,6 @@ from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
 from sojourn.sources.arrow_arrays import NO_ROLES, Roles
 from sojourn.sources.base import joined, pieces_of
-from sojourn.sources.frames import TableUse
-from sojourn.sources.npy import NpySource
 from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
@@ -102,13 +98,19 @@ class Observers:
     callback: Callback | None = None
     track_bound: bool | None = None
 
-    def held_out(self, family: Family, data: Data) -> Data | None:
+    @property
+    def allow_starts_at_once(self) -> bool:
+        """Whether nothing is computed after every pass of every restart."""
+        return self.validation is None and not self.track_bound
+
+    def held_out(self, family: Family, data: Data, n_states: int) -> Data | None:
         """Return the held-out data in the form that the family and the training data have."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
         X, lengths = self.validation if is_pair else (self.validation, None)
-        return Data(X, lengths, family, data.use_for(family)).validated(family)
+        own = Data(X, lengths, family, use=data.use_for(family))
+        return own.label(data.names, n_states, all_states=True).validated(family)
 
 
 def fit(
@@ -122,45 +124,46 @@ def fit(
     checkpoint_every: int | None = None,
     resume: bool = False,
     client: Any = None,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
 ) -> None:
     """Fit a model to data, discarding an earlier fit; see `BaseHMM.fit`."""
-    _check_before(model, observers, client)
-    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
-    _check_resumable(model, checkpoints)
-    if not isinstance(model.n_init, str) and model.n_init > 1:
-        if checkpoints is not None:
-            raise ValueError("checkpoints need a single run: n_init=1")
-        _fit_best(model, X, lengths, observers, roles, client, model.n_init)
-        return
-    data = Data(X, lengths, model.emission, TableUse(roles))
-    warn_of_whole_numbers(model.emission, data)
-    warn_of_blanks(data)
-    restarts = n_restarts(model, data.n_sequences, data.n_steps)
-    if restarts > 1 and data.sequences is not None and checkpoints is None and client is None:
-        if data.frame is not None:
-            _fit_best(model, X, lengths, observers, roles, None, restarts)
-        else:
-            _fit_best(model, data.sequences, None, observers, NO_ROLES, None, restarts)
+    checkpoints = checked_options(
+        model, observers.validation_every, checkpoint, checkpoint_every, client, resume=resume
+    )
+    n_init = None if isinstance(model.n_init, str) else model.n_init
+    X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
+    data = labelled_data(model, X, lengths, y, sample_weight, roles)
+    is_plain = data.sequences is not None and checkpoints is None and client is None
+    restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
+    may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
+    if restarts > 1 and not may_be_at_once:
+        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight, roles)
         return
     cluster = _connect(model, client, data)
-    family, sample = data.resolve(model.emission, model.n_states)
-    held_out = observers.held_out(family, data)
+    family, sample = data.resolve(emission_of(model), model.n_states)
+    held_out = observers.held_out(family, data, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
         sequences = _in_memory(model, data)
-        sampled.fit(model, family, sequences, held_out, seed, observers.callback)
+        sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         model._fitted.provenance = data.record()
         return
-    plan = _plan(model, data, family, cluster)
+    plan = plan_of(model, data, family)
+    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
+        _fit_one_by_one(model, data, family, observers, restarts)
+        return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        posterior, position, state = start(model, plan, family, sample, data, seed)
+        posterior, position, state = start(
+            model, plan, family, sample, data, seed, n_starts=restarts, callback=observers.callback
+        )
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
-    fitted.provenance = data.record()
+    fitted.state_names, fitted.provenance = data.names, data.record()
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -170,44 +173,6 @@ def fit(
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
-
-
-def _check_before(model: BaseHMM, observers: Observers, client: Any) -> None:
-    """Refuse what cannot work before anything else happens."""
-    check_parameters(model)
-    if client is None:
-        compute_of(model).backend()  # report a missing device before anything else happens
-    if observers.validation_every is not None:
-        Whole(1).check("validation_every", observers.validation_every)
-
-
-def _check_resumable(model: BaseHMM, checkpoints: Checkpoints | None) -> None:
-    """Refuse checkpoints of a method whose state they do not contain."""
-    if checkpoints is not None and (is_sampled(model) or method_of(model).remembers):
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
-            "and cannot be resumed"
-        )
-
-
-def _plan(model: BaseHMM, data: Data, family: Family, cluster: Cluster | None) -> Plan:
-    """Return how to go through the data: uncut where runs of steps cannot be read."""
-    plan = plan_training(model, data.n_sequences, data.n_steps)
-    if plan.narrow is not None and not is_symmetric(family, model._make_transitions()):
-        plan = plan._replace(narrow=None)
-    is_auto, source = isinstance(model.tile_length, str), data.source
-    if plan.tile_length is None or source is None:
-        return plan
-    is_once = not source.is_repeatable
-    if not is_auto and (is_once or cluster is not None):
-        what = "an iterable that can be read once" if is_once else "data on a cluster"
-        raise ValueError(f"tile_length={model.tile_length!r} cannot cut {what}: tile_length=None")
-    # To convert a file takes disk space: only where there would be no minibatches without.
-    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or cluster is not None or (is_auto and converts)):
-        return plan
-    uncut = clone(model).set_params(tile_length=None)
-    return plan_training(uncut, data.n_sequences, data.n_steps)
 
 
 # ---- one run of the training loop ---------------------------------------------------------------
@@ -266,6 +231,11 @@ def _compute_for(plan: Plan, compute: Compute) -> Compute:
     if plan.size is Size.SMALL and compute.device == "cuda":
         return replace(compute, device="cpu")
     return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
+
+
+def _local_compute(compute: Compute, *, on_host: bool) -> Compute:
+    """Return where this process computes; `on_host` where only the workers may have a GPU."""
+    return replace(compute, device="cpu") if on_host and compute.device == "cuda" else compute
 
 
 def _run_loop(
@@ -336,7 +306,9 @@ def _buffers(
     """Return what sets the size of the buffers around tiles."""
     if not isinstance(source, TiledSource):
         return None
-    local = backend if isinstance(backend, CpuBackend) else fitted.compute.backend()
+    local = backend
+    if not isinstance(local, CpuBackend):
+        local = _local_compute(fitted.compute, on_host=isinstance(source, ClusterTiles)).backend()
     fixed = None if isinstance(model.buffer, str) else int(model.buffer or 0)
     family, objective = fitted.family, method_of(model).objective
     return GrowingBuffers(source, family, objective, local, 1 + family.past, EDGE_TOLERANCE, fixed)
@@ -365,7 +337,7 @@ def _search_first(
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     data, score = joined(parts), training.score(fitted)
-    search = MergeSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, score)
+    search = StateSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, moves.seed, score)
     found, bound, tried = search.run(moves.backend.place(fitted.posterior))
     fitted.posterior.become(backend.place(found.fetched()))
     moves.state.n_rounds += 1
@@ -406,11 +378,22 @@ def _moves_of_fit(
     )
     if plan.narrow is None:
         return moves
-    local = _compute_for(plan, fitted.compute).backend()
+    local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
     return Narrowing(plan.narrow, local, source, moves, move_settings(model))
 
 
 # ---- restarts -----------------------------------------------------------------------------------
+
+
+def _fit_one_by_one(
+    model: BaseHMM, data: Data, family: Family, observers: Observers, restarts: int
+) -> None:
+    """Fit copies to data that are prepared already, one after another, and keep the best."""
+    named = clone(model).set_params(state_names=data.names, emission=family)
+    named._given = model._given
+    _fit_best(named, data.sequences, None, observers, None, restarts)
+    model._fitted = named.fitted_
+    model._fitted.provenance = data.record()
 
 
 def _fit_best(
@@ -418,36 +401,36 @@ def _fit_best(
     X: Any,
     lengths: ArrayLike | None,
     observers: Observers,
-    roles: Roles,
     client: Any,
     n_init: int,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
+    roles: Roles = NO_ROLES,
 ) -> None:
     """Fit copies from different seeds, and keep the best of them.
 
     That is the one with the best held-out score, where there are validation data; otherwise with
     the highest bound where the number of states may differ, or else with the best training score.
     """
-    if isinstance(X, Iterator):
-        X = list(X)  # it is read more than once
     if isinstance(observers.validation, Iterator):
         observers = replace(observers, validation=list(observers.validation))
     seed = as_seed(model.random_state)
     best: FittedModel | None = None
     best_score = -np.inf
-    for restart in range(n_init):
-        # The first restart is what a single fit with this seed would be.
-        own = seed if restart == 0 else int(np.random.default_rng([seed, restart]).integers(2**32))
+    for own in restart_seeds(seed, n_init):
         candidate = clone(model).set_params(n_init=1, random_state=own)
+        candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
-            fit(candidate, X, lengths, observers, roles, client=client)
+            known = {"y": y, "sample_weight": sample_weight, "client": client}
+            fit(candidate, X, lengths, observers, roles, **known)
         fitted: FittedModel = candidate.fitted_
         score = fitted.history[-1]["score"]
         if score is None and may_move(model):
             bounds = [entry["bound"] for entry in fitted.history if entry["bound"] is not None]
             score = bounds[-1] if bounds else None
         if score is None:
-            score = fitted.score(X, lengths, per_step=True, client=client)
+            score = fitted.score(X, lengths, y=y, per_step=True, client=client)
         if best is None or score > best_score:
             best, best_score = fitted, score
     assert best is not None
@@ -463,11 +446,14 @@ def _minibatches(
     model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
 ) -> Minibatches:
     """Return the minibatches for the training loop."""
+    files = None
     if cluster is not None:
         files = results.remote_files(cluster, data, family, compute_of(model))
-        return ClusterSource(files, plan.batch_size, seed)
     if plan.tile_length is not None:
-        return data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        tiles = data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        return tiles if files is None else ClusterTiles(files, tiles)
+    if files is not None:
+        return ClusterSource(files, plan.batch_size, seed)
     if not method_of(model).remembers:
         return data.minibatches(family, plan.batch_size, seed)
     if data.n_sequences < 2:

@@ -16,6 +16,7 @@ from sojourn.models.start import Callback, new_fitted, reporting
 from sojourn.sampling import Chains, Sampler, Samples, SamplingProgress, SymbolData
 from sojourn.sampling import run_chains as run
 from sojourn.sampling.averages import posterior_of
+from sojourn.sampling.finite import FiniteSampler
 from sojourn.sequences import Sequences, position
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ def fit(
     held_out: Data | None,
     seed: int,
     callback: Callback | None,
+    names: tuple[str, ...] | None = None,
 ) -> None:
     """Draw from the posterior; parameters come from the draw of highest joint probability."""
     sampler = model._make_sampler(family)
+    _refuse_known(data, sampler, inference_name(model))
     _refuse_missing(data, inference_name(model))
     chains = sampling_of(model).chains
     with reporting(model, chains.n_sweeps, callback) as report:
@@ -48,12 +51,26 @@ def fit(
     prior = None if samples.best.shares is not None else model._make_transitions()
     best = posterior_of(samples, samples.best, prior, model.dtype)
     fitted = new_fitted(model, family, best, len(data))
-    fitted.samples = samples
+    fitted.samples, fitted.state_names = samples, names
     model._fitted = fitted
     if held_out is not None:
         score = fitted.score_data(held_out, per_step=True)
         history[-1] = history[-1]._replace(score=score)
     fitted.history = [entry._asdict() for entry in history]
+
+
+def _refuse_known(data: Sequences, sampler: Sampler, inference: str) -> None:
+    """Refuse labels and weights that a sampler has no place for."""
+    if data.weights is not None:
+        raise ValueError(
+            f"inference={inference!r} takes whole weights only, as repetitions of a sequence; "
+            "'scvi', 'svi', 'vb' and 'em' take any"
+        )
+    if data.labels is not None and not isinstance(sampler, FiniteSampler):
+        raise ValueError(
+            f"inference={inference!r} of HDPHMM numbers states as it finds them, and takes no "
+            "labels; HMM does, and HDPHMM with inference='scvi'"
+        )
 
 
 def _refuse_missing(data: Sequences, inference: str) -> None:
@@ -107,7 +124,7 @@ def sample_posterior(
 
     samples = run(
         sampler,
-        SymbolData.make(data, n_symbols),
+        SymbolData.make(data, n_symbols, n_states),
         chains,
         n_states=n_states,
         seed=seed,

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from sojourn.backends.cpu import CpuBackend
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
+from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
+from sojourn.inference.starts import best_start, may_train_together
+from sojourn.kernels import cpu
+from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
+from sojourn.models.labelled import labelled_start
+from sojourn.models.ordered import comes_in_order, put_in_order
 from sojourn.models.parameters import (
     begin_states,
     compute_of,
@@ -20,7 +29,7 @@ from sojourn.models.parameters import (
     may_move,
     record_of,
 )
-from sojourn.models.plan import Plan, Size
+from sojourn.models.plan import ALONE_STEPS, START_PASSES, Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
 from sojourn.moves.settings import MoveSettings
@@ -30,7 +39,7 @@ from sojourn.progress import LiveProgress
 from sojourn.random_state import INITIAL_STREAM
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.transitions import Transitions
+from sojourn.transitions import Rows, Transitions
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -39,17 +48,32 @@ Callback = Callable[[Progress], None]
 
 
 def start(
-    model: BaseHMM, plan: Plan, family: Family, sample: Sequences, data: Data, seed: int
+    model: BaseHMM,
+    plan: Plan,
+    family: Family,
+    sample: Sequences,
+    data: Data,
+    seed: int,
+    *,
+    n_starts: int = 1,
+    callback: Callback | None = None,
 ) -> tuple[Posterior, Position, MoveState]:
     """Draw an initial posterior, with a warm-up if there will be few updates per pass.
 
-    A warm-up with smaller minibatches lets states differentiate before the first pass.
+    A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
+    starts on small data the best goes on.
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
     wide = None if plan.narrow is None else plan.narrow.wide
-    posterior = initial_posterior(
-        model, family, sample, n_sequences, n_steps, seed, wide, tuned=plan.tuned
+    transitions = model._make_transitions()
+    draw = partial(
+        initial_posterior, model, family, sample, n_sequences, n_steps, transitions=transitions
     )
+    posterior = draw(seed, wide, tuned=plan.tuned)
+    if n_starts > 1:
+        starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
+        return *_start_together(model, plan, family, sample, starts, callback), MoveState()
+    posterior.held = data.n_labelled
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -78,6 +102,54 @@ def start(
     return (posterior, Position(), MoveState()) if warm is None else warm
 
 
+def restart_seeds(seed: int, n_restarts: int) -> list[int]:
+    """Return the seeds of restarts: the first restart is what a single fit would be."""
+    others = range(1, n_restarts)
+    return [seed, *(int(np.random.default_rng([seed, n]).integers(2**32)) for n in others)]
+
+
+def starts_together(
+    model: BaseHMM, plan: Plan, family: Family, data: Sequences, n_starts: int
+) -> bool:
+    """Whether restarts can be trained at once: small data, and a fixed number of states."""
+    return (
+        plan.size is Size.SMALL
+        and data.labels is None
+        and data.weights is None
+        and model.fixed is None
+        and model.device != "reference"
+        and inference_name(model) == "scvi"
+        and isinstance(model.init, str)
+        and not (may_move(model) or model._track_bound)
+        and may_train_together(family, model._make_transitions(), int(model.n_states), n_starts)
+    )
+
+
+def _start_together(
+    model: BaseHMM,
+    plan: Plan,
+    family: Family,
+    data: Sequences,
+    starts: list[Posterior],
+    callback: Callback | None,
+) -> tuple[Posterior, Position]:
+    """Train several starts at once for some passes, and return the best of them."""
+    assert plan.tol is not None
+    (chunk,) = prepare(family, data)
+    with reporting(model, plan.n_passes, callback) as report:
+        return best_start(
+            family,
+            starts,
+            chunk,
+            n_passes=plan.n_passes,
+            compare_after=START_PASSES,
+            alone=data.n_steps <= ALONE_STEPS,
+            tol=plan.tol,
+            n_threads=resolve_jobs(model.n_jobs),
+            callback=report,
+        )
+
+
 def _with_full_steps(transitions: Transitions) -> Transitions:
     """Return a prior whose own updates replace what it knew, as full batches do."""
     if "forgetting_rate" not in {field.name for field in fields(cast(Any, transitions))}:
@@ -101,11 +173,13 @@ def make_moves(
     *,
     on_host: bool = False,
 ) -> Moves | None:
-    """Return the moves; None if states may not change, or if their priors differ.
+    """Return the moves; None if states may not change, or if their prior counts differ.
 
     `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
     """
-    if not (may_move(model) and is_symmetric(family, posterior.transitions)):
+    if not (may_move(model) and family.prior().ndim == 1 and posterior.transitions.is_even):
+        return None
+    if posterior.held >= model.n_states:
         return None
     return _moves_of(model, seed, source, state, on_host=on_host)
 
@@ -144,19 +218,28 @@ def initial_posterior(
     wide: int | None = None,
     *,
     tuned: Collection[str] = (),
+    transitions: Transitions | None = None,
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 
     `wide` is the number of states to begin with, if it is more than the model's.
     """
-    transitions = model._make_transitions()
+    transitions = model._make_transitions() if transitions is None else transitions
     dtype = family.table_dtype or model.dtype
     if isinstance(model.init, Statistics):
         _check_statistics(model.init, family, model.n_states)
-        given = Posterior.from_statistics(model.init, transitions, dtype)
-        return _with_learned_prior(given, family, tuned)
+        if transitions.constraints is not None:
+            own = Rows(model.init.start, model.init.transitions)
+            transitions.constraints.check(int(model.n_states), own)
+        init = model.init
+        if isinstance(init, ParameterStatistics):
+            init = init.scaled_to(total_steps)
+        given = Posterior.from_statistics(init, transitions, dtype)
+        return _completed(model, given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
+    if data.labels is not None:  # beside states with labels one is to be split
+        n_states = max(n_states, min(data.labels.n_labelled + 1, model.n_states))
     if n_states != model.n_states:
         if not is_symmetric(family, transitions):
             raise ValueError(
@@ -165,11 +248,18 @@ def initial_posterior(
             )
         transitions = transitions.regrouped(np.eye(n_states, model.n_states))
     counts = initial_counts(n_states, total_sequences, total_steps, rng)
+    if transitions.constraints is not None:
+        counts = transitions.constraints.conformed(counts)
     by_segments = model.init == "segments" or (model.init == "auto" and may_move(model))
     draw = family.segment_statistics if by_segments else family.initial_statistics
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
+    if data.labels is not None:
+        statistics = labelled_start(statistics, family, data)
     drawn = Posterior.from_statistics(statistics, transitions, dtype)
-    return _with_learned_prior(drawn, family, tuned)
+    if model.init == "auto" and comes_in_order(transitions, data):
+        backend = CpuBackend(cpu, compute_of(model).backend().n_threads)
+        drawn = put_in_order(drawn, family, data, total_steps, rng, backend)
+    return _completed(model, drawn, family, tuned)
 
 
 def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
@@ -188,8 +278,13 @@ def _check_statistics(given: Statistics, family: Family, n_states: int) -> None:
         raise ValueError("init has a negative count")
 
 
-def _with_learned_prior(posterior: Posterior, family: Family, tuned: Collection[str]) -> Posterior:
-    """Make the emission prior a learned one, if asked for."""
+def _completed(
+    model: BaseHMM, posterior: Posterior, family: Family, tuned: Collection[str]
+) -> Posterior:
+    """Fix emissions that are given, and make the emission prior a learned one, if asked for."""
+    parts = fixed_parts_of(model)
+    if parts is not None and model._given is not None:
+        hold_emissions(posterior, parts, model._given)
     posterior.emissions.prior = family.learned_prior(
         seen="concentration" in tuned, new="base" in tuned
     )

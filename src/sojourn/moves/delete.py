@@ -14,7 +14,8 @@ def delete_small(judge: Judge) -> None:
     refused: set[int] = set()
     while len(refused) < settings.max_refusals:
         shares = state_shares(judge.present.posterior.counts)
-        kept = refused | judge.unseen_states()
+        kept = refused | judge.unseen_states() | needed_states(judge)
+        kept |= set(range(judge.held))
         by_mass = [int(k) for k in np.argsort(shares, kind="stable") if k not in kept]
         small = [k for k in by_mass if shares[k] < settings.small_share]
         if not small or judge.n_states == 1:
@@ -40,11 +41,22 @@ def dissolve(judge: Judge) -> None:
     n_local = judge.settings.long_proposal_steps
     masses = np.maximum(state_masses(judge.present.posterior.counts), 1e-300)
     uncertainty = (shared + shared.T).sum(axis=1) / masses
-    for state in np.argsort(-uncertainty, kind="stable")[: judge.settings.max_refusals]:
+    needed, most = needed_states(judge), judge.settings.max_refusals
+    needed |= set(range(judge.held))
+    ranked = [int(k) for k in np.argsort(-uncertainty, kind="stable") if k not in needed]
+    for state in ranked[:most]:
         weights = np.delete(np.eye(judge.n_states), state, axis=0)
         if not judge.affords(len(weights), n_local, n_local):
             return
         begin = judge.present.posterior.regrouped(weights)
         proposed = judge.fitter.fit(begin, n_local, shared=True)
-        if judge.decide("delete", [[int(state)]], proposed, n_local, None):
+        if judge.decide("delete", [[state]], proposed, n_local, None):
             return
+
+
+def needed_states(judge: Judge) -> set[int]:
+    """Return the states that constraints on the transitions do not let the others do without."""
+    constraints = judge.present.posterior.transitions.constraints
+    if constraints is None:
+        return set()
+    return {k for k in range(judge.n_states) if not constraints.may_delete(k)}

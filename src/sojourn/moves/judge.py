@@ -142,6 +142,11 @@ class Judge:
         return self.present.posterior.n_states
 
     @property
+    def held(self) -> int:
+        """The first states, which labels name, and which no move touches."""
+        return self.start.held
+
+    @property
     def changed(self) -> bool:
         """Whether any proposal was accepted."""
         return any(move.accepted for move in self.moves)

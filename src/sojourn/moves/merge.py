@@ -105,6 +105,9 @@ class MergedStates:
         self.gains = np.full((n_states, n_states), -np.inf)
         self.entropy_bounds = np.zeros((n_states, n_states))
         first, second = np.triu_indices(n_states, 1)
+        if self.transitions.constraints is not None:
+            alike = self.transitions.constraints.may_merge(first, second)
+            first, second = first[alike], second[alike]
         many = self.emissions.shape[1] > self.settings.sifting_statistics
         if self.family.statistics_are_counts and many:
             overlap = to_host(_overlaps(self.emissions))[first, second]
@@ -120,7 +123,9 @@ class MergedStates:
         """Begin with the states of a posterior, in memory where that is quicker."""
         emissions, counts, transitions = fetched_if_small(posterior, settings.host_statistics)
         own = posterior.learned(family)
-        return cls(own, settings, counts, transitions, emissions, shared + shared.T)
+        states = cls(own, settings, counts, transitions, emissions, shared + shared.T)
+        states.keep(range(posterior.held))
+        return states
 
     def best(self, *, promising_only: bool = False) -> Pair | None:
         """Return the pair with the largest gain, of all or of those that may gain something."""

@@ -28,7 +28,7 @@ from sojourn.moves.split import SplitPlan, split_states
 from sojourn.moves.stream import merge_in_stream
 from sojourn.moves.workbench import Workbench
 from sojourn.sources.base import Minibatches
-from sojourn.transitions import Rows
+from sojourn.transitions import Rows, Transitions
 
 
 class RoundKind(Enum):
@@ -255,7 +255,7 @@ class Moves:
         """Say what is proposed next, and on how large a sample; None while it costs too much."""
         settings, n_states = self.settings, posterior.n_states
         total_steps = _total_steps(posterior)
-        kind = self._kind(n_states, bench.family)
+        kind = self._kind(n_states, bench.family, posterior.transitions)
         if kind is RoundKind.MERGE and not self._knows_enough(bench.family, total_steps):
             return None
         advance = self._advance(kind, n_states, total_steps, passes_to_come)
@@ -282,12 +282,17 @@ class Moves:
         n_steps = min(settings.sample_max_steps, enough, max(least, budget / cost - other))
         return RoundPlan(kind, budget, advance, n_steps, other)
 
-    def _kind(self, n_states: int, family: Family) -> RoundKind:
-        """Return what to propose: where one kind was refused, another is left to try."""
+    def _kind(self, n_states: int, family: Family, transitions: Transitions) -> RoundKind:
+        """Return what to propose: where one kind was refused, another is left to try.
+
+        States with constraints are not split: it is not known what would follow their parts.
+        """
         if self.grows and not self.state.grown:
             return RoundKind.GROW
         kind = IN_TURN[self.state.rounds_without_change % len(IN_TURN)]
         room = SplitPlan.of(family, self.settings).room(n_states, self.most_states)
+        if transitions.constraints is not None:
+            room = 0
         return RoundKind.RESTART if kind is RoundKind.SPLIT and room == 0 else kind
 
     def _advance(
@@ -385,6 +390,13 @@ def _total_steps(posterior: Posterior) -> float:
 
 
 def by_size(posterior: Posterior) -> Posterior:
-    """Return the posterior with the largest state first."""
-    order = np.argsort(-state_masses(posterior.counts), kind="stable")
+    """Return the posterior with the largest state first; some states keep their places.
+
+    Those with labels come first, and constraints keep all of them.
+    """
+    if posterior.transitions.constraints is not None:
+        return posterior
+    masses = state_masses(posterior.counts)
+    masses[: posterior.held] = np.inf
+    order = np.argsort(-masses, kind="stable")
     return posterior.regrouped(np.eye(posterior.n_states)[order])

@@ -1,8 +1,9 @@
-"""The number of states of small data: after convergence, the one best merge, again and again.
+"""The number of states of small data: after convergence, the one best move, again and again.
 
 Where all the data fit into a local step of milliseconds, nothing needs to be sampled, budgeted or
 waited for.  Each merge is tried with local steps of its own on all the data, the one with the
-highest bound is kept if it gains, and the search begins anew from there.
+highest bound is kept if it gains, and the search begins anew from there.  Where no merge gains,
+splits are tried in the same way: a rare state may have shared another one from the start.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from sojourn.moves.judge import Move
 from sojourn.moves.merge import MergedStates, Pair, merge_weights
 from sojourn.moves.sample import Fit, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
-from sojourn.moves.workbench import Workbench
+from sojourn.moves.split import runs_of, split_posterior
+from sojourn.moves.workbench import Workbench, longest
+from sojourn.random_state import SPLIT_STREAM
 from sojourn.sequences import Sequences
 
 
 @dataclass(frozen=True)
-class MergeSearch:
-    """Merges of a converged model, judged on all the data.
+class StateSearch:
+    """Merges and splits of a converged model, judged on all the data.
 
     Attributes
     ----------
@@ -32,13 +35,16 @@ class MergeSearch:
     tol : float
         Gain of the bound, in nats per step of the data and local step, below which a model counts
         as converged.
+    seed : int
+        Of the parts that states are split into.
     validate : callable, optional
-        Returns the score of a posterior on data that the user held out: merges that lower it are
+        Returns the score of a posterior on data that the user held out: moves that lower it are
         refused.
     """
 
     fitter: SampleFitter
     tol: float
+    seed: int = 0
     validate: Callable[[Posterior], float] | None = None
 
     @classmethod
@@ -49,15 +55,16 @@ class MergeSearch:
         n_states: int,
         tol: float,
         settings: MoveSettings,
+        seed: int = 0,
         validate: Callable[[Posterior], float] | None = None,
-    ) -> MergeSearch:
+    ) -> StateSearch:
         """Search on these data, with models of at most so many states."""
         chunks = bench.chunks(data, n_states)
         sample = Sample(chunks, [], data, len(data), data.n_steps, 0, 1.0, stands_for_all=True)
-        return cls(SampleFitter(sample, bench, settings, np.inf, n_states), tol, validate)
+        return cls(SampleFitter(sample, bench, settings, np.inf, n_states), tol, seed, validate)
 
     def run(self, posterior: Posterior) -> tuple[Posterior, float, list[Move]]:
-        """Merge states as long as that raises the bound.
+        """Merge and split states as long as that raises the bound.
 
         Returns
         -------
@@ -65,16 +72,16 @@ class MergeSearch:
             With the statistics of all the data.
         bound : float
         moves : list of Move
-            Every merge that was tried with all its local steps.
+            Every move that was tried with all its local steps.
         """
         moves: list[Move] = []
+        rng = np.random.default_rng([self.seed, SPLIT_STREAM])
         present = self.converged(posterior)
-        while present.posterior.n_states > 1:
-            best = self._best_merge(present, moves)
+        while True:
+            best = self._best_merge(present, moves) or self._best_split(present, moves, rng)
             if best is None:
-                break
+                return present.posterior, present.bound, moves
             present = self.converged(best.posterior)
-        return present.posterior, present.bound, moves
 
     def converged(self, posterior: Posterior) -> Fit:
         """Take local steps until the bound rises no more."""
@@ -90,6 +97,8 @@ class MergeSearch:
     def _best_merge(self, present: Fit, moves: list[Move]) -> Fit | None:
         """Return the best merge of two states, or None if none gains."""
         settings, n_states = self.fitter.settings, present.posterior.n_states
+        if n_states == 1:
+            return None
         trials = []
         for pair in self._candidates(present):
             merged = present.posterior.regrouped(merge_weights(n_states, [pair]))
@@ -102,6 +111,39 @@ class MergeSearch:
             gain = found.bound - present.bound
             accepted = gain > 0.0 and not self._is_worse(found, present)
             moves.append(Move("merge", [list(pair)], gain, 0.0, accepted, n_states - accepted))
+            if accepted:
+                return found
+        return None
+
+    def _best_split(self, present: Fit, moves: list[Move], rng: np.random.Generator) -> Fit | None:
+        """Return the best split of a state in two, or None if none gains."""
+        settings, bench = self.fitter.settings, self.fitter.bench
+        n_states = present.posterior.n_states
+        if n_states >= self.fitter.most_states:
+            return None
+        whole = bench.fetch(present.posterior)
+        sequences, path = bench.likely_states(present.posterior, longest(self.fitter.sample.fitted))
+        trials = []
+        for state in range(whole.held, n_states):  # the first are those that labels name
+            own = runs_of(sequences, path, state, 2 * settings.split_min_steps)
+            if own is None:
+                continue
+            parts = split_posterior(
+                whole,
+                self.fitter.family,
+                {state: own}.get,
+                [[state, n_states]],
+                rng,
+                settings,
+            )
+            trials.append((self._stepped(bench.place(parts), settings.search_steps), state))
+        trials.sort(key=lambda trial: -trial[0].bound)
+        for found, state in trials[: settings.search_finalists]:
+            if found.bound <= present.bound:
+                found = self.converged(found.posterior)
+            gain = found.bound - present.bound
+            accepted = gain > 0.0 and not self._is_worse(found, present)
+            moves.append(Move("split", [[state]], gain, 0.0, accepted, n_states + accepted))
             if accepted:
                 return found
         return None

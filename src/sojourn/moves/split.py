@@ -125,6 +125,11 @@ def split_states(judge: Judge, rng: np.random.Generator, *, growing: bool = Fals
         return False
     # Empty states cannot be chosen, and are not worth it.
     shares = state_shares(judge.present.posterior.counts)
+    if judge.held:
+        shares[: judge.held] = 0.0
+        if not shares.any():
+            return False
+        shares /= shares.sum()
     n_split = min(room, int((shares > 0.0).sum()))
     chosen = rng.choice(n_states, n_split, replace=False, p=shares)
     groups = [[int(k)] for k in chosen]

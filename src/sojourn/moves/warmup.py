@@ -195,7 +195,8 @@ def warm_up(
         )
     start, transitions = posterior.counts
     counts = Rows(start * (n_sequences / n_pieces), transitions)
-    prior = prior.regrouped(np.eye(posterior.n_states, most_states))
+    prior = prior.constrained(None).regrouped(np.eye(posterior.n_states, most_states))
+    prior = prior.constrained(posterior.transitions.constraints)
     begun = replace(posterior, counts=counts, transitions=prior.refitted(counts), n_updates=0)
     return WarmStart(begun, Position.warmed_up(ended.history), moves.state.after_warm_up())
 
@@ -240,4 +241,4 @@ def in_pieces(data: Sequences, length: int) -> Sequences:
     counts = -(-lengths // length)
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     begins = np.repeat(data.offsets[:-1], counts) + length * within
-    return Sequences(data.values, np.append(begins, data.offsets[-1]))
+    return data.with_offsets(np.append(begins, data.offsets[-1]))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from sojourn.analysis.residuals import Residuals, normal_scores
-from sojourn.report.figures import label_text, nice_ticks, signed, svg
+from sojourn.report.figures import label_text, nice_ticks, svg
 from sojourn.report.markup import Markup, tag
+from sojourn.report.text import signed
 
 _POINTS = 300
 

@@ -9,7 +9,6 @@ import numpy as np
 from sojourn.analysis import markov
 from sojourn.analysis.forecast import RowDraws
 from sojourn.analysis.residuals import Residuals
-from sojourn.analysis.segments import Segment
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
 from sojourn.sequences import Sequences
@@ -19,10 +18,9 @@ LEVEL = 0.9
 
 _DRAWS = 200
 _FEWEST = 40  # draws with which intervals make sense
-_WORK = 2e9  # steps × states² of a report's draws: some seconds
+_WORK = 2e9  # products and sums of a report's draws: some seconds
 _NUMBERS = 2**23  # of drawn transitions
 _RESIDUAL_STEPS = 20_000
-_SEGMENTS = 40
 
 
 class Intervals(NamedTuple):
@@ -49,7 +47,9 @@ def intervals(fitted: FittedModel, data: Sequences | None) -> Intervals | None:
     """
     k = fitted.posterior.n_states
     if data is not None and _is_training_data(fitted, data):
-        n = int(min(_DRAWS, _WORK // (data.n_steps * k * k)))
+        # A step has its transitions, and the potentials of its numbers.
+        each = k * (k + (fitted.family.n_statistics if fitted.family.step_ndim else 1))
+        n = int(min(_DRAWS, _WORK // (data.n_steps * each)))
         if n >= _FEWEST:
             samples = fitted.posterior_samples(data, n, warmup=n // 4, thin=1, random_state=0)
             return _of_draws(samples.transmat_, "the data and the states")
@@ -75,12 +75,6 @@ def _of_draws(transitions: Floats, what: str) -> Intervals:
     short, long = np.quantile(markov.dwell_times(transitions), tails, axis=0)
     text = f"Intervals have {LEVEL:.0%} of the probability, given the uncertainty about {what}."
     return Intervals((short, long), (low, high), text)
-
-
-def segments(fitted: FittedModel, values: Floats) -> list[Segment]:
-    """Return the first segments of one sequence."""
-    table = fitted.segments(Sequences.from_lengths(values))
-    return [table[row] for row in range(min(len(table), _SEGMENTS))]
 
 
 def residuals(fitted: FittedModel, data: Sequences) -> Residuals:

@@ -17,8 +17,31 @@ PALETTE = (
     "#a6a000",
     "#7f7f7f",
     "#a0522d",
+    "#840c54",
+    "#3c5400",
+    "#a8d8b4",
+    "#303c9c",
+    "#fcb49c",
+    "#c090fc",
+    "#603c48",
+    "#00b8c4",
+    "#006060",
+    "#ccc0e4",
 )
-"""After Okabe and Ito (2008), with three more for lists that are longer."""
+"""After Okabe and Ito (2008), with more that are as far from all others as these are: 20 states
+have 20 colours."""
+
+_LIGHT = {
+    "#a6a000",
+    "#cc79a7",
+    "#a8d8b4",
+    "#fcb49c",
+    "#c090fc",
+    "#ccc0e4",
+    "#e69f00",
+    "#56b4e9",
+    "#00b8c4",
+}
 
 
 def ranks(shares: Floats) -> list[int]:
@@ -38,3 +61,21 @@ def ranks(shares: Floats) -> list[int]:
 def state_color(rank: int) -> str:
     """Return the colour of the state that is at this place by size."""
     return PALETTE[rank % len(PALETTE)]
+
+
+def text_on(color: str) -> str:
+    """Return the colour of text on one of the palette: dark or white.
+
+    Examples
+    --------
+    >>> text_on("#0072b2"), text_on("#e69f00")
+    ('#fff', '#14181d')
+    """
+    return "#14181d" if color in _LIGHT else "#fff"
+
+
+def color_classes() -> str:
+    """Return the style of the classes ``c0``, ``c1``, ...: a colour, and that of text on it."""
+    return "\n".join(
+        f".c{i} {{ --c: {color}; --on: {text_on(color)}; }}" for i, color in enumerate(PALETTE)
+    )

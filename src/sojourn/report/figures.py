@@ -6,11 +6,29 @@ import math
 
 import numpy as np
 
-from sojourn.report.gather import Contents, Example
-from sojourn.report.layout import Edge, stays, strong_transitions
+from sojourn.report.colors import PALETTE
+from sojourn.report.examples import Example
+from sojourn.report.gather import Contents
+from sojourn.report.layout import Edge, arrow, stays, strong_transitions
 from sojourn.report.markup import Markup, join, tag
+from sojourn.report.text import columns_of, percent, readable, shortened, signed
 
-_MOSTcellS = 40  # states in the heat map
+MOST_CELLS = 40
+"""States in the heat map of transitions."""
+
+MOST_RING = 20
+"""States in the graph of transitions."""
+
+MOST_DWELL = 20
+"""States in the figure of dwell times."""
+
+MOST_PANELS = 12
+"""Columns in the figure of a sequence."""
+
+NUMBERED = 12
+"""States with which a matrix has its numbers in its cells."""
+
+_LETTER = 8.6  # width of a letter at the size that a phone shows
 
 
 def svg(width: float, height: float, *children: str, label: str, class_: str = "figure") -> Markup:
@@ -30,7 +48,7 @@ def label_text(
 
 def color_class(contents: Contents, state: int) -> str:
     """Return the class that gives a state its colour."""
-    return f"c{contents.ranks[state] % 10}"
+    return f"c{contents.ranks[state] % len(PALETTE)}"
 
 
 def nice_ticks(low: float, high: float, n: int = 4) -> list[float]:
@@ -86,28 +104,31 @@ def learning_curve(contents: Contents) -> Markup:
 
 def heat_map(contents: Contents) -> Markup:
     """Draw the transition matrix of the largest states; shades follow the square root."""
-    states = [entry.state for entry in contents.states[:_MOSTcellS]]
+    states = [entry.state for entry in contents.states[:MOST_CELLS]]
     matrix = contents.model.transmat
     n = len(states)
-    names = [_cut(contents.name(k), 14) for k in states]
-    cell = min(34.0, max(17.0, 360.0 / n))
-    left, top = _margin(names), 34.0
+    names = shortened([contents.name(k) for k in states])
+    numbered = n <= NUMBERED
+    cell = 44.0 if numbered else max(17.0, 360.0 / n)
+    left, top = margin(names), 34.0
     cells = []
     for i, k in enumerate(states):
         y = top + i * cell
-        cells.append(label_text(left - 8, y + 0.72 * cell, names[i], "end"))
+        cells.append(label_text(left - 8, y + 0.5 * cell + 4, names[i], "end"))
         for j, to in enumerate(states):
             p = float(matrix[k, to])
-            tip = f"from {contents.name(k)} to {contents.name(to)}: {_percent(p)}"
+            tip = f"from {contents.name(k)} to {contents.name(to)}: {percent(p)}"
             if contents.intervals is not None:
                 low, high = (float(end[k, to]) for end in contents.intervals.transitions)
-                tip += f" ({_percent(low)} to {_percent(high)})"
+                tip += f" ({percent(low)} to {percent(high)})"
+            x, shade = left + j * cell, 0.04 + 0.96 * math.sqrt(p)
             cells.append(
-                tag("rect", x=left + j * cell, y=y, width=cell - 1, height=cell - 1, rx=2,
-                    class_="cell", fill_opacity=round(0.04 + 0.96 * math.sqrt(p), 3),
-                    data_tip=tip,
+                tag("rect", x=x, y=y, width=cell - 1, height=cell - 1, rx=2,
+                    class_="cell", fill_opacity=round(shade, 3), data_tip=tip,
                     data_row=k, data_column=to)
             )  # fmt: skip
+            if numbered:
+                cells.append(cell_text(x + 0.5 * cell, y + 0.5 * cell + 4, percent(p), shade))
     for j, to in enumerate(states):
         cells.append(label_text(left + (j + 0.5) * cell - 0.5, top - 6, str(to), "middle"))
     width, height = left + n * cell + 4, top + n * cell + 4
@@ -115,11 +136,19 @@ def heat_map(contents: Contents) -> Markup:
     return svg(width, height, axis, *cells, label="transition probabilities", class_="figure heat")
 
 
+def cell_text(x: float, y: float, text: str, shade: float) -> Markup:
+    """Write a number into a cell, in the colour that its shade leaves readable."""
+    return label_text(x, y, text, "middle", "value over" if shade > 0.55 else "value")
+
+
 def graph(contents: Contents) -> Markup:
     """Draw the strongest transitions of the largest states around a circle."""
     model = contents.model
-    found = strong_transitions(model)
-    radius, middle, level = 185.0, 270.0, 238.0
+    found = strong_transitions(model, MOST_RING)
+    labels = shortened([contents.label(k) for k in found.states.tolist()], 18)
+    words = dict(zip(found.states.tolist(), labels, strict=True))
+    radius, level = 185.0, 238.0
+    middle = 250.0 + _LETTER * max(map(columns_of, words.values()))
     place = {
         int(k): (middle + radius * x, level - radius * y)
         for k, x, y in zip(found.states, found.x, found.y, strict=True)
@@ -134,15 +163,14 @@ def graph(contents: Contents) -> Markup:
         far = radius + size[k] + 16.0
         tx, ty = middle + (x - middle) / out * far, level + (y - level) / out * far
         side = "middle" if abs(x - middle) < 40 else ("start" if x > middle else "end")
-        symbols = contents.symbols[k]
-        tip = f"state {k}: {shares[k]:.1%} of the steps, probability of staying {_percent(stay[k])}"
+        tip = f"state {k}: {shares[k]:.1%} of the steps, probability of staying {percent(stay[k])}"
         nodes.append(
             tag(
                 "g",
                 tag("circle", cx=x, cy=y, r=size[k] + 1.0 + 5.0 * float(stay[k]), class_="ring"),
                 tag("circle", cx=x, cy=y, r=size[k], class_="disc"),
                 label_text(x, y + 4.5, str(k), "middle", "number"),
-                label_text(tx, ty + 4, _cut(symbols[0][0], 14), side, "word") if symbols else None,
+                label_text(tx, ty + 4, words[k], side, "word") if words[k] else None,
                 class_=f"node {color_class(contents, k)}", data_state=k, data_tip=tip,
             )
         )  # fmt: skip
@@ -158,55 +186,34 @@ def _arrow(
     centre: tuple[float, float],
 ) -> Markup:
     """Draw a curve that bends towards the centre, with a head where it arrives."""
-    (x1, y1), (x2, y2) = place[edge.source], place[edge.target]
-    mx, my = (x1 + x2) / 2, (y1 + y2) / 2
-    dx, dy = x2 - x1, y2 - y1
-    length = math.hypot(dx, dy) or 1.0
-    # A transition and its opposite bend to different sides.
-    bend = 0.12 * length
-    cx = mx + 0.25 * (centre[0] - mx) - dy / length * bend
-    cy = my + 0.25 * (centre[1] - my) + dx / length * bend
-    x1, y1 = _towards((x1, y1), (cx, cy), size[edge.source] + 7.0)
-    x2, y2 = _towards((x2, y2), (cx, cy), size[edge.target] + 9.0)
-    angle = math.atan2(y2 - cy, x2 - cx)
     width = 1.0 + 5.0 * edge.probability
-    head = 5.0 + 1.4 * width
-    wings = [
-        (x2 - head * math.cos(angle + turn), y2 - head * math.sin(angle + turn))
-        for turn in (0.45, -0.45)
-    ]
-    corners = " ".join(f"L{x:.1f} {y:.1f}" for x, y in wings)
+    way, head = arrow(
+        place[edge.source], place[edge.target], centre, width,
+        (size[edge.source] + 7.0, size[edge.target] + 9.0),
+    )  # fmt: skip
     ends = f"{contents.name(edge.source)} → {contents.name(edge.target)}"
     return tag(
         "g",
-        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="way",
-            stroke_width=round(width, 2)),
-        tag("path", d=f"M{x2:.1f} {y2:.1f}{corners}Z", class_="head"),
-        tag("path", d=f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}", class_="wide"),
+        tag("path", d=way, class_="way", stroke_width=round(width, 2)),
+        tag("path", d=head, class_="head"),
+        tag("path", d=way, class_="wide"),
         class_=f"edge {color_class(contents, edge.source)}", data_from=edge.source,
-        data_to=edge.target, data_tip=f"{ends}: {_percent(edge.probability)}",
+        data_to=edge.target, data_tip=f"{ends}: {percent(edge.probability)}",
     )  # fmt: skip
 
 
-def _towards(
-    start: tuple[float, float], end: tuple[float, float], by: float
-) -> tuple[float, float]:
-    dx, dy = end[0] - start[0], end[1] - start[1]
-    length = math.hypot(dx, dy) or 1.0
-    return start[0] + by * dx / length, start[1] + by * dy / length
-
-
-def dwell_times(contents: Contents, most: int = 16) -> Markup:
+def dwell_times(contents: Contents) -> Markup:
     """Draw how long states last: in the model, and in the decoded data."""
-    shown = contents.states[:most]
+    shown = contents.states[:MOST_DWELL]
     runs = contents.decoded.runs if contents.decoded else None
     seen = {
         entry.state: float(runs[entry.state].mean())
         for entry in shown
         if runs is not None and len(runs[entry.state])
     }
-    names = [_cut(contents.name(entry.state), 14) for entry in shown]
-    left, width, row = _margin(names), 520.0, 24.0
+    names = shortened([contents.name(entry.state) for entry in shown])
+    left, row = margin(names), 24.0
+    width = max(520.0, left + 300.0)
     ends = dwell_ends(contents, [entry.state for entry in shown])
     highest = max([entry.dwell for entry in shown] + list(seen.values()))
     # Of an interval without an end only the beginning is drawn.
@@ -226,7 +233,7 @@ def dwell_times(contents: Contents, most: int = 16) -> Markup:
         tip = f"state {entry.state}: {entry.stay} steps in the model"
         if entry.state in ends:
             low, high = ends[entry.state]
-            tip += f" ({low:.3g} to {high:.3g})"
+            tip += f" ({readable(low)} to {readable(high)})"
         if entry.state in seen:
             tip += f", {seen[entry.state]:.2f} in the decoded data"
         rows.append(label_text(left - 8, y + 4, names[i], "end"))
@@ -287,32 +294,44 @@ def sticks(weights: np.ndarray, effective: float) -> Markup:
     return svg(width, height, *drawn, label="weights of the states")
 
 
-def decoded_sequence(contents: Contents, example: Example, most: int = 4) -> Markup:
+def decoded_sequence(contents: Contents, example: Example) -> Markup:
     """Draw a sequence of numbers, one panel per column, with its states below."""
     n = len(example.path)
-    left, width, panel, gap = 70.0, 960.0, 96.0, 16.0
-    columns = example.values.shape[1]
-    shown = min(columns, most)
+    columns = shown_columns(contents, example)
+    panel = 88.0 if len(columns) <= 4 else 38.0
+    left, width, gap = 76.0, 960.0, 30.0
     wide = (width - left - 8.0) / n
     drawn = []
-    for d in range(shown):
-        top = d * (panel + gap) + 8.0
+    for row, d in enumerate(columns):
+        top = row * (panel + gap) + 22.0
         drawn.append(_panel(example, d, left, top, wide, panel))
-    top = shown * (panel + gap) + 8.0
+    top = len(columns) * (panel + gap) + 8.0
     for state, begin, end in stays(example.path):
         x = left + begin * wide
         across = (end - begin) * wide
-        tip = f"state {state}, steps {begin} to {end - 1}"
+        tip = f"state {state}, steps {example.begin + begin} to {example.begin + end - 1}"
         drawn.append(
             tag("rect", x=x, y=top, width=across, height=26, class_=f"band "
                 f"{color_class(contents, state)}", data_tip=tip)
         )  # fmt: skip
         if across > 18:
-            drawn.append(label_text(x + across / 2, top + 17.5, str(state), "middle", "number"))
+            kind = f"number {color_class(contents, state)}"
+            drawn.append(label_text(x + across / 2, top + 17.5, str(state), "middle", kind))
     drawn.append(label_text(left - 8, top + 17, "state", "end", "axis"))
-    for tick in nice_ticks(0, n, 8):
-        drawn.append(label_text(left + tick * wide, top + 44, f"{tick:.0f}", "middle"))
+    for tick in nice_ticks(example.begin, example.begin + n, 8):
+        x = min(left + (tick - example.begin + 0.5) * wide, width - 24.0)
+        drawn.append(label_text(x, top + 44, f"{tick:,.0f}", "middle"))
     return svg(width, top + 52.0, *drawn, label="a sequence with its decoded states")
+
+
+def shown_columns(contents: Contents, example: Example) -> list[int]:
+    """Return the columns of a sequence to draw: of too many those in which states differ most."""
+    n = example.values.shape[1]
+    if n <= MOST_PANELS:
+        return list(range(n))
+    if contents.profile is None or len(contents.profile.names) != n:
+        return list(range(MOST_PANELS))
+    return [int(d) for d in contents.profile.telling(MOST_PANELS)]
 
 
 def _panel(
@@ -322,6 +341,7 @@ def _panel(
     known = values[~np.isnan(values)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     span = (high - low) or 1.0
+    size = max(abs(low), abs(high))
     parts: list[str] = []
     pen_down = False
     for t, value in enumerate(values):
@@ -335,31 +355,12 @@ def _panel(
         tag("line", x1=left, x2=left + wide * len(values), y1=top + panel, y2=top + panel,
             class_="grid"),
         tag("path", d="".join(parts), class_="trace") if parts else None,
-        label_text(left - 8, top + 10, signed(f"{high:.3g}"), "end"),
-        label_text(left - 8, top + panel, signed(f"{low:.3g}"), "end"),
-        label_text(left - 8, top + panel / 2 + 4, _cut(example.columns[column], 9), "end", "axis"),
+        label_text(left - 8, top + 8, readable(high, size), "end"),
+        label_text(left - 8, top + panel + 2, readable(low, size), "end"),
+        label_text(left, top - 6, shortened([example.columns[column]], 60)[0], class_="axis"),
     )  # fmt: skip
 
 
-def _percent(p: float) -> str:
-    return f"{100.0 * p:.2g}%" if p < 0.1 else f"{100.0 * p:.0f}%"
-
-
-def signed(text: str) -> str:
-    """Write numbers with a true minus sign.
-
-    Examples
-    --------
-    >>> signed("-1.5")
-    '−1.5'
-    """
-    return text.replace("-", "−")
-
-
-def _margin(names: list[str]) -> float:
+def margin(names: list[str]) -> float:
     """Return the room that names need on the left."""
-    return 16.0 + 7.2 * max(map(len, names))
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return 16.0 + _LETTER * max(map(columns_of, names))

@@ -5,43 +5,24 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sojourn.analysis.residuals import Residuals
-from sojourn.analysis.segments import Segment
 from sojourn.families import Categorical
+from sojourn.forms import as_sequences
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
 from sojourn.prediction import FittedModel, as_fitted
 from sojourn.report import checks
 from sojourn.report.colors import ranks
+from sojourn.report.examples import Context, Example, contexts, examples
 from sojourn.report.layout import run_lengths
-from sojourn.report.states import StateSummary, column_names, summarize, symbol_names, top_symbols
-from sojourn.sequences import Sequences, as_sequences
+from sojourn.report.profile import Profile, profile
+from sojourn.report.states import StateSummary, Symbol, summarize, top_symbols
+from sojourn.sequences import Sequences
 from sojourn.sources import Source
 from sojourn.sources.base import joined, reading
 
-_STEPS = 200_000  # of the data that are decoded
-_CONTEXT = 4  # words on either side
-_EXAMPLES = 4  # contexts per state
-_SHOWN_STEPS = 400  # of a sequence of numbers
-
-
-class Context(NamedTuple):
-    """A word of a state among its neighbours."""
-
-    before: str
-    word: str
-    after: str
-
-
-class Example(NamedTuple):
-    """A sequence of numbers and its states."""
-
-    values: NDArray[Any]
-    path: Integers
-    columns: list[str]
+STEPS = 200_000
+"""Steps of the data that a report decodes."""
 
 
 class Decoded(NamedTuple):
@@ -57,11 +38,11 @@ class Decoded(NamedTuple):
         Lengths of the visits to each state.
     contexts : list of lists of Context
         For every state; empty for numbers.
-    example : Example or None
-        For numbers.
-    segments : list of Segment
-        Of the example.
+    examples : list of Example
+        Of numbers: stretches of several sequences.
     residuals : Residuals
+    left_out : str
+        What of the data was not decoded, for people; empty if nothing.
     """
 
     n_sequences: int
@@ -69,9 +50,9 @@ class Decoded(NamedTuple):
     score: float
     runs: list[Integers]
     contexts: list[list[Context]]
-    example: Example | None
-    segments: list[Segment]
+    examples: list[Example]
     residuals: Residuals
+    left_out: str = ""
 
 
 class Contents(NamedTuple):
@@ -82,8 +63,8 @@ class Contents(NamedTuple):
     model : FittedModel
     states : list of StateSummary
         In use, the largest first.
-    symbols : list of lists of (str, float)
-        Most probable symbols of each state, by its number.
+    symbols : list of lists of Symbol
+        What tells each state apart, by its number.
     ranks : list of int
         Rank by size of each state, by its number; determines the colour.
     curve : list of (float, float)
@@ -91,21 +72,33 @@ class Contents(NamedTuple):
     curve_name : str
     decoded : Decoded or None
     intervals : Intervals or None
+    profile : Profile or None
+        Of columns of numbers.
     """
 
     model: FittedModel
     states: list[StateSummary]
-    symbols: list[list[tuple[str, float]]]
+    symbols: list[list[Symbol]]
     ranks: list[int]
     curve: list[tuple[float, float]]
     curve_name: str
     decoded: Decoded | None
     intervals: checks.Intervals | None = None
+    profile: Profile | None = None
+
+    def given_name(self, state: int) -> str:
+        """Return the name that was given to a state, or nothing."""
+        names = self.model.state_names or ()
+        return names[state] if state < len(names) else ""
+
+    def label(self, state: int) -> str:
+        """Return the name given to a state, or else the symbol that tells it apart."""
+        symbols = self.symbols[state]
+        return self.given_name(state) or (symbols[0].word if symbols else "")
 
     def name(self, state: int) -> str:
-        """Return a state's number with its most probable symbol."""
-        symbols = self.symbols[state]
-        return f"{state} {symbols[0][0]}" if symbols else str(state)
+        """Return a state's number with its label."""
+        return f"{state} {self.label(state)}".rstrip(" ")
 
 
 def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
@@ -114,7 +107,16 @@ def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
     used = [entry for entry in summarize(fitted, None, 8) if entry.share > USED_SHARE]
     shown = used or summarize(fitted, 1, 8)
     curve, name = _curve(fitted)
-    sequences = None if data is None else _valid(fitted, data, lengths)
+    decoded = compared = seen = None
+    if data is None:
+        compared = profile(fitted)
+    else:
+        sequences, left_out = _first(fitted, data, lengths)
+        with reading(data.name) if isinstance(data, Source) else nullcontext():
+            seen = fitted.family.validate(sequences)
+        paths = list(fitted.predict(seen))
+        decoded = decode(fitted, sequences, seen, paths)._replace(left_out=left_out)
+        compared = profile(fitted, seen, paths)
     return Contents(
         fitted,
         shown,
@@ -122,8 +124,9 @@ def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
         ranks(fitted.state_shares),
         curve,
         name,
-        None if sequences is None else decode(fitted, *sequences),
-        checks.intervals(fitted, None if sequences is None else sequences[1]),
+        decoded,
+        checks.intervals(fitted, seen),
+        compared,
     )
 
 
@@ -135,89 +138,55 @@ def _curve(fitted: FittedModel) -> tuple[list[tuple[float, float]], str]:
     return [], ""
 
 
-def _valid(fitted: FittedModel, data: Any, lengths: Any) -> tuple[Sequences, Sequences]:
-    """Return the beginning of some data, as it is and as the family takes it."""
-    sequences = _first(fitted, data, lengths)
-    with reading(data.name) if isinstance(data, Source) else nullcontext():
-        return sequences, fitted.family.validate(sequences)
-
-
-def decode(fitted: FittedModel, sequences: Sequences, valid: Sequences) -> Decoded:
-    """Decode data, and pick examples.
+def decode(
+    fitted: FittedModel, sequences: Sequences, valid: Sequences, paths: list[Integers]
+) -> Decoded:
+    """Pick examples of decoded data, and check the model on them.
 
     Parameters
     ----------
     fitted : FittedModel
     sequences, valid : Sequences
         The data as they are, and as the family takes them.
+    paths : list of integer arrays
+        Their states.
     """
-    paths = list(fitted.predict(valid))
-    score = float(fitted.score(valid, per_step=True))
     n_states = len(fitted.state_shares)
     is_symbols = isinstance(fitted.family, Categorical)
-    example = None if is_symbols else _example(fitted, sequences, paths)
     return Decoded(
         len(sequences),
         sequences.n_steps,
-        score,
+        float(fitted.score(valid, per_step=True)),
         run_lengths(paths, n_states),
-        _contexts(fitted, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
-        example,
-        [] if example is None else checks.segments(fitted, example.values),
+        contexts(fitted, sequences, paths) if is_symbols else [[] for _ in range(n_states)],
+        [] if is_symbols else examples(fitted, valid, paths),
         checks.residuals(fitted, valid),
     )
 
 
-def _first(fitted: FittedModel, data: Any, lengths: Any) -> Sequences:
-    """Take sequences up to the number of steps to decode; at least one."""
+def _first(fitted: FittedModel, data: Any, lengths: Any) -> tuple[Sequences, str]:
+    """Take sequences up to the number of steps to decode, at least one; say what is left out."""
+    whole, n_steps = True, None
     if isinstance(data, Source):
         pieces: list[Sequences] = []
+        taken = 0
         for piece in data:
-            pieces.append(piece)
-            if sum(one.n_steps for one in pieces) >= _STEPS:
+            whole = taken < STEPS
+            if not whole:
                 break
+            pieces.append(piece)
+            taken += piece.n_steps
         if not pieces:
             raise ValueError(f"{data.name}: there is no data, not a single sequence")
         with reading(data.name):
             sequences = fitted.family.as_steps(joined(pieces))
     else:
         sequences = as_sequences(data, lengths, step_ndim=fitted.family.step_ndim)[0]
-    return next(sequences.chunks(_STEPS))
-
-
-def _contexts(
-    fitted: FittedModel, sequences: Sequences, paths: list[Integers]
-) -> list[list[Context]]:
-    """Pick a few places of each state, from different sequences and for different words."""
-    assert isinstance(fitted.family, Categorical)
-    names = symbol_names(fitted.family)
-    found: list[list[Context]] = [[] for _ in range(len(fitted.state_shares))]
-    seen: list[set[str]] = [set() for _ in found]
-    for values, path in zip(sequences, paths, strict=True):
-        is_words = values.dtype.kind in "UTO"
-        words = [
-            str(value) if is_words else (names[value] if value >= 0 else "·") for value in values
-        ]
-        taken = set()
-        for t, k in enumerate(path.tolist()):
-            if k in taken or len(found[k]) == _EXAMPLES or words[t] in seen[k]:
-                continue
-            before = " ".join(words[max(0, t - _CONTEXT) : t])
-            found[k].append(Context(before, words[t], " ".join(words[t + 1 : t + 1 + _CONTEXT])))
-            taken.add(k)
-            seen[k].add(words[t])
-        if all(len(contexts) == _EXAMPLES for contexts in found):
-            break
-    return found
-
-
-def _example(fitted: FittedModel, sequences: Sequences, paths: list[Integers]) -> Example:
-    """Take the sequence with the most states, cut where it is long."""
-    variety = [len(set(path[:_SHOWN_STEPS].tolist())) for path in paths[:200]]
-    best = int(np.argmax(variety))
-    columns = column_names(fitted) or ["value"]
-    return Example(
-        np.asarray(sequences[best][:_SHOWN_STEPS], dtype=np.float64),
-        paths[best][:_SHOWN_STEPS],
-        columns,
-    )
+        n_steps = sequences.n_steps
+    first = next(sequences.chunks(STEPS))
+    if first.n_steps > STEPS:  # one sequence
+        first = Sequences.from_lengths(first[0][:STEPS])
+    if whole and first.n_steps == sequences.n_steps:
+        return first, ""
+    of = "" if n_steps is None else f" of {n_steps:,}"
+    return first, f"the first {first.n_steps:,}{of} steps only; the rest is left out"

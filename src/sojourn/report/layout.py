@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -104,6 +105,49 @@ def _around(flow: Floats) -> Integers:
     first = np.argmax(np.abs(vectors[:, 1:3]), axis=0)
     vectors = vectors[:, 1:3] * np.sign(vectors[first, [1, 2]])  # eigenvectors have no sign
     return np.argsort(np.arctan2(vectors[:, 1], vectors[:, 0]), kind="stable").astype(np.int64)
+
+
+Point = tuple[float, float]
+
+
+def arrow(
+    begin: Point, end: Point, centre: Point, width: float, gaps: tuple[float, float]
+) -> tuple[str, str]:
+    """Return the paths of a curve that bends towards the centre, and of its head.
+
+    Parameters
+    ----------
+    begin, end, centre : (x, y)
+    width : float
+        Of the curve; the head grows with it.
+    gaps : (float, float)
+        How far from both ends the curve keeps.
+    """
+    (x1, y1), (x2, y2) = begin, end
+    mx, my = (x1 + x2) / 2, (y1 + y2) / 2
+    dx, dy = x2 - x1, y2 - y1
+    length = math.hypot(dx, dy) or 1.0
+    # A transition and its opposite bend to different sides.
+    bend = 0.12 * length
+    cx = mx + 0.25 * (centre[0] - mx) - dy / length * bend
+    cy = my + 0.25 * (centre[1] - my) + dx / length * bend
+    x1, y1 = _towards((x1, y1), (cx, cy), gaps[0])
+    x2, y2 = _towards((x2, y2), (cx, cy), gaps[1])
+    angle = math.atan2(y2 - cy, x2 - cx)
+    head = 5.0 + 1.4 * width
+    wings = [
+        (x2 - head * math.cos(angle + turn), y2 - head * math.sin(angle + turn))
+        for turn in (0.45, -0.45)
+    ]
+    corners = " ".join(f"L{x:.1f} {y:.1f}" for x, y in wings)
+    way = f"M{x1:.1f} {y1:.1f}Q{cx:.1f} {cy:.1f} {x2:.1f} {y2:.1f}"
+    return way, f"M{x2:.1f} {y2:.1f}{corners}Z"
+
+
+def _towards(start: Point, end: Point, by: float) -> Point:
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = math.hypot(dx, dy) or 1.0
+    return start[0] + by * dx / length, start[1] + by * dy / length
 
 
 def run_lengths(paths: list[Integers], n_states: int) -> list[Integers]:

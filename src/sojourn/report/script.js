@@ -18,6 +18,13 @@
   document.addEventListener("pointerdown", show);
   document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
+  // A sequence is chosen: everything that belongs to another is hidden.
+  document.getElementById("choose")?.addEventListener("change", (event) => {
+    for (const part of document.querySelectorAll("[data-choice]")) {
+      part.hidden = part.dataset.choice !== event.target.value;
+    }
+  });
+
   // In the graph, a state that is pointed at stands out with its own transitions.
   if (!graph) return;
   const pick = (state) => {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +9,9 @@ import numpy as np
 from sojourn.families import Categorical, Family, Multinomial, Product
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import as_fitted
+from sojourn.report.text import measured, readable
+
+_MOST_COLUMNS = 6  # that a line of text names
 
 
 class StateSummary(NamedTuple):
@@ -23,7 +25,7 @@ class StateSummary(NamedTuple):
     dwell : float
         Mean number of steps that the chain stays, 1 / (1 − θ_kk).
     text : str
-        Likeliest symbols, or parameters.
+        Symbols that tell the state apart, or parameters.
     following : int
         Likeliest next state other than itself; itself where there is no other.
     """
@@ -78,26 +80,75 @@ def summarize(model: Any, n_states: int | None = None, n_symbols: int = 8) -> li
 
 
 def describe_states(model: Any, n_symbols: int = 8) -> list[str]:
-    """Return one line per state: its most probable symbols, or its parameters."""
+    """Return one line per state: the symbols that tell it apart, or its parameters."""
     fitted = as_fitted(model)
     names = column_names(fitted)
     family = fitted.family
     natural = family.prior() + fitted.posterior.emissions.dense()
-    return _describe(family, natural, names, n_symbols)
+    return _describe(family, natural, fitted.state_shares, names, n_symbols)
 
 
-def top_symbols(model: Any, n_symbols: int = 8) -> list[list[tuple[str, float]]]:
-    """Return the most probable symbols of each state with probabilities; none for numbers."""
+class Symbol(NamedTuple):
+    """A symbol of a state.
+
+    Attributes
+    ----------
+    word : str
+    probability : float
+        In the state.
+    overall : float
+        In all states.
+    is_known : bool
+        False for the word that stands for all that are not in the vocabulary.
+    """
+
+    word: str
+    probability: float
+    overall: float
+    is_known: bool = True
+
+
+def top_symbols(model: Any, n_symbols: int = 8) -> list[list[Symbol]]:
+    """Return the symbols that tell each state from the others; none for numbers."""
     fitted = as_fitted(model)
     if not isinstance(fitted.family, Categorical):
         return [[] for _ in range(len(fitted.state_shares))]
     probabilities: Floats = fitted.parameters["emissionprob_"]
-    words = symbol_names(fitted.family)
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :n_symbols]
-    return [
-        [(words[w], float(row[w])) for w in top]
-        for row, top in zip(probabilities, order, strict=True)
-    ]
+    return _telling(fitted.family, probabilities, fitted.state_shares, n_symbols)
+
+
+def _telling(
+    family: Categorical, probabilities: Floats, shares: Floats, n_symbols: int
+) -> list[list[Symbol]]:
+    """Order the symbols of each state by what they say about it.
+
+    First those that are likelier in the state than elsewhere, by their part p log(p / p̄) of the
+    divergence of the state from the mixture p̄ of all states; then the likeliest of the others.  The
+    unknown word tells nothing apart, and is the last where it is likelier than the first.
+    """
+    words = symbol_names(family)
+    unknown = _unknown(family)
+    overall = shares @ probabilities
+    found = []
+    for row in probabilities:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            telling = np.where(row > 0.0, row * np.log(row / overall), 0.0)
+        # Whatever tells something comes before all that is merely likely.
+        order = np.lexsort((-row, -np.maximum(np.nan_to_num(telling), 0.0)))[: n_symbols + 1]
+        first = [int(w) for w in order if w != unknown][:n_symbols]
+        if unknown is not None and (not first or row[unknown] > row[first[0]]):
+            first = [*first[: n_symbols - 1], unknown]
+        found.append(
+            [Symbol(words[w], float(row[w]), float(overall[w]), w != unknown) for w in first]
+        )
+    return found
+
+
+def _unknown(family: Categorical) -> int | None:
+    vocabulary = family.vocabulary
+    if vocabulary is None or vocabulary.unknown is None:
+        return None
+    return vocabulary.words.index(vocabulary.unknown)
 
 
 def symbol_names(family: Categorical) -> list[str]:
@@ -123,41 +174,52 @@ def column_names(model: Any) -> list[str]:
     return [] if n in (None, 1) else [f"x{d}" for d in range(n)]
 
 
-def _describe(family: Family, natural: Floats, names: list[str], n_symbols: int) -> list[str]:
+def _describe(
+    family: Family, natural: Floats, shares: Floats, names: list[str], n_symbols: int
+) -> list[str]:
     if isinstance(family, Product):
-        return _describe_product(family, natural, names, n_symbols)
+        return _describe_product(family, natural, shares, names, n_symbols)
     parameters = family.parameters(natural)
-    if isinstance(family, Categorical | Multinomial):
-        words = symbol_names(family) if isinstance(family, Categorical) else names
+    if isinstance(family, Categorical):
+        states = _telling(family, parameters["emissionprob_"], shares, n_symbols)
+        return [" ".join(symbol.word for symbol in symbols) for symbols in states]
+    if isinstance(family, Multinomial):
         order = np.argsort(-parameters["emissionprob_"], axis=1, kind="stable")[:, :n_symbols]
-        return [" ".join(words[w] for w in row) for row in order]
+        return [" ".join(names[w] for w in row) for row in order]
     if "means_" in parameters:
-        spread = np.sqrt(_variances(parameters["covars_"], parameters["means_"].shape))
-        pairs = zip(parameters["means_"], spread, strict=True)
-        return [
-            _named(names, [_measured(m, s) for m, s in zip(mean, sd, strict=True)])
-            for mean, sd in pairs
+        means = parameters["means_"]
+        spread = np.sqrt(_variances(parameters["covars_"], means.shape))
+        texts = [
+            [measured(m, s) for m, s in zip(mean, sd, strict=True)]
+            for mean, sd in zip(means, spread, strict=True)
         ]
-    if "intercepts_" in parameters:
-        spread = np.sqrt(np.diagonal(parameters["covars_"], axis1=1, axis2=2))
-        targets = names[: spread.shape[1]]
-        return [_named(targets, [f"noise {s:.2g}" for s in row]) for row in spread]
+        return _named(names, texts, means)
     if "covars_" in parameters:
         spread = np.sqrt(np.diagonal(parameters["covars_"], axis1=1, axis2=2))
-        return [_named(names, [f"± {s:.3g}" for s in row]) for row in spread]
-    (values,) = parameters.values()
-    return [_named(names, [f"{value:.3g}" for value in row]) for row in values]
+        sign = "noise" if "intercepts_" in parameters else "±"
+        texts = [[f"{sign} {text}" for text in row] for row in _readable(spread)]
+        return _named(names[: spread.shape[1]], texts, spread)
+    values = next(iter(parameters.values()))
+    values = np.asarray(values, np.float64).reshape(len(natural), -1)
+    if "emissionprob_" in parameters:  # probabilities: a tiny one is as good as zero
+        texts = [[readable(value) for value in row] for row in values.tolist()]
+    else:
+        texts = _readable(values)
+    return _named(names if len(names) == values.shape[1] else [], texts, values)
 
 
 def _describe_product(
-    family: Product, natural: Floats, names: list[str], n_symbols: int
+    family: Product, natural: Floats, shares: Floats, names: list[str], n_symbols: int
 ) -> list[str]:
     assert family.columns is not None
     texts: list[list[str]] = []
     at = column = 0
     for part, n in zip(family.parts, family.columns, strict=True):
         own = natural[:, at : at + part.n_statistics]
-        texts.append(_describe(part, own, names[column : column + n], n_symbols))
+        told = _describe(part, own, shares, names[column : column + n], n_symbols)
+        if isinstance(part, Categorical):
+            told = [f"{names[column]} {text}" for text in told]
+        texts.append(told)
         at, column = at + part.n_statistics, column + n
     return ["; ".join(parts) for parts in zip(*texts, strict=True)]
 
@@ -169,21 +231,24 @@ def _variances(covars: Floats, shape: tuple[int, ...]) -> Floats:
     return np.broadcast_to(covars[:, None] if covars.ndim == 1 else covars, shape)
 
 
-def _measured(mean: float, spread: float) -> str:
-    """Write a mean to the place that its spread makes sense of.
-
-    Examples
-    --------
-    >>> _measured(0.00016, 0.79), _measured(1234.567, 21.0), _measured(2.0, 0.0)
-    ('0.00 ± 0.79', '1235 ± 21', '2 ± 0')
-    """
-    if not 1e-9 < spread < 1e9:
-        return f"{mean:.4g} ± {spread:.2g}"
-    places = max(0, 1 - math.floor(math.log10(spread)))
-    return f"{mean:.{places}f} ± {spread:.{places}f}".replace("-", "−")
+def _readable(values: Floats) -> list[list[str]]:
+    """Write numbers (K, D) on the scale of their columns."""
+    scales = np.minimum(np.abs(values).max(axis=0), 1.0)
+    return [[readable(v, s) for v, s in zip(row, scales, strict=True)] for row in values.tolist()]
 
 
-def _named(names: list[str], values: list[str]) -> str:
+def _named(names: list[str], texts: list[list[str]], values: Floats) -> list[str]:
+    """Join the columns of each state; of many only those in which it differs most."""
     if not names:
-        return values[0]
-    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))
+        return [", ".join(row) for row in texts]
+    away = np.abs(values - np.median(values, axis=0))
+    away = away / np.maximum(away.mean(axis=0), 1e-300)
+    found = []
+    for row, far in zip(texts, away, strict=True):
+        shown = list(range(len(names)))
+        if len(names) > _MOST_COLUMNS:
+            shown = np.argsort(-far, kind="stable")[: _MOST_COLUMNS - 2].tolist()
+        text = ", ".join(f"{names[d]} {row[d]}" for d in shown)
+        left = len(names) - len(shown)
+        found.append(f"{text}, and {left} more columns" if left else text)
+    return found

@@ -10,6 +10,7 @@ from sojourn.kernels.cpu import sampling as kernel
 from sojourn.kernels.interface import Floats
 from sojourn.random_state import draw_dirichlet
 from sojourn.sampling.state import ChainState, Sampler, SymbolData, log_evidence
+from sojourn.transitions.base import RowConstraints, Rows, log_row_evidence, stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,21 +23,46 @@ class FiniteSampler(Sampler):
         Concentrations of the rows, the start first.
     symbol_prior : (V, K) array
         λ° of every symbol and state.
+    constraints : RowConstraints or None
+        Probabilities that are given; the others of a row are a Dirichlet times what is left.
     """
 
     prior: Floats
     symbol_prior: Floats
+    constraints: RowConstraints | None = None
 
     def begin(self, data: SymbolData, n_states: int, rng: np.random.Generator) -> ChainState:
-        """Draw every state uniformly."""
-        return ChainState(rng.integers(n_states, size=len(data.values), dtype=np.int32), n_states)
+        """Draw every state uniformly, or a path that the constraints allow."""
+        if self.constraints is not None:
+            equal = np.ones((data.n_symbols, n_states))
+            rows = self._draw_rows(np.zeros_like(self.prior), rng)
+            return ChainState(draw_paths(data, rows, equal, np.empty(0), rng), n_states)
+        states = rng.integers(n_states, size=len(data.values), dtype=np.int32)
+        return ChainState(data.possible(states, rng), n_states)
+
+    def _draw_rows(self, counts: Floats, rng: np.random.Generator) -> Floats:
+        """Draw start and transitions given counts, shape (K + 1, K)."""
+        cells = self.prior + counts
+        if self.constraints is None:
+            return draw_dirichlet(cells, rng)
+        free, given = (stacked(part) for part in self.constraints[:2])
+        return given + (1.0 - given.sum(axis=1, keepdims=True)) * draw_dirichlet(cells, rng, free)
 
     def log_joint(self, state: ChainState, data: SymbolData) -> float:
         """Return log p(x, z)."""
         counts = data.count(state.states, state.n_states)
-        rows = log_evidence(counts.transitions, self.prior, self.prior.sum(axis=1))
+        rows = self._log_rows(counts.transitions)
         symbols, prior = counts.symbols.T, self.symbol_prior.T
         return rows + log_evidence(symbols, prior, prior.sum(axis=1))
+
+    def _log_rows(self, counts: Floats) -> float:
+        """Return log p(C) of start and transitions."""
+        if self.constraints is None:
+            return log_evidence(counts, self.prior, self.prior.sum(axis=1))
+        prior = self.constraints.rows(Rows(self.prior[0], self.prior[1:]))
+        totals = Rows(*(part.sum(axis=-1) for part in prior))
+        own = Rows(counts[0], counts[1:])
+        return log_row_evidence(prior, totals, own, None, self.constraints)
 
 
 class CollapsedGibbs(FiniteSampler):
@@ -60,6 +86,8 @@ class CollapsedGibbs(FiniteSampler):
             self.symbol_prior,
             self.symbol_prior.sum(axis=0),
             np.empty(state.n_states),
+            data.codes,
+            data.masks,
         )
         return ChainState(states, state.n_states)
 
@@ -70,7 +98,7 @@ class BlockedGibbs(FiniteSampler):
     def sweep(self, state: ChainState, data: SymbolData, rng: np.random.Generator) -> ChainState:
         """Draw parameters and every path once."""
         counts = data.count(state.states, state.n_states)
-        transitions = draw_dirichlet(self.prior + counts.transitions, rng)
+        transitions = self._draw_rows(counts.transitions, rng)
         emissions = draw_dirichlet((self.symbol_prior + counts.symbols).T, rng).T
         states = draw_paths(data, transitions, emissions, np.empty(0), rng)
         return ChainState(states, state.n_states)
@@ -94,6 +122,8 @@ def draw_paths(
         slices,
         states,
         np.empty((data.longest, transitions.shape[1])),
+        data.codes,
+        data.masks,
     )
     if failed >= 0:
         raise FloatingPointError(f"sequence {failed} has no possible state path")

@@ -22,6 +22,8 @@ class SymbolData:
     values : (T,) int32 array
     offsets : (N + 1,) int64 array
     n_symbols : int
+    codes, masks : (T,) int32 and (M, K) arrays
+        Row of weights of the states for every step, where steps have labels; else empty.
     first : (T,) bool array
         Whether a step is the first of a sequence.
     """
@@ -29,6 +31,8 @@ class SymbolData:
     values: NDArray[np.int32]
     offsets: NDArray[np.int64]
     n_symbols: int
+    codes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    masks: Floats = field(default_factory=lambda: np.empty((0, 0)))
     first: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -37,11 +41,22 @@ class SymbolData:
         object.__setattr__(self, "first", first)
 
     @classmethod
-    def make(cls, data: Sequences, n_symbols: int) -> SymbolData:
-        """Make the data from validated sequences of symbols."""
-        return cls(
-            np.array(data.values, dtype=np.int32), np.array(data.offsets, np.int64), n_symbols
-        )
+    def make(cls, data: Sequences, n_symbols: int, n_states: int = 0) -> SymbolData:
+        """Make the data from validated sequences of symbols, for a model of so many states."""
+        values, offsets = np.array(data.values, dtype=np.int32), np.array(data.offsets, np.int64)
+        if data.labels is None:
+            return cls(values, offsets, n_symbols)
+        codes, masks = data.labels.compact(n_states)
+        return cls(values, offsets, n_symbols, np.array(codes, np.int32), np.array(masks))
+
+    def possible(self, states: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.int32]:
+        """Replace states that labels exclude by ones that they allow."""
+        if len(self.codes) == 0:
+            return states
+        states = states.copy()
+        for step in np.flatnonzero(self.masks[self.codes, states] == 0.0):
+            states[step] = rng.choice(np.flatnonzero(self.masks[self.codes[step]]))
+        return states
 
     @property
     def longest(self) -> int:

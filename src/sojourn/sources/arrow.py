@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.sources.arrow_arrays import (
     Roles,
@@ -19,7 +20,10 @@ from sojourn.sources.arrow_arrays import (
     check_together,
     count_words,
     is_text,
+    label_values,
+    list_labels,
     list_sequences,
+    weight_values,
 )
 from sojourn.sources.base import (
     PIECE_STEPS,
@@ -52,6 +56,23 @@ def open_table(path: Path, kind: str, csv: CsvOptions = PLAIN) -> Table:
     return CsvTable(path, csv) if kind == "csv" else TABLES[kind](path)
 
 
+class _Rows(NamedTuple):
+    """Rows of the long format: steps, and what is known about them as the file has it."""
+
+    values: NDArray[Any]
+    labels: NDArray[Any] | None
+    weights: NDArray[np.float64] | None
+
+    def part(self, rows: slice) -> _Rows:
+        return _Rows(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+    @classmethod
+    def joined(cls, parts: list[_Rows]) -> _Rows:
+        columns = zip(*parts, strict=True)
+        found = [None if own[0] is None else np.concatenate(own) for own in columns]
+        return cls(*found)  # type: ignore[arg-type]
+
+
 class ArrowSource(Source):
     """Columns of a Parquet, Arrow, Feather or CSV file.
 
@@ -72,6 +93,11 @@ class ArrowSource(Source):
         Columns that are not observations.
     lower : bool
         Convert words to lower case.
+    label : str, optional
+        Column with the labels of steps, names or numbers: lists as those of the steps are, or in
+        long format one in each row.  A missing one is unknown.
+    weight : str, optional
+        Column with the weight of each sequence; in long format, that of its first row.
     csv : CsvOptions
         How a table of text is read.
     words : mapping of str to Vocabulary, optional
@@ -90,6 +116,8 @@ class ArrowSource(Source):
         time: str | None = None,
         drop: Sequence[str] = (),
         lower: bool = False,
+        label: str | None = None,
+        weight: str | None = None,
         csv: CsvOptions = PLAIN,
         words: Mapping[str, Vocabulary] | None = None,
         table: Table | None = None,
@@ -98,9 +126,10 @@ class ArrowSource(Source):
         self.path = path
         self.kind = kind
         self.csv = csv
-        self.roles = Roles(sequence or None, time, tuple(drop))
+        self.roles = Roles(sequence or None, time, tuple(drop), label, weight)
         self.is_long = sequence is not None or time is not None
         self.lower = lower
+        self.label, self.weight = label, weight
         self._given_words = words
         self._table = open_table(path, kind, csv) if table is None else table
         self.columns, self.is_vector = self._pick(column)
@@ -120,6 +149,8 @@ class ArrowSource(Source):
             "time": self.roles.time,
             "drop": self.roles.drop,
             "lower": self.lower,
+            "label": self.label,
+            "weight": self.weight,
             "csv": self.csv,
         }
 
@@ -179,6 +210,21 @@ class ArrowSource(Source):
         return 1 if self.is_long else self._table.n_blocks
 
     @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.label is not None
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return self.weight is not None
+
+    @property
+    def _names(self) -> list[str]:
+        """Columns to read."""
+        return [*dict.fromkeys([*self.columns, *self.roles.read])]
+
+    @property
     def vocabulary(self) -> Vocabulary | None:
         """The vocabulary that `ingest` wrote to the file."""
         return self._words
@@ -226,7 +272,7 @@ class ArrowSource(Source):
         """Open the file."""
         if self.is_long:
             return lambda block: self._from_steps(self.batches())
-        read = self._table.opened(self.columns)
+        read = self._table.opened(self._names)
 
         def lists(block: int) -> Iterator[Block]:
             for batch, place in read(block):
@@ -249,8 +295,9 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
-            sequences = Sequences(values, np.concatenate([[0], cuts, [len(values)]]))
-            yield Block(self._lowered(sequences), where), bool(last == ids[:1])
+                rows = _rows_of(self.roles, values, batch)
+            sequences = _cut(self.lower, [rows], np.concatenate([[0], cuts, [len(values)]]))
+            yield Block(sequences, where), bool(last == ids[:1])
             last = ids[-1:]
         self.check_unchanged()
 
@@ -262,17 +309,23 @@ class ArrowSource(Source):
         return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
 
     def _from_lists(self, batch: Any) -> Sequences:
-        parts = [list_sequences(batch.column(c)) for c in range(batch.num_columns)]
-        if not self.is_vector:
-            return self._lowered(parts[0])
+        parts = [list_sequences(batch.column(name)) for name in self.columns]
+        whole = _lowered(parts[0], self.lower)
         for name, part in zip(self.columns, parts, strict=True):
             if not np.array_equal(part.offsets, parts[0].offsets):
                 raise ValueError(f"column {name!r} has different lengths from {self.columns[0]!r}")
-        return parts[0].with_values(np.stack([part.values for part in parts], axis=1))
+        if self.is_vector:
+            whole = parts[0].with_values(np.stack([part.values for part in parts], axis=1))
+        labels, weights = None, None
+        if self.label is not None:
+            labels = Labels(list_labels(batch.column(self.label), whole.offsets, self.label))
+        if self.weight is not None:
+            weights = weight_values(batch.column(self.weight), self.weight)
+        return whole.with_known(labels, weights)
 
     def _from_steps(self, batches: Batches) -> Iterator[Block]:
         """Cut rows where the sequence id changes; the last sequence may continue in the next."""
-        waiting: list[NDArray[Any]] = []
+        waiting: list[_Rows] = []
         last: Any = None
         place = str(self.path)
         for batch, where in batches:
@@ -282,36 +335,30 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
+                rows = _rows_of(self.roles, values, batch)
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
             if len(cuts) == 0:
-                waiting.append(values)
+                waiting.append(rows)
                 continue
-            done = np.concatenate([*waiting, values[: cuts[-1]]])
-            begin = sum(map(len, waiting))
-            yield Block(self._lowered(Sequences(done, np.append(0, cuts + begin))), place)
-            waiting, place = [values[cuts[-1] :]], where
+            begin = sum(len(part.values) for part in waiting)
+            done = [*waiting, rows.part(slice(cuts[-1]))]
+            yield Block(_cut(self.lower, done, np.append(0, cuts + begin)), place)
+            waiting, place = [rows.part(slice(cuts[-1], None))], where
         if waiting:
-            values = np.concatenate(waiting)
-            yield Block(self._lowered(Sequences(values, [0, len(values)])), place)
+            n_steps = sum(len(part.values) for part in waiting)
+            yield Block(_cut(self.lower, waiting, np.array([0, n_steps])), place)
 
     def batches(self) -> Batches:
         """Yield the record batches of the file that are not empty, with their place."""
-        read, order = self._table.opened(self._steps.all_names), TimeOrder(self.roles)
+        read, order = self._table.opened(self._names), TimeOrder(self.roles)
         for block in range(self._table.n_blocks):
             for batch, place in read(block):
                 if batch.num_rows:
                     with reading(place):
                         order.check(batch)
                     yield batch, place
-
-    def _lowered(self, sequences: Sequences) -> Sequences:
-        if not self.lower or sequences.values.dtype.kind not in "UTO":
-            return sequences
-        values = np.empty(len(sequences.values), object)
-        values[:] = [word.lower() for word in sequences.values]
-        return sequences.with_values(values)
 
     def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
         """Find the columns with the steps, and whether they make vectors."""
@@ -351,7 +398,35 @@ class ArrowSource(Source):
 
         kind = self._table.schema.field(name).type
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        if name in (self.label, self.weight):
+            return False
         if not self.is_long:
             return is_list
         is_other = pa.types.is_nested(kind) or pa.types.is_temporal(kind)
         return not (is_other or name in self.roles.names or name in self._table.dates)
+
+
+def _rows_of(roles: Roles, values: NDArray[Any], batch: Any) -> _Rows:
+    """Return rows of the long format, with their labels and weights."""
+    labels = None if roles.label is None else label_values(batch.column(roles.label))
+    weights = None
+    if roles.weight is not None:
+        weights = weight_values(batch.column(roles.weight), roles.weight)
+    return _Rows(values, labels, weights)
+
+
+def _cut(lower: bool, parts: list[_Rows], offsets: NDArray[Any]) -> Sequences:
+    """Make sequences of rows."""
+    values, labels, weights = _Rows.joined(parts)
+    own = Sequences(values, offsets)
+    known = None if labels is None else Labels(labels)
+    each = None if weights is None else weights[own.offsets[:-1]]
+    return _lowered(own, lower).with_known(known, each)
+
+
+def _lowered(sequences: Sequences, lower: bool) -> Sequences:
+    if not lower or sequences.values.dtype.kind not in "UTO":
+        return sequences
+    values = np.empty(len(sequences.values), object)
+    values[:] = [word.lower() for word in sequences.values]
+    return sequences.with_values(values)

@@ -39,16 +39,21 @@ class Roles:
         When a row was observed; rows of a sequence must be in this order.
     drop : tuple of str
         Columns that are left out.
+    label, weight : str or None
+        Labels of steps, and weights of sequences.
     """
 
     sequence: str | None = None
     time: str | None = None
     drop: tuple[str, ...] = ()
+    label: str | None = None
+    weight: str | None = None
 
     @property
     def read(self) -> list[str]:
         """Columns that are read for what they are."""
-        return [name for name in (self.sequence, self.time) if name is not None]
+        found = (self.sequence, self.time, self.label, self.weight)
+        return [name for name in found if name is not None]
 
     def record(self) -> dict[str, Any]:
         """Return the roles as options of `sojourn.open`, without those that no column has."""
@@ -87,11 +92,6 @@ class StepColumns:
     roles: Roles = NO_ROLES
     words: Mapping[str, Vocabulary] = field(default_factory=dict)
     lower: bool = False
-
-    @property
-    def all_names(self) -> list[str]:
-        """All columns that are read."""
-        return [*self.roles.read, *self.names]
 
     def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the sequence id and the steps of the rows of a record batch or table."""
@@ -252,3 +252,57 @@ def list_sequences(array: Any) -> Sequences:
         raise ValueError("a step is null")
     steps = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
     return Sequences(steps, offsets - offsets[0])
+
+
+def label_values(array: Any) -> NDArray[Any]:
+    """Return labels of steps: whole numbers with −1 for a missing one, or names with "".
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> label_values(pa.array(["a", None])), label_values(pa.array([3, None]))
+    (array(['a', ''], dtype='<U1'), array([ 3, -1]))
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_null(array.type):
+        return np.full(len(array), -1)
+    if is_numeric(array.type):
+        return np.asarray(pc.fill_null(array, -1).to_numpy(zero_copy_only=False))
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        raise TypeError(f"a label must be a whole number or a name, not {array.type}")
+    filled = pc.fill_null(array, "").to_numpy(zero_copy_only=False)
+    return np.asarray(filled, dtype=np.str_)
+
+
+def list_labels(array: Any, offsets: NDArray[np.int64], name: str) -> NDArray[Any]:
+    """Return the labels of a column of lists, which must be as long as those of the steps."""
+    import pyarrow as pa
+
+    if not isinstance(array, pa.ListArray | pa.LargeListArray):
+        raise TypeError(f"column {name!r}: labels must be lists, as the steps are")
+    check_arrow(array)
+    if array.null_count:
+        array = array.fill_null(pa.scalar([], array.type))
+    own = array.offsets.to_numpy().astype(np.int64)
+    if not np.array_equal(own - own[0], offsets):
+        lengths, steps = np.diff(own), np.diff(offsets)
+        n = int(np.flatnonzero(lengths != steps)[0])
+        raise ValueError(f"sequence {n} has {steps[n]} steps, and {lengths[n]} in {name!r}")
+    return label_values(array.values.slice(own[0], own[-1] - own[0]))
+
+
+def weight_values(array: Any, name: str) -> NDArray[np.float64]:
+    """Return a column of weights: finite numbers, none below zero."""
+    if not is_numeric(array.type):
+        raise TypeError(f"column {name!r}: weights must be numbers, not {array.type}")
+    if array.null_count:
+        raise ValueError(f"column {name!r} has missing values")
+    weights = array.to_numpy(zero_copy_only=False).astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0.0)))
+    if len(bad):
+        raise ValueError(f"column {name!r}, row {bad[0]}: {weights[bad[0]]} is not a weight")
+    return np.asarray(weights)

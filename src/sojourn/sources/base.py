@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
 
@@ -143,6 +144,16 @@ class Source(ABC):
         return scan(self)
 
     @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels, as names or numbers."""
+        return False
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return False
+
+    @property
     def vocabulary(self) -> Vocabulary | None:
         """The words of the symbols, if the file contains them."""
         return None
@@ -252,7 +263,15 @@ def joined(pieces: Sequence[Sequences]) -> Sequences:
     values = np.concatenate([piece.values for piece in pieces])
     counted = [piece.counted for piece in pieces if piece.counted is not None]
     together = np.concatenate(counted) if counted else None  # all of them have tiles, or none
-    return Sequences(values, np.concatenate([[0], *offsets]), together)
+    known = [piece.labels for piece in pieces if piece.labels is not None]
+    weights = [piece.weights for piece in pieces if piece.weights is not None]
+    return Sequences(
+        values,
+        np.concatenate([[0], *offsets]),
+        together,
+        Labels.joined(known) if known else None,
+        np.concatenate(weights) if weights else None,
+    )
 
 
 @contextmanager

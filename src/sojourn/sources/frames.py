@@ -77,6 +77,17 @@ class Frame:
     order: NDArray[np.int64] | None
     index: Any
 
+    def in_sequences(self, y: Any) -> Any:
+        """Return what is given for every row in the order of the steps."""
+        if self.order is None:
+            return y
+        if len(y) != len(self.order):
+            raise ValueError(f"y has {len(y)} labels, and the table {len(self.order)} rows")
+        items = y.to_numpy() if hasattr(y, "to_numpy") else y
+        if isinstance(items, np.ndarray):
+            return items[self.order]
+        return [items[n] for n in self.order.tolist()]
+
     def in_rows(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return results of every step in the order of the rows."""
         if self.order is None:

@@ -44,6 +44,16 @@ class ManySource(Source):
         return [file for source in self.sources for file in source.files()]
 
     @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return all(source.has_labels for source in self.sources)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return all(source.has_weights for source in self.sources)
+
+    @property
     def vocabulary(self) -> Vocabulary | None:
         """The words of the symbols."""
         vocabulary = self.sources[0].vocabulary

@@ -38,6 +38,9 @@ _REFUSED = {
 }
 
 
+_OF_TABLES = {"column", "sequence", "time", "drop", "lower", "max_bytes", "label", "weight"}
+
+
 def open(
     path: Any,
     *,
@@ -52,6 +55,8 @@ def open(
     offsets: str | PathLike[str] | None = None,
     max_bytes: int | None = None,
     total_sequences: int | None = None,
+    label: str | None = None,
+    weight: str | None = None,
 ) -> Source:
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
 
@@ -93,6 +98,12 @@ def open(
         strangers cannot fill the memory.
     total_sequences : int, optional
         Number of sequences of an iterable; required for iterables.
+    label : str, optional
+        Columnar files: the column with labels of steps, numbers or names of states; missing where
+        nothing is known.  See ``y`` of `HMM.fit`.
+    weight : str, optional
+        Columnar files: the column with the weights of sequences.  See ``sample_weight`` of
+        `HMM.fit`.
 
     Returns
     -------
@@ -120,6 +131,7 @@ def open(
         "column": column, "sequence": sequence, "time": time, "drop": listed(drop) or None,
         "pattern": pattern, "lower": lower or None, "encoding": encoding,
         "missing": listed(missing) or None, "offsets": offsets, "max_bytes": max_bytes,
+        "label": label, "weight": weight,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
@@ -176,9 +188,7 @@ def _open_file(path: Path, options: Mapping[str, Any], table: Table | None) -> S
             raise DataFileError(f"{path} is a NumPy file, which has no column {sequence!r}")
         return NpySource(path, None if offsets is None else Path(offsets), sequence=sequence)
     if kind in TABLES:
-        known = {"column", "sequence", "time", "drop", "lower", "max_bytes"}
-        known |= set(_CSV) if kind == "csv" else set()
-        _refuse(path, options, known, "a columnar file")
+        _refuse(path, options, _OF_TABLES | set(_CSV if kind == "csv" else ()), "a columnar file")
         own = {name: options.pop(name) for name in _CSV if name in options}
         same = table if table is not None and table.path == path else None
         csv = CsvOptions(**own, report=report)

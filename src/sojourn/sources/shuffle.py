@@ -93,7 +93,9 @@ def pass_rng(seed: int, n_pass: int) -> np.random.Generator:
 
 def size_in_buffer(piece: Sequences) -> int:
     """Return the size of a piece in bytes."""
-    return int(piece.values.nbytes + piece.offsets.nbytes)
+    n_bytes = piece.values.nbytes + piece.offsets.nbytes
+    n_bytes += 0 if piece.labels is None else piece.labels.codes.nbytes
+    return int(n_bytes + (0 if piece.weights is None else piece.weights.nbytes))
 
 
 def shuffled(

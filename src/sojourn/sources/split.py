@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sojourn.sequences import Sequences
-from sojourn.sources.base import PIECE_STEPS, Block, Reader, Source, Summary, scan
+from sojourn.sources.base import PIECE_STEPS, Block, Reader, Source, Summary, joined, scan
 from sojourn.vocabulary import Vocabulary
 
 _MANY = 40
@@ -84,6 +84,16 @@ class PartSource(Source):
             seed=self.seed,
             first=self.first,
         )
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.whole.has_labels
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether sequences have weights."""
+        return self.whole.has_weights
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -190,6 +200,11 @@ class EndSource(Source):
         return self.whole.name
 
     @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.whole.has_labels
+
+    @property
     def words(self) -> Mapping[int, Vocabulary]:
         """Words of the symbols in columns of vectors, by the number of the column."""
         return self.whole.words
@@ -209,8 +224,9 @@ class EndSource(Source):
         def read(block: int) -> Iterator[Block]:
             parts = [own for own, _ in self.stretches()]
             if parts:
-                values = np.concatenate([own.sequences.values for own in parts])
-                yield parts[0]._replace(sequences=Sequences.from_lengths(values), done=1.0)
+                whole = joined([own.sequences for own in parts])
+                one = Sequences(whole.values, [0, whole.n_steps], labels=whole.labels)
+                yield parts[0]._replace(sequences=one, done=1.0)
 
         return read
 
@@ -231,10 +247,13 @@ class EndSource(Source):
 
     def _own(self, block: Block, at: int) -> Block | None:
         """Return what belongs to the part of a block that begins at step `at`."""
-        cut = max(0, self.cut - at)
-        values = block.sequences.values
-        values = values[cut:] if self.held_out else values[:cut]
-        return block._replace(sequences=Sequences.from_lengths(values)) if len(values) else None
+        cut = min(max(0, self.cut - at), block.n_steps)
+        begin, end = (cut, block.n_steps) if self.held_out else (0, cut)
+        if begin == end:
+            return None
+        return block._replace(
+            sequences=block.sequences.spans(np.array([begin]), np.array([end - begin]))
+        )
 
 
 def split_end(source: Source, n_out: int) -> tuple[EndSource, EndSource]:

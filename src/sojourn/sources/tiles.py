@@ -33,6 +33,22 @@ class Steps(Protocol):
         """Return runs of steps as `Sequences.spans` does."""
 
 
+class Spans(NamedTuple):
+    """Runs of steps, without their content: what `Steps.spans` takes.
+
+    Attributes
+    ----------
+    begins, lengths : (R,) integer arrays
+        Flat position of the first step of each, and number of steps.
+    counted : (R, 4) integer array
+        Which of them count, as in `Sequences`.
+    """
+
+    begins: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    counted: NDArray[np.int64]
+
+
 class Cuts(NamedTuple):
     """The tiles of a pass, in the order of the data.
 
@@ -49,12 +65,16 @@ class Cuts(NamedTuple):
     low: NDArray[np.int64]
     high: NDArray[np.int64]
 
-    def pieces(self, tiles: NDArray[np.int64], buffer: int, data: Steps) -> Sequences:
-        """Return some of the tiles with buffers, shorter ones where the sequence ends."""
+    def spans(self, tiles: NDArray[np.int64], buffer: int) -> Spans:
+        """Return where some of the tiles are, with buffers that end where the sequence does."""
         begins, ends, low, high = (part[tiles] for part in self)
         first, last = np.maximum(begins - buffer, low), np.minimum(ends + buffer, high)
         counted = np.stack([begins - first, ends - first, first - low, high - last], axis=1)
-        return data.spans(first, last - first, counted)
+        return Spans(first, last - first, counted)
+
+    def pieces(self, tiles: NDArray[np.int64], buffer: int, data: Steps) -> Sequences:
+        """Return some of the tiles with buffers."""
+        return data.spans(*self.spans(tiles, buffer))
 
 
 class TiledSource(Minibatches):
@@ -139,17 +159,24 @@ class TiledSource(Minibatches):
         ends = np.append(begins[1:], offsets[-1])
         return Cuts(begins, ends, low, high)
 
+    def dealt(self, n_pass: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of the tiles of each minibatch of a pass, without the first `start`."""
+        n_tiles = self.n_sequences
+        order = np.random.default_rng([self.seed, n_pass]).permutation(n_tiles)
+        size = n_tiles if self.is_whole(n_pass) else self.batch_size
+        assert size is not None
+        for begin in range(start * size, n_tiles, size):
+            yield order[begin : begin + size]
+
+    def parts(self, tiles: NDArray[np.int64], n_steps: int) -> Iterator[NDArray[np.int64]]:
+        """Cut the tiles of a minibatch into parts of about `n_steps` steps, with buffers."""
+        size = max(1, n_steps // (self.tile_length + 2 * self.buffer))
+        return (tiles[at : at + size] for at in range(0, len(tiles), size))
+
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences | Iterable[Sequences]]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
-        cuts, buffer, n_tiles = self.cuts(n_pass), self.buffer, self.n_sequences
-        order = np.random.default_rng([self.seed, n_pass]).permutation(n_tiles)
-        if self.is_whole(n_pass):
-            size = max(1, WHOLE_STEPS // (self.tile_length + 2 * buffer))
-            parts = [order[at : at + size] for at in range(0, n_tiles, size)]
+        cuts, buffer = self.cuts(n_pass), self.buffer
+        for tiles in self.dealt(n_pass, start):
+            parts = list(self.parts(tiles, WHOLE_STEPS)) if self.is_whole(n_pass) else [tiles]
             pieces = (cuts.pieces(part, buffer, self.data) for part in parts)
-            if start == 0:
-                yield next(pieces) if len(parts) == 1 else pieces
-            return
-        assert self.batch_size is not None
-        for begin in range(start * self.batch_size, n_tiles, self.batch_size):
-            yield cuts.pieces(order[begin : begin + self.batch_size], buffer, self.data)
+            yield next(pieces) if len(parts) == 1 else pieces

@@ -1,6 +1,7 @@
 """Priors on start and transitions: finite (`Dirichlet`) and nonparametric (`HDP`)."""
 
 from sojourn.transitions.base import Concentrations, PriorCounts, Rows, RowSpread, Transitions
+from sojourn.transitions.constraints import RowConstraints
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution
 from sojourn.transitions.hdp import HDP
@@ -23,6 +24,7 @@ __all__ = [
     "HDPSummary",
     "PointHDP",
     "PriorCounts",
+    "RowConstraints",
     "RowSpread",
     "Rows",
     "StickyDirichlet",

@@ -8,26 +8,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.expectations import Spread, expected_log_gamma
 from sojourn.kernels.interface import Floats, Squares
+from sojourn.transitions.constraints import RowConstraints
+from sojourn.transitions.rows import Rows, normalized, stacked
 
-
-class Rows(NamedTuple):
-    """A start vector and the rows of a transition matrix.
-
-    Attributes
-    ----------
-    start : (K,) array
-    transitions : (K, K) array
-    """
-
-    start: Floats
-    transitions: Floats
+__all__ = [
+    "Concentrations",
+    "PriorCounts",
+    "RowConstraints",
+    "RowSpread",
+    "Rows",
+    "Transitions",
+    "log_row_evidence",
+    "normalized",
+    "stacked",
+]
 
 
 class RowSpread(NamedTuple):
@@ -59,11 +61,14 @@ class Concentrations(NamedTuple):
         Normaliser of the start vector.
     totals : (K,) array
         Normalisers of the transition rows.
+    constraints : RowConstraints or None
+        Where there are any, `rows` are zero except for what is learned.
     """
 
     rows: Rows
     start_total: Any
     totals: Floats
+    constraints: RowConstraints | None = None
 
 
 class PriorCounts(NamedTuple):
@@ -76,41 +81,51 @@ class PriorCounts(NamedTuple):
     total : float, Rows or None
         If given, rows are normalised by this plus the sum of their counts; `Rows` has a number for
         the start and one for the others.  If None, rows are normalised by their own sums.
+    constraints : RowConstraints or None
+        Where there are any, `rows` are zero except for what is learned.
     """
 
     rows: Rows
     total: Any = None
+    constraints: RowConstraints | None = None
 
     def plus(self, counts: Rows) -> Concentrations:
         """Return the parameters of the update, eq (1), given expected counts."""
+        if self.constraints is not None:
+            counts = self.constraints.rows(counts)
         rows = Rows(self.rows.start + counts.start, self.rows.transitions + counts.transitions)
         sums, extra = (rows, 0.0) if self.total is None else (counts, self.total)
         first, others = extra if isinstance(extra, Rows) else (extra, extra)
-        return Concentrations(rows, first + sums.start.sum(), others + sums.transitions.sum(axis=1))
-
-
-def normalized(rows: Rows) -> Rows:
-    """Divide every row by its sum."""
-    return Rows(
-        rows.start / rows.start.sum(),
-        rows.transitions / rows.transitions.sum(axis=1, keepdims=True),
-    )
-
-
-def stacked(rows: Rows) -> Floats:
-    """Return the start and the rows below it as one matrix, shape (K + 1, K)."""
-    return namespace(rows.start).concatenate([rows.start[None], rows.transitions])
+        return Concentrations(
+            rows,
+            first + sums.start.sum(),
+            others + sums.transitions.sum(axis=1),
+            self.constraints,
+        )
 
 
 def log_row_evidence(
-    prior: Rows, prior_totals: Rows, counts: Rows, spread: RowSpread | None = None
+    prior: Rows,
+    prior_totals: Rows,
+    counts: Rows,
+    spread: RowSpread | None = None,
+    constraints: RowConstraints | None = None,
 ) -> float:
     """Return E[Σ_k log Γ(A_k) / Γ(A_k + C_k·) + Σ_kl log Γ(a_kl + C_kl) / Γ(a_kl)].
 
-    Without a spread the counts are certain.  How many sequences begin is certain in any case.
+    Without a spread the counts are certain.  How many sequences begin is certain in any case.  With
+    constraints both sums are over what is learned, and the given probabilities are added, eq (39).
     """
     xp = namespace(counts.start)
     total: Any = 0.0
+    if constraints is not None:
+        total = total + _log_given(constraints, counts)
+        if spread is not None and constraints.fixes:
+            spread = spread._replace(totals=_spread_of_rest(constraints, counts, spread.totals))
+        counts, prior = constraints.rows(counts), _without_zeros(prior, constraints)
+        prior_totals = Rows(
+            *(xp.where(part > 0.0, part, xp.ones_like(part)) for part in prior_totals)
+        )
     certain = (None, None, None)
     of_start, of_cells, of_totals = certain if spread is None else spread
     for a, sums, c, own, of_sums in (
@@ -122,6 +137,33 @@ def log_row_evidence(
         total = total + (xp.gammaln(totals) - _log_gamma(totals, whole, of_sums)).sum()
         total = total + (_log_gamma(a, c, own) - xp.gammaln(a)).sum()
     return float(total)
+
+
+def _log_given(constraints: RowConstraints, counts: Rows) -> Any:
+    """Return what the given probabilities say of the counts: Σ C log θ of them and of the rest."""
+    rest, total = constraints.rows(counts), 0.0
+    for c, free, given, left in zip(counts, rest, constraints.given, constraints.left, strict=True):
+        xp = namespace(c)
+        own = free.sum(axis=-1)
+        learned = own > 0.0
+        share = xp.where(learned, left, xp.ones_like(own))
+        total = total + xp.xlogy(c - free, given).sum() + xp.xlogy(own, share).sum()
+    return total
+
+
+def _without_zeros(prior: Rows, constraints: RowConstraints) -> Rows:
+    """Return prior counts with a one where nothing is learned, and so nothing is counted."""
+    return Rows(*(a + (1.0 - free) for a, free in zip(prior, constraints.free, strict=True)))
+
+
+def _spread_of_rest(constraints: RowConstraints, counts: Rows, whole: Spread) -> Spread:
+    """Return the spread of the steps to what is learned, as if they were a share of each step."""
+    xp = namespace(counts.start)
+    sums = counts.transitions.sum(axis=1)
+    rest = constraints.rows(counts).transitions.sum(axis=1)
+    share = rest / xp.where(sums > 0.0, sums, xp.ones_like(sums))
+    squares = share * share * xp.clip(sums - whole.variances, 0.0, None)
+    return Spread(xp.minimum(share * whole.log_absent, -rest), xp.clip(rest - squares, 0.0, None))
 
 
 def _log_gamma(prior: Floats, counts: Floats, spread: Spread | None) -> Floats:
@@ -140,6 +182,9 @@ class Transitions(ABC):
 
     n_updates: int = 0
     """Number of updates of the prior's own posterior; prior counts change only with an update."""
+
+    constraints: RowConstraints | None = None
+    """What is known of start and transitions; None where all of it is learned."""
 
     shares_weights: ClassVar[bool]
     """Whether a merged state has the prior counts of both its parts together, or those of one."""
@@ -190,10 +235,19 @@ class Transitions(ABC):
     def evidence_prior(self) -> Concentrations:
         """Return the parameters of the evidence of the rows, eq (13), before any counts."""
 
+    def constrained(self, constraints: RowConstraints | None) -> Self:
+        """Return the same prior with other constraints."""
+        return replace(cast(Any, self), constraints=constraints)
+
     @property
     @abstractmethod
+    def is_even(self) -> bool:
+        """Whether the prior counts treat all states alike, whatever the constraints do."""
+
+    @property
     def is_symmetric(self) -> bool:
         """Whether the prior treats all states alike, so that their number may change."""
+        return self.is_even and self.constraints is None
 
     @abstractmethod
     def regrouped(self, weights: Floats) -> Self:

@@ -20,6 +20,8 @@ def check_steps(prior: Any) -> None:
 def check_pending(prior: Any, n_states: int) -> None:
     """Raise a ValueError unless the large batch has the sums of K states."""
     file_values.whole("n_states", prior.n_states, n_states, n_states)
+    if prior.constraints is not None:
+        prior.constraints.check(n_states)
     file_values.whole("batch_size", prior.batch_size, 1)
     file_values.whole("n_pending", prior.n_pending, 1 if prior.pending else 0)
     square = {"transitions", "squares_pairs"}

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma
+from scipy.special import digamma, xlogy
 
 from sojourn import file_values
 from sojourn.kernels.arrays import namespace
@@ -20,7 +20,14 @@ from sojourn.transitions.base import (
     RowSpread,
     Transitions,
     log_row_evidence,
-    normalized,
+)
+from sojourn.transitions.constraints import (
+    RowConstraints,
+    arrays_of,
+    converted,
+    regrouped,
+    taken,
+    with_constraints,
 )
 
 
@@ -34,6 +41,8 @@ class Dirichlet(Transitions):
         Prior counts, expanded to (K,) and (K, K), with the stickiness on the diagonal.
     stickiness : float
         Extra prior count κ of staying in a state.
+    constraints : RowConstraints or None
+        Probabilities that are given; the others of a row are a Dirichlet times what is left.
 
     Examples
     --------
@@ -47,6 +56,7 @@ class Dirichlet(Transitions):
 
     prior: Rows
     stickiness: float = 0.0
+    constraints: RowConstraints | None = None
 
     @classmethod
     def make(
@@ -55,6 +65,7 @@ class Dirichlet(Transitions):
         start: ArrayLike | None,
         transitions: ArrayLike,
         stickiness: float = 0.0,
+        constraints: RowConstraints | None = None,
     ) -> Dirichlet:
         """Check and expand concentrations.
 
@@ -65,20 +76,27 @@ class Dirichlet(Transitions):
             By default the mean row of the transition concentrations.
         transitions : float, (K,) or (K, K) array
         stickiness : float
+        constraints : RowConstraints, optional
         """
         matrix = _expand("transition_concentration", transitions, (n_states, n_states))
         first = matrix.mean(axis=0)
         if start is not None:
             first = _expand("start_concentration", start, (n_states,))
-        return cls(Rows(first, matrix + stickiness * np.eye(n_states)), stickiness)
+        prior = Rows(first, matrix + stickiness * np.eye(n_states))
+        return cls(prior, stickiness, constraints)
+
+    @property
+    def learned(self) -> Rows:
+        """Prior counts of what is learned, and zeros elsewhere."""
+        return self.prior if self.constraints is None else self.constraints.rows(self.prior)
 
     def prior_counts(self) -> PriorCounts:
-        """Return a."""
-        return PriorCounts(self.prior)
+        """Return a, and zeros where nothing is learned."""
+        return PriorCounts(self.learned, None, self.constraints)
 
     def means(self, counts: Rows) -> Rows:
-        """Return (a + E[C]) / normaliser."""
-        return normalized(self._posterior(counts))
+        """Return (a + E[C]) / normaliser, within the constraints."""
+        return with_constraints(self.constraints, self._posterior(counts))
 
     def _posterior(self, counts: Rows) -> Rows:
         return Rows(self.prior.start + counts.start, self.prior.transitions + counts.transitions)
@@ -101,11 +119,13 @@ class Dirichlet(Transitions):
 
     def evidence_prior(self) -> Concentrations:
         """Return a and the sums of its rows."""
-        start, matrix = self.prior
-        return Concentrations(self.prior, start.sum(), matrix.sum(axis=1))
+        prior = self.learned
+        return Concentrations(
+            prior, prior.start.sum(), prior.transitions.sum(axis=1), self.constraints
+        )
 
     @property
-    def is_symmetric(self) -> bool:
+    def is_even(self) -> bool:
         """Whether all prior counts except those of staying are equal."""
         matrix = self.prior.transitions - self.stickiness * np.eye(len(self.prior.start))
         return all(bool(np.ptp(part) <= 1e-9 * np.max(part)) for part in (self.prior.start, matrix))
@@ -116,7 +136,11 @@ class Dirichlet(Transitions):
         xp = namespace(start)
         none, eye = xp.zeros(n_states, "float64", like=start), xp.eye(n_states, like=start)
         row = none + (matrix[0, 0] - self.stickiness)
-        return replace(self, prior=Rows(none + start[0], row + self.stickiness * eye))
+        return replace(
+            self,
+            prior=Rows(none + start[0], row + self.stickiness * eye),
+            constraints=regrouped(self.constraints, weights),
+        )
 
     def refitted(self, counts: Rows) -> Self:
         """Return the prior itself: it has no parameters to learn."""
@@ -125,6 +149,8 @@ class Dirichlet(Transitions):
     def divergence(self, counts: Rows) -> float:
         """Return Σ_k KL(Dirichlet(a_k + E[C_k]) || Dirichlet(a_k))."""
         total = -self.collapsed_bound(counts)
+        if self.constraints is not None:
+            return total + _expected_log_chances(self.learned, counts, self.constraints)
         for a, c in zip(self.prior, counts, strict=True):
             rows = a + c
             total += float((c * (digamma(rows) - digamma(rows.sum(-1, keepdims=True)))).sum())
@@ -132,21 +158,27 @@ class Dirichlet(Transitions):
 
     def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
         """Return E[Σ_k log p(C_k)] with the rows integrated out."""
-        totals = Rows(*(a.sum(axis=-1) for a in self.prior))
-        return log_row_evidence(self.prior, totals, counts, spread)
+        prior = self.learned
+        totals = Rows(*(a.sum(axis=-1) for a in prior))
+        return log_row_evidence(prior, totals, counts, spread, self.constraints)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
         """Return the prior with its counts converted."""
-        return replace(self, prior=Rows(*(convert(part) for part in self.prior)))
+        return replace(
+            self,
+            prior=Rows(*(convert(part) for part in self.prior)),
+            constraints=converted(self.constraints, convert),
+        )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return the prior counts."""
-        return {"stickiness": self.stickiness}, self.prior._asdict()
+        """Return the prior counts and the constraints."""
+        return {"stickiness": self.stickiness}, self.prior._asdict() | arrays_of(self.constraints)
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
-        return cls(Rows(**arrays), **values)
+        constraints, own = taken(arrays)
+        return cls(Rows(**own), **values, constraints=constraints)
 
     def check(self, n_states: int) -> None:
         """Check the prior counts."""
@@ -157,6 +189,22 @@ class Dirichlet(Transitions):
         file_values.array("prior.transitions", self.prior.transitions, (n_states, n_states))
         file_values.array("prior.start", self.prior.start, (n_states,))
         file_values.number("stickiness", self.stickiness, 0.0)
+        if self.constraints is not None:
+            self.constraints.check(n_states)
+
+
+def _expected_log_chances(prior: Rows, counts: Rows, constraints: RowConstraints) -> float:
+    """Return Σ C E[log θ] within constraints: of what is learned, and of what is given."""
+    total = 0.0
+    parts = zip(prior, counts, *constraints[:2], constraints.left, strict=True)
+    for a, c, free, given, left in parts:
+        rows = (a + c) * free
+        sums = rows.sum(-1, keepdims=True)
+        whole = np.where(sums > 0.0, sums, 1.0)
+        share = np.where(sums > 0.0, np.asarray(left)[..., None], 1.0)
+        learned = digamma(np.where(free > 0.0, rows, 1.0)) - digamma(whole) + np.log(share)
+        total += float((c * free * learned).sum() + xlogy(c * (1.0 - free), given).sum())
+    return total
 
 
 def _expand(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Floats:

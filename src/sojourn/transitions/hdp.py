@@ -6,13 +6,14 @@ An update treats the data set as N/B copies of a large batch of B sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
@@ -21,26 +22,35 @@ from sojourn.transitions.base import (
     RowSpread,
     Transitions,
     log_row_evidence,
-    normalized,
     stacked,
 )
 from sojourn.transitions.checks import check_hdp
+from sojourn.transitions.constraints import (
+    RowConstraints,
+    converted,
+    regrouped,
+    taken,
+    with_constraints,
+)
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution, Sticks
+from sojourn.transitions.hdp_updates import (
+    overridden_tables,
+    prior_divergence,
+    renamed,
+    row_totals,
+    sticky_cells,
+    tables_and_log_eta,
+)
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states
-from sojourn.transitions.tables import (
-    Occurrence,
-    exchangeable_tables,
-    expected_log_eta,
-    expected_tables,
-    log_absence,
-)
+from sojourn.transitions.tables import Occurrence
 
 OccupancyForm = Literal["auto", "exact", "fast"]
 
 _FIRST_CONCENTRATION = 0.1
 _REFITS = 3  # rounds in which the posteriors are fitted to given counts
 _FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
+_SQUARES_SHARE = 0.5  # share of a large batch from which Σ q² / Σ q is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +112,8 @@ class HDP(Transitions):
         Sums over the large batch so far.
     n_pending : int
         Number of sequences in it.
+    constraints : RowConstraints or None
+        Probabilities that are given; the others of a row are θ_k without them, times what is left.
 
     Notes
     -----
@@ -110,7 +122,7 @@ class HDP(Transitions):
     """
 
     shares_weights = True
-    is_symmetric = True  # the sticks follow the states
+    is_even = True  # the sticks follow the states
 
     n_states: int
     alpha_prior: GammaDistribution = GammaDistribution(1.0, 0.1)
@@ -135,6 +147,7 @@ class HDP(Transitions):
     n_updates: int = 0
     pending: dict[str, Floats] = field(default_factory=dict)
     n_pending: int = 0
+    constraints: RowConstraints | None = None
 
     @classmethod
     def make(cls, n_states: int, **options: Any) -> HDP:
@@ -162,12 +175,12 @@ class HDP(Transitions):
     @property
     def update_prior(self) -> Floats:
         """G[α π_k], eq (8); 0.1 until the first update."""
-        xp = namespace(self.tables)
-        if self.n_updates == 0:
-            return xp.full_like(self.tables, _FIRST_CONCENTRATION)
-        weights = self.alpha.geometric_mean * _by_state(self.sticks.geometric_weights, self.order)
-        # The weight of a stick without observations underflows; the rows must stay positive.
-        return xp.clip(weights, 1e-30, None)
+        known = vars(self).get("_update_prior")
+        if known is None:
+            known = _update_prior(self)
+            if not is_tensor(known):  # the numbers of a tensor may be replaced
+                vars(self)["_update_prior"] = known
+        return cast(Floats, known)
 
     @property
     def mean_prior(self) -> Floats:
@@ -186,7 +199,7 @@ class HDP(Transitions):
     @property
     def update_cells(self) -> Rows:
         """Prior counts of every cell for the updates: eq (8), with stickiness eq (23)."""
-        return _cells(self, self.update_prior, *self.shares)
+        return sticky_cells(self, self.update_prior, *self.shares)
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -199,8 +212,10 @@ class HDP(Transitions):
 
     def prior_counts(self) -> PriorCounts:
         """Return G[απ]; rows are normalised by their sums, or by E[α] + E[C_k·]."""
+        if self.constraints is not None:
+            return PriorCounts(self.constraints.rows(self.update_cells), None, self.constraints)
         by_sum = self.normalize_rows or self.n_updates == 0
-        totals: Any = _row_totals(self) if self.is_sticky else self.alpha.mean
+        totals: Any = row_totals(self) if self.is_sticky else self.alpha.mean
         return PriorCounts(self.update_cells, None if by_sum else totals)
 
     def means(self, counts: Rows) -> Rows:
@@ -209,20 +224,25 @@ class HDP(Transitions):
         if self.learn_stickiness and self.n_updates > 0:
             over = self.override.mean
             keep, extra = 1.0 - over, self.alpha.mean * over
-        prior = _cells(self, self.mean_prior, keep, extra)
-        return normalized(Rows(prior.start + counts.start, prior.transitions + counts.transitions))
+        prior = sticky_cells(self, self.mean_prior, keep, extra)
+        rows = Rows(prior.start + counts.start, prior.transitions + counts.transitions)
+        return with_constraints(self.constraints, rows)
 
     def wants_squares(self, total_sequences: int) -> bool:
-        """Return whether the sums of q² are needed, or are taken to be zero.
+        """Return whether the sums of q² of the next minibatch are needed.
 
         The fast form has L = −(N/B) Σ q, the limit of eq (4) without them.  With r = N/B ≥ 4
         copies of the batch this underestimates P = 1 − exp L, the probability that a transition
         occurs at all, by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r; a single step is the worst
-        case.  With "auto" the fast form is used if r ≥ 100.
+        case.  With "auto" the fast form is used if r ≥ 100, and otherwise Σ q² comes from the first
+        minibatches of a large batch, and follows Σ q in the rest.
         """
-        if self.occupancy == "auto":
-            return total_sequences < _FAST_FROM * min(self.batch_size, total_sequences)
-        return self.occupancy == "exact"
+        if self.occupancy != "auto":
+            return self.occupancy == "exact"
+        most = min(self.batch_size, total_sequences)
+        # A graph of launches on a device is recorded once, with or without squares.
+        is_early = is_tensor(self.tables) or self.n_pending < _SQUARES_SHARE * most
+        return is_early and total_sequences < _FAST_FROM * most
 
     def observe(
         self,
@@ -238,7 +258,8 @@ class HDP(Transitions):
         if squares is not None:
             parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
         n_pending = self.n_pending + n_sequences
-        collected = replace(self, pending=added(self.pending, parts), n_pending=n_pending)
+        collected = copy(self)  # what follows from the posterior alone stays known
+        vars(collected).update(pending=added(self.pending, parts), n_pending=n_pending)
         # At least one update per pass, also if the data set is smaller than the large batch.
         if collected.n_pending < min(self.batch_size, total_sequences):
             return collected
@@ -277,10 +298,10 @@ class HDP(Transitions):
         step_size : float
             Weight of the new posteriors.
         """
-        tables, log_eta = _tables_and_log_eta(self, counts, occurrence)
+        tables, log_eta = tables_and_log_eta(self, counts, occurrence)
         state_tables, override = tables.sum(axis=0), self.override
         if self.is_sticky:
-            overridden = _overridden_tables(self, tables)
+            overridden = overridden_tables(self, tables)
             state_tables = state_tables - overridden
         if self.learn_stickiness:
             override = self.override.blend(
@@ -313,9 +334,12 @@ class HDP(Transitions):
     def evidence_prior(self) -> Concentrations:
         """Return G[απ] of every cell, and the mean concentrations of the rows."""
         start, rows = self.update_cells
-        first, others = _row_totals(self)
+        first, others = row_totals(self)
         none = namespace(start).zeros_like(start)
-        return Concentrations(Rows(start, none[:, None] + rows), first, none + others)
+        cells = Rows(start, none[:, None] + rows)
+        if self.constraints is not None:
+            cells = self.constraints.rows(cells)
+        return Concentrations(cells, first, none + others, self.constraints)
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the prior for other states.
@@ -334,6 +358,7 @@ class HDP(Transitions):
             tables=namespace(self.tables).placed(weights, like=self.tables) @ self.tables,
             pending={name: part[np.ix_(*[order] * part.ndim)] for name, part in kept.items()},
             n_pending=self.n_pending if reordered else 0,
+            constraints=regrouped(self.constraints, weights),
         )
 
     def refitted(self, counts: Rows) -> Self:
@@ -362,8 +387,8 @@ class HDP(Transitions):
         With optimal q(s | z) and q(η | z), the sums over tables and the integrals over η are
         ratios of Γ functions again, with G[απ] and E[α] in them.
         """
-        cells, first, others = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(first, others), counts, spread)
+        cells, first, others, constraints = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(first, others), counts, spread, constraints)
         return evidence - prior_divergence(self)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
@@ -376,6 +401,7 @@ class HDP(Transitions):
             gamma=GammaDistribution(*(convert(part) for part in self.gamma)),
             override=BetaDistribution(*(convert(part) for part in self.override)),
             pending={name: convert(part) for name, part in self.pending.items()},
+            constraints=converted(self.constraints, convert),
         )
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -388,89 +414,24 @@ class HDP(Transitions):
         gammas = ("alpha_prior", "gamma_prior", "alpha", "gamma")
         values = values | {name: GammaDistribution(*values[name]) for name in gammas}
         values |= {name: BetaDistribution(*values[name]) for name in ("override_prior", "override")}
-        return cls(**values, tables=arrays["tables"], pending=_renamed(pending_of(arrays)))
+        constraints, arrays = taken(arrays)
+        pending = renamed(pending_of(arrays))
+        return cls(**values, tables=arrays["tables"], pending=pending, constraints=constraints)
 
     def check(self, n_states: int) -> None:
         """Check options, posteriors and the large batch."""
         check_hdp(self, n_states)
 
 
-def _renamed(pending: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the large batch of a file, also of one that has sums of log(1 − q) beside those of q².
-
-    Such a file has no squares of rows: those of their pairs, which are at most as large, stand in.
-    """
-    if "absent_pairs" not in pending:
-        return pending
-    kept = {name: part for name, part in pending.items() if not name.startswith("absent_")}
-    return kept | {
-        "squares_start": pending["absent_start_squares"],
-        "squares_pairs": pending["absent_pair_squares"],
-        "squares_rows": pending["absent_pair_squares"].sum(axis=1),
-    }
-
-
-def prior_divergence(hdp: HDP) -> float:
-    """Return KL(q || p) of sticks, α and γ together; the prior of the sticks is averaged over γ."""
-    u, v = hdp.sticks
-    xp = namespace(u)
-    log_gamma = xp.log(hdp.gamma.geometric_mean)
-    entropy = (xp.betaln(u, v) - (u - 1) * xp.digamma(u) - (v - 1) * xp.digamma(v)).sum()
-    entropy += ((u + v - 2) * xp.digamma(u + v)).sum()
-    prior = hdp.n_states * log_gamma + (hdp.gamma.mean - 1) * hdp.sticks.log_rest.sum()
-    above = hdp.alpha.divergence(hdp.alpha_prior) + hdp.gamma.divergence(hdp.gamma_prior)
-    if hdp.learn_stickiness:
-        above += hdp.override.divergence(hdp.override_prior)
-    return float(above - prior - entropy)
-
-
-def _tables_and_log_eta(
-    hdp: HDP, counts: Floats, occurrence: Occurrence | None
-) -> tuple[Floats, Floats]:
-    """Return E[s] of every cell, eq (5) or (19), and E[log η] of every row, eq (6)."""
-    xp = namespace(counts)
-    row_counts = counts.sum(axis=1)
-    squares, row_squares = occurrence or (xp.zeros_like(counts), xp.zeros_like(row_counts[1:]))
-    prior = stacked(hdp.update_cells) if hdp.is_sticky else hdp.update_prior
-    if hdp.exchangeable and occurrence is not None:
-        tables = exchangeable_tables(prior, counts, squares)
-    else:
-        log_absent = xp.minimum(log_absence(counts, squares), -counts)
-        variances = xp.clip(counts - squares, 0.0, None) if hdp.second_order else None
-        tables = expected_tables(prior, counts, log_absent, variances)
-    # Row 0 certainly occurs, once per sequence.
-    certain = xp.full_like(row_counts[:1], -np.inf)
-    log_row_absent = xp.minimum(log_absence(row_counts[1:], row_squares), -row_counts[1:])
-    log_row_absent = xp.concatenate([certain, log_row_absent])
-    first, others = _row_totals(hdp)
-    totals = xp.zeros_like(row_counts) + others
-    totals[0] = first
-    return tables, expected_log_eta(totals, row_counts, log_row_absent)
-
-
-def _cells(hdp: HDP, prior: Floats, keep: float, extra: float) -> Rows:
-    """Return the prior counts of every cell, `keep` times the prior and `extra` to stay, eq (23).
-
-    Without stickiness one vector stands for all rows.
-    """
-    if not hdp.is_sticky:
-        return Rows(prior, prior)
-    eye = namespace(prior).eye(hdp.n_states, like=prior)
-    return Rows(prior, keep * prior + extra * eye)
-
-
-def _row_totals(hdp: HDP) -> Rows:
-    """Return the mean concentration of the start row, and of every other row."""
-    alpha: Any = hdp.alpha.mean
-    fixed = hdp.is_sticky and not hdp.learn_stickiness
-    return Rows(alpha, alpha + hdp.stickiness if fixed else alpha)
-
-
-def _overridden_tables(hdp: HDP, tables: Floats) -> Floats:
-    """Return the expected tables of staying that do not come from the shared weights, eq (24)."""
-    keep, extra = hdp.shares
-    diagonal = namespace(tables).diagonal(tables[1:])
-    return diagonal * extra / (extra + keep * hdp.update_prior)
+def _update_prior(hdp: HDP) -> Floats:
+    xp = namespace(hdp.tables)
+    if hdp.n_updates == 0:
+        return cast(Floats, xp.full_like(hdp.tables, _FIRST_CONCENTRATION))
+    order = hdp.order
+    sticks = Sticks.from_tables(hdp.tables[order], hdp.stick_gamma)
+    weights = hdp.alpha.geometric_mean * _by_state(sticks.geometric_weights, order)
+    # The weight of a stick without observations underflows; the rows must stay positive.
+    return cast(Floats, xp.clip(weights, 1e-30, None))
 
 
 def _by_state(weights: Floats, order: NDArray[np.integer]) -> Floats:

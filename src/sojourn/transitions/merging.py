@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from sojourn.kernels.arrays import namespace
@@ -17,7 +19,9 @@ def merge_gains(
     The prior's own posterior is held fixed.  If it shares weights among the states, a merged state
     has the weights of both; otherwise it has those of one, and the totals of the rows decrease.
     """
-    (start, cells), start_total, totals = transitions.evidence_prior()
+    (start, cells), start_total, totals, constraints = transitions.evidence_prior()
+    if constraints is not None:
+        counts = constraints.rows(counts)
     shares, rows = transitions.shares_weights, counts.transitions
     xp, masses = namespace(rows), counts.transitions.sum(axis=1)
     every = xp.arange(len(first), dtype=np.int64, like=rows)
@@ -26,19 +30,35 @@ def merge_gains(
     def pooled(a: Floats, b: Floats) -> Floats:
         return a + b if shares else a
 
+    def counted(prior: Floats) -> Floats:
+        """Return prior counts, or one where there is nothing to learn and to count."""
+        return prior if constraints is None else xp.where(prior > 0.0, prior, xp.ones_like(prior))
+
     def evidence(count: Floats, prior: Floats) -> Floats:
+        prior = counted(prior)
         return xp.gammaln(prior + count) - xp.gammaln(prior)
 
-    def of_row(total: Floats | float, count: Floats | float) -> Floats:
+    def of_row(total: Any, count: Any) -> Floats:
+        total = counted(total)
         return xp.gammaln(total) - xp.gammaln(total + count)
 
-    less = totals if shares else totals - cells[first[0], second[0]]
-    start_less = start_total if shares else start_total - start[0]
+    if shares:
+        less, start_less = totals, start_total
+    elif constraints is None:
+        less, start_less = totals - cells[first[0], second[0]], start_total - start[0]
+    else:  # a row has less prior counts where it may go to the two, whose prior counts are equal
+        less, start_less = totals[:, None] - cells[:, second], start_total - start[second]
+        less = xp.clip(less, 0.0, None)
     alone, start_alone = evidence(rows, cells), evidence(counts.start, start)
     # Columns: every other row, and the start, has one target instead of two.
     columns = evidence(rows[:, first] + rows[:, second], pooled(cells[:, first], cells[:, second]))
     columns -= alone[:, first] + alone[:, second]
-    columns += (of_row(less, masses) - of_row(totals, masses))[:, None]
+    if less.ndim == 1:
+        columns += (of_row(less, masses) - of_row(totals, masses))[:, None]
+        own = less[first]
+    else:
+        columns += of_row(less, masses[:, None]) - of_row(totals, masses)[:, None]
+        own = less[first, every]
     columns[first, every] = columns[second, every] = 0.0
     gains = columns.sum(axis=0)
     both = counts.start[first] + counts.start[second]
@@ -52,7 +72,7 @@ def merge_gains(
     gains += cell.sum(axis=1) - alone[first].sum(axis=1) - alone[second].sum(axis=1)
     stays = joint[every, first] + joint[every, second]
     gains += evidence(stays, pooled(cells[first, first], cells[first, second]))
-    gains += of_row(less[first], masses[first] + masses[second])
+    gains += of_row(own, masses[first] + masses[second])
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
 

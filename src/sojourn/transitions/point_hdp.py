@@ -24,9 +24,9 @@ from sojourn.transitions.base import (
     Rows,
     RowSpread,
     Transitions,
-    normalized,
 )
 from sojourn.transitions.checks import check_pending, check_steps
+from sojourn.transitions.constraints import RowConstraints, converted, taken, with_constraints
 from sojourn.transitions.large_batch import added, pending_of, state_of, step_size_of
 from sojourn.transitions.summary import HDPSummary, effective_states
 
@@ -65,10 +65,12 @@ class PointHDP(Transitions):
         Sums over the large batch so far.
     n_pending : int
         Number of sequences in it.
+    constraints : RowConstraints or None
+        Probabilities that are given; the others of a row are θ_k without them, times what is left.
     """
 
     shares_weights = True
-    is_symmetric = False  # the sticks have the order of the states
+    is_even = False  # the sticks have the order of the states
 
     n_states: int
     alpha: float = 10.0
@@ -80,6 +82,7 @@ class PointHDP(Transitions):
     n_updates: int = 0
     pending: dict[str, Floats] = field(default_factory=dict)
     n_pending: int = 0
+    constraints: RowConstraints | None = None
 
     @classmethod
     def make(cls, n_states: int, **options: Any) -> PointHDP:
@@ -98,13 +101,18 @@ class PointHDP(Transitions):
 
     def prior_counts(self) -> PriorCounts:
         """Return απ; the normalisers α + E[C_k·] include the cell beyond K."""
-        prior = self._prior
-        return PriorCounts(Rows(prior, prior), self.alpha)
+        prior, constraints = self._prior, self.constraints
+        if constraints is None:
+            return PriorCounts(Rows(prior, prior), self.alpha)
+        free = constraints.free
+        totals = Rows(*(self.alpha - ((1.0 - own) * prior).sum(axis=-1) for own in free))
+        return PriorCounts(constraints.rows(Rows(prior, prior)), totals, constraints)
 
     def means(self, counts: Rows) -> Rows:
-        """Return απ + E[C], normalised over the K states."""
+        """Return απ + E[C], normalised over the K states, within the constraints."""
         prior = self._prior
-        return normalized(Rows(prior + counts.start, prior + counts.transitions))
+        rows = Rows(prior + counts.start, prior + counts.transitions)
+        return with_constraints(self.constraints, rows)
 
     def wants_squares(self, total_sequences: int) -> bool:
         """Return False: the weights are estimated from the counts alone."""
@@ -128,7 +136,8 @@ class PointHDP(Transitions):
         # The optimisation runs on the CPU, wherever the counts are.
         stacked = copies * np.vstack([to_host(parts["start"]), to_host(parts["transitions"])])
         logits = to_host(self.logits)
-        best = best_logits(logits, stacked, self.alpha, self.gamma)
+        free = None if self.constraints is None else _stacked_free(self.constraints)
+        best = best_logits(logits, stacked, self.alpha, self.gamma, free)
         step_size = step_size_of(
             self.n_updates, forgetting_rate=self.forgetting_rate, delay=self.delay
         )
@@ -156,6 +165,8 @@ class PointHDP(Transitions):
 
     def divergence(self, counts: Rows) -> float:
         """Return Σ_k KL(q(θ_k) || p(θ_k | π)) − log p(π), which the bound subtracts."""
+        if self.constraints is not None:
+            return _constrained_divergence(self, counts, self.constraints)
         stacked = np.vstack([counts.start, counts.transitions])
         prior = self.alpha * self.weights
         cells = np.hstack([prior[:-1] + stacked, np.full((len(stacked), 1), prior[-1])])
@@ -177,7 +188,8 @@ class PointHDP(Transitions):
     def converted(self, convert: Callable[[Any], Any]) -> Self:
         """Return the prior with its weights and the large batch converted."""
         pending = {name: convert(part) for name, part in self.pending.items()}
-        return replace(self, logits=convert(self.logits), pending=pending)
+        constraints = converted(self.constraints, convert)
+        return replace(self, logits=convert(self.logits), pending=pending, constraints=constraints)
 
     def state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return options, weights and the large batch so far."""
@@ -186,7 +198,9 @@ class PointHDP(Transitions):
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the prior from `state`."""
-        return cls(**values, logits=arrays["logits"], pending=pending_of(arrays))
+        constraints, arrays = taken(arrays)
+        pending = pending_of(arrays)
+        return cls(**values, logits=arrays["logits"], pending=pending, constraints=constraints)
 
     def check(self, n_states: int) -> None:
         """Check options, weights and the large batch."""
@@ -266,13 +280,21 @@ def stick_gradient(
     The last cell enters with its own weight, ψ(απ_{>K}).
     """
     weights = stick_weights(logits)
-    pull = alpha * (log_sums - n_rows * digamma(alpha * weights)) * weights
+    return _along_sticks(
+        logits, alpha * (log_sums - n_rows * digamma(alpha * weights)) * weights, gamma
+    )
+
+
+def _along_sticks(logits: Floats, pull: Floats, gamma: float) -> Floats:
+    """Return the gradient with respect to the logits, given that with respect to π times π."""
     after = np.cumsum(pull[::-1])[::-1][1:]
     v = expit(logits)
     return (1.0 - v) * pull[:-1] - v * after - (gamma - 1.0) * v
 
 
-def best_logits(logits: Floats, counts: Floats, alpha: float, gamma: float) -> Floats:
+def best_logits(
+    logits: Floats, counts: Floats, alpha: float, gamma: float, free: Floats | None = None
+) -> Floats:
     """Maximise the bound over π, with the optimal q(θ) for every π, eq (11).
 
     Inserting q(θ_k) = Dirichlet(απ + E[C_k]) turns eq (9) into Σ log Γ(απ + E[C]) − log Γ(απ).
@@ -286,6 +308,8 @@ def best_logits(logits: Floats, counts: Floats, alpha: float, gamma: float) -> F
         E[C], the start first.
     alpha : float
     gamma : float
+    free : (K + 1, K) array, optional
+        Which cells are learned, where others are not; see `constrained_stick_loss`.
     """
     row_totals = digamma(alpha + counts.sum(axis=1)).sum()
 
@@ -297,6 +321,49 @@ def best_logits(logits: Floats, counts: Floats, alpha: float, gamma: float) -> F
         gradient = stick_gradient(y, sums, len(counts), alpha, gamma)
         return -float(value) - log_stick_prior(y, gamma), -gradient
 
+    def constrained(y: Floats) -> tuple[float, Floats]:
+        assert free is not None
+        return constrained_stick_loss(y, counts, alpha, gamma, free)
+
+    of = loss if free is None else constrained
     limits = [(-_LARGEST_LOGIT, _LARGEST_LOGIT)] * len(logits)
-    found = minimize(loss, logits, jac=True, method="L-BFGS-B", bounds=limits)
-    return found.x if found.fun <= loss(logits)[0] else logits
+    found = minimize(of, logits, jac=True, method="L-BFGS-B", bounds=limits)
+    return found.x if found.fun <= of(logits)[0] else logits
+
+
+def constrained_stick_loss(
+    logits: Floats, counts: Floats, alpha: float, gamma: float, free: Floats
+) -> tuple[float, Floats]:
+    """Return minus the bound over π where only some cells are learned, and its gradient, eq (42).
+
+    A row has the concentration A_k = α(1 − Σ π_j) over the cells j that it cannot choose, so that
+    its normaliser depends on π too.
+    """
+    weights = stick_weights(logits)
+    prior = alpha * weights[:-1]
+    rest = counts * free
+    n, totals = rest.sum(axis=1), alpha - (1.0 - free) @ prior
+    value = (free * (gammaln(prior + rest) - gammaln(prior))).sum()
+    value += (gammaln(totals) - gammaln(totals + n)).sum()
+    pull = (free * (digamma(prior + rest) - digamma(prior))).sum(axis=0)
+    pull += (digamma(totals + n) - digamma(totals)) @ (1.0 - free)
+    gradient = _along_sticks(logits, np.append(pull * prior, 0.0), gamma)
+    return -float(value) - log_stick_prior(logits, gamma), -gradient
+
+
+def _stacked_free(constraints: RowConstraints) -> Floats:
+    return np.vstack([to_host(part) for part in constraints.free])
+
+
+def _constrained_divergence(hdp: PointHDP, counts: Rows, constraints: RowConstraints) -> float:
+    """Return `PointHDP.divergence` where only some cells of the rows are learned."""
+    free = np.hstack([_stacked_free(constraints), np.ones((hdp.n_states + 1, 1))])
+    prior = np.where(free > 0.0, hdp.alpha * hdp.weights, 0.0)
+    rest = np.vstack(constraints.rows(counts))
+    cells = prior + np.hstack([rest, np.zeros((len(rest), 1))])
+    safe, safe_prior = (np.where(free > 0.0, part, 1.0) for part in (cells, prior))
+    expected_log = digamma(safe) - digamma(cells.sum(axis=1, keepdims=True))
+    kl = np.sum((cells - prior) * expected_log)
+    kl += np.sum(gammaln(cells.sum(axis=1)) - gammaln(safe).sum(axis=1))
+    kl -= np.sum(gammaln(prior.sum(axis=1)) - gammaln(safe_prior).sum(axis=1))
+    return float(kl) - log_stick_prior(hdp.logits, hdp.gamma)

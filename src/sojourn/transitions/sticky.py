@@ -17,9 +17,9 @@ from sojourn.transitions.base import (
     RowSpread,
     Transitions,
     log_row_evidence,
-    normalized,
 )
 from sojourn.transitions.checks import check_steps
+from sojourn.transitions.constraints import RowConstraints, arrays_of, taken, with_constraints
 from sojourn.transitions.dirichlet import Dirichlet
 from sojourn.transitions.distributions import GammaDistribution
 from sojourn.transitions.large_batch import step_size_of
@@ -72,18 +72,29 @@ class StickyDirichlet(Transitions):
     pending: Floats | None = None
     n_pending: int = 0
 
+    @property
+    def constraints(self) -> RowConstraints | None:  # type: ignore[override]
+        """What is known of start and transitions."""
+        return self.plain.constraints
+
+    def constrained(self, constraints: RowConstraints | None) -> Self:
+        """Return the same prior with other constraints."""
+        return replace(self, plain=self.plain.constrained(constraints))
+
     def _cells(self, extra: float) -> Rows:
         start, matrix = self.plain.prior
-        return Rows(start, matrix + extra * namespace(start).eye(len(start), like=start))
+        cells = Rows(start, matrix + extra * namespace(start).eye(len(start), like=start))
+        return cells if self.constraints is None else self.constraints.rows(cells)
 
     def prior_counts(self) -> PriorCounts:
-        """Return a + G[κ]δ."""
-        return PriorCounts(self._cells(self.stickiness.geometric_mean))
+        """Return a + G[κ]δ, and zeros where nothing is learned."""
+        return PriorCounts(self._cells(self.stickiness.geometric_mean), None, self.constraints)
 
     def means(self, counts: Rows) -> Rows:
-        """Return (a + E[κ]δ + E[C]) / normaliser."""
+        """Return (a + E[κ]δ + E[C]) / normaliser, within the constraints."""
         start, matrix = self._cells(self.stickiness.mean)
-        return normalized(Rows(start + counts.start, matrix + counts.transitions))
+        rows = Rows(start + counts.start, matrix + counts.transitions)
+        return with_constraints(self.constraints, rows)
 
     def wants_squares(self, total_sequences: int) -> bool:
         """Return False: staying is frequent, so that it certainly occurs."""
@@ -118,12 +129,16 @@ class StickyDirichlet(Transitions):
     def _blended(self, counts: Floats, step_size: Any) -> Self:
         """Blend q(κ) with that of given counts: overridden tables of staying and η, eq (24)."""
         xp = namespace(counts)
+        if self.constraints is not None:
+            counts = counts * self.constraints.free.transitions
         extra, plain = self.stickiness.geometric_mean, xp.diagonal(self.plain.prior.transitions)
         stays = xp.diagonal(counts)
         tables = expected_tables(plain + extra, stays[None], -stays[None], stays[None])[0]
         overridden = tables * extra / (plain + extra)
         masses = counts.sum(axis=1)
         log_eta = expected_log_eta(self.evidence_prior().totals, masses, -masses)
+        if self.constraints is not None:  # where staying is not learned, κ is not in the row
+            log_eta = log_eta * xp.diagonal(self.constraints.free.transitions)
         stickiness = self.stickiness.blend(
             self.stickiness_prior.shape + overridden.sum(),
             self.stickiness_prior.rate - log_eta.sum(),
@@ -133,15 +148,18 @@ class StickyDirichlet(Transitions):
 
     def evidence_prior(self) -> Concentrations:
         """Return a + G[κ]δ, and A + E[κ] for the rows."""
-        start, matrix = self.plain.prior
-        totals = matrix.sum(axis=1) + self.stickiness.mean
+        start, matrix = self.plain.learned
+        extra: Any = self.stickiness.mean
+        if self.constraints is not None:
+            extra = extra * namespace(start).diagonal(self.constraints.free.transitions)
+        totals = matrix.sum(axis=1) + extra
         cells = self._cells(self.stickiness.geometric_mean)
-        return Concentrations(cells, start.sum(), totals)
+        return Concentrations(cells, start.sum(), totals, self.constraints)
 
     @property
-    def is_symmetric(self) -> bool:
+    def is_even(self) -> bool:
         """Whether all prior counts except those of staying are equal."""
-        return self.plain.is_symmetric
+        return self.plain.is_even
 
     def regrouped(self, weights: Floats) -> Self:
         """Return the same prior for another number of states."""
@@ -160,8 +178,8 @@ class StickyDirichlet(Transitions):
 
     def collapsed_bound(self, counts: Rows, spread: RowSpread | None = None) -> float:
         """Return E[Σ_k log p(C_k)] minus KL(q(κ) || p(κ))."""
-        cells, start_total, totals = self.evidence_prior()
-        evidence = log_row_evidence(cells, Rows(start_total, totals), counts, spread)
+        cells, first, totals, constraints = self.evidence_prior()
+        evidence = log_row_evidence(cells, Rows(first, totals), counts, spread, constraints)
         return evidence - self.stickiness.divergence(self.stickiness_prior)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
@@ -182,7 +200,7 @@ class StickyDirichlet(Transitions):
             "delay": self.delay,
             "n_updates": self.n_updates,
         }
-        return values, self.plain.prior._asdict()
+        return values, self.plain.prior._asdict() | arrays_of(self.constraints)
 
     @classmethod
     def from_state(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -190,7 +208,8 @@ class StickyDirichlet(Transitions):
         gammas = {
             name: GammaDistribution(*values[name]) for name in ("stickiness_prior", "stickiness")
         }
-        return cls(Dirichlet(Rows(**arrays)), **(values | gammas))
+        constraints, own = taken(arrays)
+        return cls(Dirichlet(Rows(**own), 0.0, constraints), **(values | gammas))
 
     def check(self, n_states: int) -> None:
         """Check prior counts, the posterior of κ, and the step sizes."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sojourn.kernels.arrays import namespace
+import numpy as np
+
+from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu import tables as compiled
 from sojourn.kernels.expectations import Spread
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import Rows, RowSpread
@@ -30,6 +33,67 @@ class Occurrence(NamedTuple):
 
     squares: Floats
     row_squares: Floats
+
+
+def tables_and_log_eta(
+    prior: Floats,
+    counts: Floats,
+    occurrence: Occurrence | None,
+    totals: Rows,
+    *,
+    exchangeable: bool,
+    second_order: bool,
+) -> tuple[Floats, Floats]:
+    """Return E[s] of every cell, eq (5) or (19), and E[log η] of every row, eq (6).
+
+    Parameters
+    ----------
+    prior : (K,) or (K + 1, K) array
+        G[α π].
+    counts : (K + 1, K) array
+        E[C], the start first; it certainly occurs, once per sequence.
+    occurrence : Occurrence or None
+        None for the fast form.
+    totals : Rows
+        Concentrations of the start and of the other rows.
+    exchangeable, second_order : bool
+        As in `HDP`.
+    """
+    xp = namespace(counts)
+    concentrations = xp.zeros_like(counts[:, 0])
+    concentrations[1:] += totals.transitions
+    concentrations[0] = totals.start
+    if exchangeable and occurrence is not None:
+        if not is_tensor(counts):
+            return _host_tables(prior, counts, occurrence, concentrations)
+        tables = exchangeable_tables(prior, counts, occurrence.squares)
+    row_counts = counts.sum(axis=1)
+    squares, row_squares = occurrence or (xp.zeros_like(counts), xp.zeros_like(row_counts[1:]))
+    if not exchangeable or occurrence is None:
+        log_absent = xp.minimum(log_absence(counts, squares), -counts)
+        variances = xp.clip(counts - squares, 0.0, None) if second_order else None
+        tables = expected_tables(prior, counts, log_absent, variances)
+    certain = xp.full_like(row_counts[:1], -np.inf)
+    log_row_absent = xp.minimum(log_absence(row_counts[1:], row_squares), -row_counts[1:])
+    log_row_absent = xp.concatenate([certain, log_row_absent])
+    return tables, expected_log_eta(concentrations, row_counts, log_row_absent)
+
+
+def _host_tables(
+    prior: Floats, counts: Floats, occurrence: Occurrence, concentrations: Floats
+) -> tuple[Floats, Floats]:
+    """Return the same by compiled code: `exchangeable_tables` and `expected_log_eta`."""
+    tables, log_eta = np.empty(counts.shape), np.empty(len(counts))
+    compiled.exchangeable_tables(
+        np.ascontiguousarray(np.atleast_2d(prior)),
+        np.ascontiguousarray(counts),
+        np.ascontiguousarray(occurrence.squares),
+        np.ascontiguousarray(occurrence.row_squares),
+        concentrations,
+        tables,
+        log_eta,
+    )
+    return tables, log_eta
 
 
 def log_absence(sums: Floats, squares: Floats) -> Floats:

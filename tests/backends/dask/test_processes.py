@@ -95,6 +95,20 @@ def test_one_two_and_three_workers_learn_what_one_process_does(cluster, path, al
     np.testing.assert_array_equal(ours.offsets, theirs.offsets)
 
 
+def test_tiles_of_long_sequences_on_workers_that_come_and_go(cluster, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(
+        tmp_path / "x.npy", np.repeat(rng.integers(3, size=200), 20) + rng.integers(2, size=4000)
+    )
+    data = sj.open(tmp_path / "x.npy", sequence=False)
+    given = sj.HMM(3, sj.Categorical(), tile_length=100, batch_size=20, n_passes=3, random_state=0)
+    given.set_params(dtype="float64", n_jobs=1)
+    cluster.scale(2)
+    callback = at_update(2, lambda: cluster.kill(next(iter(cluster.workers))))
+    found = clone(given).fit(data, callback=callback, client=cluster.client)
+    assert_same(found, clone(given).fit(data))
+
+
 def test_a_worker_that_is_killed_is_replaced_by_another(cluster, path, alone):
     cluster.scale(2)
     callback = at_update(2, lambda: cluster.kill(next(iter(cluster.workers))))

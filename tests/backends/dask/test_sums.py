@@ -67,6 +67,16 @@ def test_batches_of_any_size(path, batch_size):
     assert_same(model(**options).fit(path, client="here"), model(**options).fit(path))
 
 
+def test_constraints_hold_on_a_cluster(path):
+    known = np.full((5, 5), np.nan)
+    known[0, 1], known[2, 0] = 0.3, 0.0
+    given = model(transition_constraints=known, moves=None)
+    alone, together = clone(given).fit(path), clone(given).fit(path, client="here")
+    assert_same(together, alone)
+    assert (together.transmat_[0, 1], together.transmat_[2, 0]) == (0.3, 0.0)
+    assert together.statistics_.transitions[2, 0] == 0.0
+
+
 @pytest.mark.parametrize("inference", ["scvi", "svi", "vb", "em"])
 def test_every_way_of_inference_with_its_bound(path, inference):
     given = sj.HMM(

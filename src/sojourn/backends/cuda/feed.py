@@ -79,7 +79,7 @@ class Feed:
 
     def _fits(self, data: Sequences) -> bool:
         # Other families use more than one step at a time, or arrays on the host.
-        if not isinstance(self._family, Categorical):
+        if not isinstance(self._family, Categorical) or _is_known(data):
             return False
         if self._device.type != "cuda":
             return True
@@ -107,7 +107,7 @@ class Feed:
         most = most_steps(n_states)
         window: list[Sequences] = []
         for batch in self.source.batches(n_pass, start):
-            if not isinstance(batch, Sequences) or batch.n_steps > most:
+            if not isinstance(batch, Sequences) or batch.n_steps > most or _is_known(batch):
                 yield from self._windows(window)
                 window = []
                 yield (
@@ -217,3 +217,8 @@ class Feed:
             )
 
         return self._beside(make)
+
+
+def _is_known(data: Sequences) -> bool:
+    """Whether steps have labels, or sequences weights: then steps are not recorded."""
+    return data.labels is not None or data.weights is not None

@@ -234,7 +234,7 @@ class _Recording:
         if posterior.emissions is not self._emissions:
             return False
         if posterior.transitions.n_updates != self._n_updates:
-            rows, total = posterior.transitions.prior_counts() if known is None else known
+            rows, total, _ = posterior.transitions.prior_counts() if known is None else known
             if (total is None) != (self._prior.total is None):
                 return False
             _copy(rows, self._prior.rows)

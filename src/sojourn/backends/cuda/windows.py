@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from sojourn.families import Categorical, Family
 from sojourn.families.tensors import TensorSymbols
 from sojourn.inference.backend import Chunk
+from sojourn.inference.known import of_equal_weight
 from sojourn.inference.local import sum_log_base
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import to_device
+from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
 
@@ -41,6 +43,10 @@ class DeviceBatch:
         Returns the same sequences on the host.
     counted : (N, 4) array or None
         For tiles: which steps count, on the host.
+    labels : Labels or None
+        What is known about the states of steps, on the host.
+    weights : (N,) array or None
+        What each sequence counts for: all of them the same.
     """
 
     offsets: Tensor
@@ -50,6 +56,8 @@ class DeviceBatch:
     family: Family
     host: Callable[[], Sequences]
     counted: NDArray[np.int64] | None = None
+    labels: Labels | None = None
+    weights: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return self.n_sequences
@@ -113,6 +121,8 @@ class Window:
         Whether it is known that no symbol is missing.
     is_tiled : bool
         Whether minibatches consist of tiles.
+    is_known : bool
+        Whether steps have labels, or sequences weights.
     """
 
     def __init__(
@@ -127,6 +137,7 @@ class Window:
         is_complete: bool,
         *,
         is_tiled: bool = False,
+        is_known: bool = False,
     ) -> None:
         n, device = len(lengths), lengths.device
         self.family = family
@@ -136,6 +147,7 @@ class Window:
         self._host = host
         self.is_complete = is_complete
         self.is_tiled = is_tiled
+        self.is_known = is_known
         self._edges = edges
         begins = to_device(np.array(edges), device)
         number = torch.arange(n, device=device)
@@ -210,6 +222,7 @@ class Window:
             )
         elif self.n_batches > 1:
             encoded = encoded[steps]
+        own = self._host(b) if self.is_tiled or self.is_known else None
         batch = DeviceBatch(
             self._offsets[begin + b : begin + b + n + 1],
             self._order[begin : begin + n],
@@ -217,7 +230,9 @@ class Window:
             n_steps,
             self.family,
             lambda: self._host(b),
-            self._host(b).counted if self.is_tiled else None,
+            None if own is None else own.counted,
+            None if own is None else own.labels,
+            None if own is None else own.weights,
         )
         return Chunk(batch, encoded)
 
@@ -226,8 +241,9 @@ def chunks_on_device(
     family: Family, data: Sequences, n_states: int, device: Any
 ) -> Iterator[Chunk]:
     """Cut sequences into chunks that fit, and place each on the device."""
-    for part in data.chunks(most_steps(n_states)):
-        yield uploaded(family, [part], device).chunk(0)
+    for same in of_equal_weight(data):
+        for part in same.chunks(most_steps(n_states)):
+            yield uploaded(family, [part], device).chunk(0)
 
 
 def most_steps(n_states: int) -> int:
@@ -253,6 +269,7 @@ def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
         batches.__getitem__,
         is_complete,
         is_tiled=data.counted is not None,
+        is_known=data.labels is not None or data.weights is not None,
     )
 
 

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol
 
 from sojourn.backends.base import HostBackend
 from sojourn.backends.dask import work
 from sojourn.backends.dask.batches import RemoteBatch
 from sojourn.backends.dask.client import Cluster
-from sojourn.backends.dask.files import RemoteFiles
+from sojourn.backends.dask.tiles import ClusterTiles
+from sojourn.backends.dask.work import Setup
 from sojourn.families import Family
 from sojourn.inference import Objective, Posterior, Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.sources import Minibatches
+
+
+class WholeBatch(Protocol):
+    """All data as one minibatch: `RemoteFiles`, or their tiles.
+
+    Attributes
+    ----------
+    setup : Setup
+    window : int or None
+        Tasks at a time; None for all.
+    """
+
+    setup: Setup
+    window: int | None
+
+    @property
+    def statistics(self) -> Callable[..., BatchSums | None]:
+        """Return what runs the local step on a worker, for one of `runs`."""
+
+    def runs(self) -> Iterable[Any]:
+        """Yield what each task gets."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,8 @@ class DaskBackend(HostBackend):
         n_more: int,
     ) -> Iterator[Any]:
         """Yield the minibatches of a pass unchanged; the workers prepare them already."""
+        if isinstance(source, ClusterTiles):
+            return source.remote_batches(n_pass, start)
         return source.batches(n_pass, start)
 
     def statistics(
@@ -52,7 +77,7 @@ class DaskBackend(HostBackend):
         posterior: Posterior,
         family: Family,
         objective: Objective,
-        batch: RemoteBatch | RemoteFiles,
+        batch: RemoteBatch | WholeBatch,
         *,
         squares: bool = False,
         entropy: bool = False,
@@ -61,27 +86,30 @@ class DaskBackend(HostBackend):
         wanted = {"objective": objective, "squares": squares, "entropy": entropy}
 
         def attempt() -> BatchSums:
-            if isinstance(batch, RemoteFiles):
-                return self._of_files(batch, posterior, wanted)
-            return self._of_rows(batch, posterior, wanted)
+            if isinstance(batch, RemoteBatch):
+                return self._of_parts(batch, posterior, wanted)
+            return self._of_all(batch, posterior, wanted)
 
         return self.cluster.persistently(attempt)
 
-    def _of_rows(
+    def _of_parts(
         self, batch: RemoteBatch, posterior: Posterior, wanted: dict[str, Any]
     ) -> BatchSums:
         batch.renew()
         numbers = self.cluster.result(batch.needed[-1], [*batch.parts, *batch.needed])
         wanted = wanted | {"posterior": self.cluster.share(posterior.extract(numbers))}
-        setup = self.cluster.keep(batch.remote_pass.files.setup)
+        setup = self.cluster.keep(batch.remote_pass.setup)
         return self._sum(batch.parts, work.part_statistics, setup, wanted, batch.look_ahead)
 
-    def _of_files(
-        self, files: RemoteFiles, posterior: Posterior, wanted: dict[str, Any]
-    ) -> BatchSums:
+    def _of_all(self, batch: WholeBatch, posterior: Posterior, wanted: dict[str, Any]) -> BatchSums:
         wanted = wanted | {"posterior": self.cluster.share(posterior)}
-        setup = self.cluster.keep(files.setup)
-        return self._sum(list(files.runs()), work.block_statistics, setup, wanted)
+        setup, runs = self.cluster.keep(batch.setup), iter(batch.runs())
+        sums = []
+        while window := list(islice(runs, batch.window)):
+            sums.append(self._sum(window, batch.statistics, setup, wanted))
+        total = work.add(sums)
+        assert total is not None, "a batch has at least one sequence"
+        return total
 
     def _sum(
         self, parts: list[Any], statistics: Any, setup: Any, wanted: Any, meanwhile: Any = None

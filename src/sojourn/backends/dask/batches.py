@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.backends.dask import work
+from sojourn.backends.dask.client import Cluster
 from sojourn.backends.dask.files import RemoteFiles
-from sojourn.backends.dask.work import Sizes
+from sojourn.backends.dask.work import Setup, Sizes
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 from sojourn.sources.shuffle import pass_rng, shuffled
@@ -88,6 +89,22 @@ class Groups(NamedTuple):
         yield waiting
 
 
+class PartsOfPass(Protocol):
+    """What the parts of minibatches are gathered from: a `RemotePass`, or tiles."""
+
+    cluster: Cluster
+
+    @property
+    def setup(self) -> Setup:
+        """What all tasks need."""
+
+    def submit(self, parts: list[Any], *, again: bool) -> list[Any]:
+        """Let the workers gather the parts of a minibatch; return the futures.
+
+        `again` says that they have been gathered before, and were lost.
+        """
+
+
 class RemotePass:
     """The groups of a pass that the workers hold: those in the shuffle buffer."""
 
@@ -99,11 +116,16 @@ class RemotePass:
         self._loaded: dict[int, Any] = {}
         self._generation = files.cluster.generation
 
+    @property
+    def setup(self) -> Setup:
+        """What all tasks need."""
+        return self.files.setup
+
     def submit(self, parts: list[Rows], *, again: bool) -> list[Any]:
         """Let the workers gather the parts of a minibatch; return the futures."""
         if self._generation != self.cluster.generation:
             self._loaded, self._generation = {}, self.cluster.generation
-        setup = self.cluster.keep(self.files.setup)
+        setup = self.cluster.keep(self.setup)
         futures = []
         for part in parts:
             loaded = [self._load(group, setup) for group, _ in part]
@@ -135,9 +157,9 @@ class RemoteBatch:
 
     Attributes
     ----------
-    remote_pass : RemotePass
-    rows : list of Rows
-        Its parts.
+    remote_pass : PartsOfPass
+    rows : list
+        Its parts: `Rows`, or numbers of tiles.
     look_ahead : callable
         Starts on the next minibatch.
     parts : list of futures
@@ -146,8 +168,8 @@ class RemoteBatch:
         A tree whose root is the indices of the emission statistics that the minibatch needs.
     """
 
-    remote_pass: RemotePass
-    rows: list[Rows]
+    remote_pass: PartsOfPass
+    rows: list[Any]
     look_ahead: Callable[[], None]
     parts: list[Any] = field(init=False)
     needed: list[Any] = field(init=False)
@@ -165,9 +187,24 @@ class RemoteBatch:
         cluster = self.remote_pass.cluster
         self._generation = cluster.generation
         self.parts = self.remote_pass.submit(self.rows, again=again)
-        setup = cluster.keep(self.remote_pass.files.setup)
+        setup = cluster.keep(self.remote_pass.setup)
         numbers = [cluster.call(work.rows_needed, setup, part) for part in self.parts]
         self.needed = cluster.reduce(work.union, numbers)
+
+
+def ahead(remote_pass: PartsOfPass, plan: Iterator[list[Any]]) -> Iterator[RemoteBatch]:
+    """Yield minibatches, given the parts of each; the workers gather the next one meanwhile."""
+    waiting: deque[RemoteBatch] = deque()
+
+    def look_ahead() -> None:
+        parts = None if waiting else next(plan, None)
+        if parts is not None:
+            waiting.append(RemoteBatch(remote_pass, parts, look_ahead))
+
+    look_ahead()
+    while waiting:
+        yield waiting.popleft()
+        look_ahead()
 
 
 class ClusterSource(Minibatches):
@@ -235,14 +272,4 @@ class ClusterSource(Minibatches):
         )
         for parts in islice(plan, start):
             remote_pass.give_out(parts)
-        ahead: deque[RemoteBatch] = deque()
-
-        def look_ahead() -> None:
-            parts = None if ahead else next(plan, None)
-            if parts is not None:
-                ahead.append(RemoteBatch(remote_pass, parts, look_ahead))
-
-        look_ahead()
-        while ahead:
-            yield ahead.popleft()
-            look_ahead()
+        yield from ahead(remote_pass, plan)

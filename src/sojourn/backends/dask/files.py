@@ -29,6 +29,9 @@ class RemoteFiles:
     setup : Setup
     """
 
+    statistics = staticmethod(work.block_statistics)
+    window = None
+
     def __init__(self, cluster: Cluster, source: Source, setup: Setup) -> None:
         if not source.paths:
             raise ValueError(

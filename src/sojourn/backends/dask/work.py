@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from socket import gethostname
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,10 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.sources import DataFileError, Source
 from sojourn.sources.base import Block, joined
+from sojourn.sources.npy import NpySource
 from sojourn.sources.shuffle import size_in_buffer, validated
+from sojourn.sources.steps import FileSteps
+from sojourn.sources.tiles import Spans
 from sojourn.sources.write import ParquetSink
 
 _OPEN_FILES = 16
@@ -61,6 +64,20 @@ class RemoteFile(NamedTuple):
 
 Blocks = Sequence[tuple[RemoteFile, int]]
 """Blocks of files, read one after another."""
+
+
+class FileTiles(NamedTuple):
+    """Tiles of the sequences in a ``.npy`` file.
+
+    Attributes
+    ----------
+    file : RemoteFile
+    spans : Spans
+        Where they are.
+    """
+
+    file: RemoteFile
+    spans: Spans
 
 
 class Setup(NamedTuple):
@@ -171,6 +188,27 @@ def block_statistics(
     return setup.make_backend().host_statistics(
         posterior, setup.family, objective, chunks, **wanted
     )
+
+
+def take_tiles(setup: Setup, tiles: FileTiles | Sequences) -> Part:
+    """Read and encode tiles of a file; others come with their steps."""
+    setup.check()
+    if isinstance(tiles, FileTiles):
+        # A file of its own for each task: threads of a worker must not move one another's place.
+        steps = FileSteps(cast(NpySource, _opened(tiles.file)), setup.family.accept)
+        tiles = steps.spans(*tiles.spans)
+    return list(prepare(setup.family, tiles))
+
+
+def tile_statistics(
+    tiles: FileTiles | Sequences,
+    setup: Setup,
+    posterior: Posterior,
+    objective: Objective,
+    **wanted: bool,
+) -> BatchSums:
+    """Run the local step on tiles that are used once."""
+    return part_statistics(take_tiles(setup, tiles), setup, posterior, objective, **wanted)
 
 
 def add(sums: Sequence[BatchSums | None]) -> BatchSums | None:

@@ -11,11 +11,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lane_math import (
+    SMALL,
     every,
     exponential,
     largest,
     log_one_plus,
+    log_one_plus_small,
     subtract,
 )
 from sojourn.kernels.cpu.lanes import (
@@ -31,6 +34,7 @@ from sojourn.kernels.cpu.lanes import (
     put,
     splat,
     store,
+    transpose,
     zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
@@ -40,6 +44,7 @@ from sojourn.kernels.threads import run_units, take_unit
 _STEPS_PER_UNIT = 1024
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
+_SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
 _GROUPS = 4  # vectors of steps whose products are summed at a time
 
 
@@ -126,8 +131,11 @@ def _student_rows(
     n_targets, side = spans.shape[0], location.shape[0] + 1
     z = np.empty(side * LANES)
     rows = np.empty(n_states * LANES)
-    potentials = np.empty(n_states * LANES, table.dtype)
-    lowest, cut = every(-np.inf), every(_LARGEST)
+    potentials = np.zeros(max(n_states, LANES) * LANES, table.dtype)
+    packed = np.empty((n_states + 1) * LANES, table.dtype)
+    places = LANES * np.arange(LANES)
+    transposes, none = _SQUARE <= n_states <= LANES, np.int64(0)
+    lowest, cut, small = every(-np.inf), every(_LARGEST), every(SMALL)
     zero = zeros_of(z)
     unit = take_unit(counter)
     while unit < n_units:
@@ -162,11 +170,11 @@ def _student_rows(
                     square = zero
                     n_factors += 1
                     if n_factors == _GROUP:
-                        total = add(total, log_one_plus(product))
+                        total = _add_log(total, product, small)
                         product = zero
                         n_factors = 0
                 if n_factors > 0:
-                    total = add(total, log_one_plus(product))
+                    total = _add_log(total, product, small)
                 row = subtract(splat(constants, k), multiply(splat(powers, k), total))
                 top = largest(row, top)
                 store(rows, k * LANES, row)
@@ -174,10 +182,15 @@ def _student_rows(
                 row = exponential(subtract(load(rows, k * LANES), top), table)
                 store(potentials, k * LANES, row)
             store(log_scale, t, top)
-            for i in range(LANES):
-                at = (t + i) * width
+            if transposes:
+                # Rows overlap: what is beyond one is overwritten by the next.
+                transpose(potentials, places, none, none, packed, none, width)
+                for at in range(0, n_states * LANES, LANES):
+                    store(table, t * width + at, load(packed, at))
+            else:
                 for k in range(n_states):
-                    put(table, at + k, get(potentials, k * LANES + i))
+                    for i in range(LANES):
+                        put(table, (t + i) * width + k, get(potentials, k * LANES + i))
             bits = lanes_not_above(known, lowest)
             while bits != 0:
                 i = lowest_bit(bits)
@@ -189,7 +202,15 @@ def _student_rows(
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
+def _add_log(total, x, small):
+    """Return ``total + log(1 + x)`` for x ≥ 0; with many data, x is small for almost all steps."""
+    if lanes_not_above(small, x) == 0:
+        return add(total, log_one_plus_small(x))
+    return add(total, log_one_plus(x))
+
+
+@inner
 def _columns(x, t, location, z):
     """Write the columns of `LANES` steps, less the location; return their sum, to find a NaN."""
     n_columns = location.shape[0]
@@ -293,7 +314,7 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
 def _add_square(left, s, n_left, right, k, n_right, n_groups, sums):
     """Add the products of four rows on the left with two on the right."""
     at = (s * n_right + k) * LANES

@@ -5,6 +5,7 @@ They are written out in LLVM's terms, so that neither branches nor calls stop th
 
 from __future__ import annotations
 
+from math import factorial
 from typing import Any
 
 from llvmlite import ir
@@ -17,6 +18,8 @@ from sojourn.kernels.cpu.lanes import LANES, Lanes
 _I64 = ir.VectorType(ir.IntType(64), LANES)
 _F64 = ir.VectorType(ir.DoubleType(), LANES)
 _F32 = ir.VectorType(ir.FloatType(), LANES)
+_I32 = ir.VectorType(ir.IntType(32), LANES)
+_LOG_2 = 0.6931471805599453
 _LOG = [  # fdlibm's coefficients of log m = 2 artanh s, without the first
     1.479819860511658591e-01,
     1.531383769920937332e-01,
@@ -26,8 +29,9 @@ _LOG = [  # fdlibm's coefficients of log m = 2 artanh s, without the first
     3.999999999940941908e-01,
     6.666666666666735130e-01,
 ]
-_FACTORIALS = [1, 1, 2, 6, 24, 120, 720, 5040, 40320, 362880, 3628800, 39916800]
-_LOWEST = {4: -87.0, 8: -700.0}  # below this an exponential is zero
+SMALL, _TERMS = 1.0 / 64.0, 8  # the first term that is left out is 64⁻⁸ / 9 of the first
+_LOWEST = {4: -126.0, 8: -1010.0}  # binary logarithms: an exponential as small as this is zero
+_ORDER = {4: 7, 8: 13}  # of the polynomial that is 2^f
 
 
 def _all(kind: Any, value: float) -> Any:
@@ -73,39 +77,53 @@ def log_one_plus(typing_context, x):
         series = builder.fmul(square, _polynomial(builder, square, _LOG))
         log_m = builder.fmul(s, builder.fadd(series, _all(_F64, 2.0)))
         e = builder.sitofp(exponent, _F64)
-        return _multiply_add(builder, e, _all(_F64, 0.6931471805599453), log_m)
+        return _multiply_add(builder, e, _all(_F64, _LOG_2), log_m)
+
+    return signature, generate
+
+
+@intrinsic
+def log_one_plus_small(typing_context, x):
+    """Return log(1 + x) for 0 ≤ x ≤ `SMALL` by its series, in double precision."""
+    signature = x(x)
+
+    def generate(context, builder, signature, args):
+        terms = [(-1.0) ** (n + 1) / n for n in range(_TERMS, 0, -1)]
+        return builder.fmul(args[0], _polynomial(builder, args[0], terms))
 
     return signature, generate
 
 
 @intrinsic
 def exponential(typing_context, x, like):
-    """Return exp(x) for x ≤ 0 in double precision, rounded to the type of an array's elements."""
+    """Return exp(x) for x ≤ 0 in double precision, rounded to the type of an array's elements.
+
+    exp(x) = 2^n 2^f with y = x / log 2, n the nearest integer and f = y − n.
+    """
     signature = Lanes(like.dtype)(x, like)
 
     def generate(context, builder, signature, args):
         itemsize = signature.args[1].dtype.bitwidth // 8
-        lowest = _all(_F64, _LOWEST[itemsize])
-        is_zero = builder.not_(builder.fcmp_ordered(">", args[0], lowest))
-        value = builder.select(is_zero, lowest, args[0])
-        kind = ir.FunctionType(_F64, [_F64])
-        name = f"llvm.floor.v{LANES}f64"
-        floor = cgutils.get_or_insert_function(builder.module, kind, name)
-        halves = _multiply_add(builder, value, _all(_F64, 1.4426950408889634), _all(_F64, 0.5))
-        n = builder.call(floor, [halves])
-        r = _multiply_add(builder, n, _all(_F64, -0.693145751953125), value)
-        r = _multiply_add(builder, n, _all(_F64, -1.42860682030941723212e-6), r)
-        exponent = builder.fptosi(n, _I64)
-        if itemsize == 8:
-            power = builder.shl(builder.add(exponent, _all(_I64, 1023)), _all(_I64, 52))
-            scale, kind, order = builder.bitcast(power, _F64), _F64, 12
-        else:
-            i32 = ir.VectorType(ir.IntType(32), LANES)
-            power = builder.trunc(builder.add(exponent, _all(_I64, 127)), i32)
-            scale = builder.bitcast(builder.shl(power, _all(i32, 23)), _F32)
-            r, kind, order = builder.fptrunc(r, _F32), _F32, 8
-        series = _polynomial(builder, r, [1.0 / f for f in reversed(_FACTORIALS[:order])])
-        return builder.select(is_zero, _all(kind, 0.0), builder.fmul(series, scale))
+        lowest, order = _all(_F64, _LOWEST[itemsize]), _ORDER[itemsize]
+        y = builder.fmul(args[0], _all(_F64, 1.0 / _LOG_2))
+        y = builder.select(builder.fcmp_ordered(">", y, lowest), y, lowest)
+        name = f"llvm.nearbyint.v{LANES}f64"
+        nearest = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_F64, [_F64]), name
+        )
+        n = builder.call(nearest, [y])
+        f = builder.fsub(y, n)
+        kind, whole, mantissa = _F64, _I64, 52
+        if itemsize == 4:
+            kind, whole, mantissa = _F32, _I32, 23
+            f = builder.fptrunc(f, kind)
+        n = builder.fptosi(n, whole)
+        series = _polynomial(builder, f, [_LOG_2**k / factorial(k) for k in range(order, -1, -1)])
+        # The exponent of a number near one is raised by n.
+        shifted = builder.shl(n, _all(whole, mantissa))
+        value = builder.bitcast(builder.add(builder.bitcast(series, whole), shifted), kind)
+        is_zero = builder.icmp_signed("<=", n, _all(whole, int(_LOWEST[itemsize])))
+        return builder.select(is_zero, _all(kind, 0.0), value)
 
     return signature, generate
 

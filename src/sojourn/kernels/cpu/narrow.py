@@ -33,7 +33,7 @@ from sojourn.kernels.threads import run_units
 _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 512  # steps of a tile, where there are enough for one strip
-_LONGEST_TILE = 4096
+_LONGEST_TILE = 1024  # as few as leave the walks to a tile short beside it: vectors stay in cache
 _CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
     for kind in (np.float32, np.float64)
@@ -48,7 +48,7 @@ def tile_length(n_steps: int) -> int:
     Examples
     --------
     >>> tile_length(1_000_000)
-    3920
+    1008
     """
     n_strips = max(1, min(_STRIPS, n_steps // (WIDTH * _SHORTEST_TILE)))
     n_strips = max(n_strips, -(-n_steps // (WIDTH * _LONGEST_TILE)))

@@ -24,6 +24,8 @@ def collapsed_sweep(
     symbol_prior,
     symbol_prior_totals,
     weights,
+    codes,
+    masks,
 ):
     """Draw every state of a finite model given all the others, parameters integrated out.
 
@@ -33,7 +35,8 @@ def collapsed_sweep(
             (λ_kx + t_kx) / (Λ_k + t_k·)
 
     `counts`, `row_totals`, `symbol_counts`, `state_totals` and `states` change in place.
-    `first` marks the first step of each sequence; `weights` is room for K numbers.
+    `first` marks the first step of each sequence; `weights` is room for K numbers.  The weights of
+    step t are multiplied by row ``codes[t]`` of `masks`, where there are codes.
     """
     n_states = counts.shape[1]
     n_steps = values.shape[0]
@@ -60,6 +63,8 @@ def collapsed_sweep(
                 both = came if after == k else 0.0
                 weight *= prior[k + 1, after] + counts[k + 1, after] + both
                 weight /= prior_totals[k + 1] + row_totals[k + 1] + came
+            if codes.shape[0] > 0:
+                weight *= masks[codes[t], k]
             total += weight
             weights[k] = total
         u = rng.random() * total
@@ -168,7 +173,9 @@ def direct_assignment_sweep(
 
 
 @njit(cache=True, nogil=True)
-def sample_paths(rng, values, offsets, transitions, emissions, slices, states, forward):
+def sample_paths(
+    rng, values, offsets, transitions, emissions, slices, states, forward, codes, masks
+):
     """Draw the path of every sequence: filter forward, sample backward.
 
     Parameters
@@ -184,6 +191,8 @@ def sample_paths(rng, values, offsets, transitions, emissions, slices, states, f
         Filled with the path.
     forward : (longest sequence, K) array
         Room.
+    codes, masks : (T,) and (M, K) arrays
+        Empty, or what emissions are multiplied by: a row of the masks for every step.
 
     Returns
     -------
@@ -213,6 +222,8 @@ def sample_paths(rng, values, offsets, transitions, emissions, slices, states, f
                         forward[t, k] += mass * transitions[row, k]
             for k in range(n_states):
                 forward[t, k] *= emissions[x, k]
+                if codes.shape[0] > 0:
+                    forward[t, k] *= masks[codes[begin + t], k]
                 total += forward[t, k]
             if not total > 0.0:
                 return n

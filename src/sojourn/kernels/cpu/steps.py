@@ -9,8 +9,8 @@ Literal numbers in a call make numba compile the function once for each of them:
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -37,7 +37,7 @@ WIDTH = 2 * LANES
 _SMALLEST, _SHIFT, _UNSHIFT, _LARGEST = range(4)
 
 
-@njit(nogil=True)
+@inner
 def _mix(n_states, transitions, down, along, source, at, out, out_at, first, other_first):
     """``out[k] = first + Σ_j transitions[k * down + j * along] * source[j]``."""
     k = 0
@@ -91,7 +91,7 @@ def _mix(n_states, transitions, down, along, source, at, out, out_at, first, oth
         k += 1
 
 
-@njit(nogil=True)
+@inner
 def forward_block(slot, n_states, start, transitions, constants, phi, masks, alpha, scales, totals):
     """Vectors of a block in the slots after `slot`, which has those of the step before it.
 
@@ -128,7 +128,7 @@ def forward_block(slot, n_states, start, transitions, constants, phi, masks, alp
     return bad
 
 
-@njit(nogil=True)
+@inner
 def backward_block(
     slot, n_states, transitions, constants, phi, masks, alpha, scales, beta, gamma, epsilon,
     squared, row_sums,
@@ -195,7 +195,7 @@ def backward_block(
     return bad
 
 
-@njit(nogil=True)
+@inner
 def add_products(left, left_at, right, right_at, n_states, sums):
     """Add ``left[s, k] * right[s, l]`` of a block to the sums of every lane, (K, K, `LANES`)."""
     row = n_states * WIDTH
@@ -226,7 +226,7 @@ def add_products(left, left_at, right, right_at, n_states, sums):
         k += n_left
 
 
-@njit(nogil=True)
+@inner
 def _add_tile(left, a, right, b, row, n_states, sums, at):
     """Four states by four: sixteen sums in registers."""
     down = n_states * LANES
@@ -292,7 +292,7 @@ def _add_tile(left, a, right, b, row, n_states, sums, at):
     store(sums, at + 3 * down + 3 * LANES, c33)
 
 
-@njit(nogil=True)
+@inner
 def move_sums(sums, total):
     """Add the sums of all lanes to a total in double precision, and clear them."""
     for i in range(total.shape[0]):

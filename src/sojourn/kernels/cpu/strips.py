@@ -22,6 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -224,7 +225,7 @@ def strip_units(
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
 def _load_block(
     begins, shift, ahead, walks, starts, index, emissions, row_width, n_steps, n_states, scratch,
     places, phi, masks,
@@ -280,7 +281,7 @@ def _load_block(
             transpose(source, places, first + half, at, phi, at * WIDTH + half, WIDTH)
 
 
-@njit(nogil=True)
+@inner
 def _store_block(
     begins, shift, n_steps, n_states, masks, gamma, scratch, places, responsibilities,
     start_counts, start_squares,
@@ -312,7 +313,7 @@ def _store_block(
                         start_squares[k] += q * q
 
 
-@njit(nogil=True)
+@inner
 def _add_logs(
     strip, totals, masks, range_of_product, product, logs, current, log_z, part_values,
     part_sequences,
@@ -348,7 +349,7 @@ def _add_logs(
                 product[i] = 1.0
 
 
-@njit(nogil=True)
+@inner
 def _note(
     vectors, at, n_states, begins, shift, starts, n_steps, tolerance, floor, edges, which, strip
 ):
@@ -363,6 +364,8 @@ def _note(
         total = 0.0
         for k in range(n_states):
             total += vectors[at + k * WIDTH + i]
+        if total == 0.0:
+            total = np.nan  # no path came here: the edge is not the same as any
         for k in range(n_states):
             a, b = vectors[at + k * WIDTH + i] / total, edges[which, strip * WIDTH + i, k]
             if counts and not abs(a - b) <= tolerance * max(a, b) + floor:

@@ -1,0 +1,107 @@
+"""What is known about the data beside their values: labels of steps, and weights of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.families.base import EmissionRows
+from sojourn.inference.posterior import Posterior
+from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.edges import written_out
+from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.labels import Labels
+from sojourn.sequences import Sequences
+
+_FEW = 4  # pairs of rows and masks per step up to which they are numbered: a pass over a table
+_SMALL = {"float32": 1e-25, "float64": 1e-200}  # a potential below has lost its last digits
+
+
+def of_equal_weight(data: Sequences) -> Iterator[Sequences]:
+    """Yield sequences with the same weight together; all of them if they have none.
+
+    Examples
+    --------
+    >>> data = Sequences.from_list([[3], [1], [4]]).with_known(weights=np.array([2.0, 1.0, 2.0]))
+    >>> [part.values.tolist() for part in of_equal_weight(data)]
+    [[1], [3, 4]]
+    """
+    if data.weights is None:
+        yield data
+        return
+    for weight in np.unique(data.weights):
+        same = np.flatnonzero(data.weights == weight)
+        yield data if len(same) == len(data) else data.take(same)
+
+
+def masked(
+    rows: EmissionRows,
+    labels: Labels,
+    sequences: Any,
+    posterior: Posterior,
+    family: Family,
+    *,
+    collapsed: bool,
+    n_threads: int,
+) -> EmissionRows:
+    """Multiply emission potentials by the masks of labelled steps, eq (2) times m_t(k).
+
+    Rows are scaled before they are multiplied.  Where a label allows only states that are all but
+    impossible, their potentials are computed again in logarithms.
+    """
+    n_states = posterior.n_states
+    codes, masks = labels.compact(n_states)
+    if is_tensor(rows.index):
+        return _masked_tensors(rows, codes, masks, n_states)
+    from sojourn.kernels.cpu.masks import mask_rows, number_pairs  # compiled, loaded on first use
+
+    index, firsts, n_steps = rows.index, np.arange(len(codes)), len(codes)
+    if len(rows.table) * len(masks) <= _FEW * n_steps:
+        index, firsts = number_pairs(rows.index, codes, len(rows.table), len(masks))
+    else:
+        index = np.arange(n_steps, dtype=np.int32)
+    taken, own = rows.index[firsts], codes[firsts]
+    table, largest = mask_rows(rows.table, taken, masks, own, n_threads=n_threads)
+    log_scale = None if rows.log_scale is None else rows.log_scale[taken]
+    lost = np.flatnonzero(largest < _SMALL[table.dtype.name])
+    if len(lost):
+        log_scale = np.zeros(len(table)) if log_scale is None else log_scale
+        logs = _log_potentials(sequences, firsts[lost], posterior, family, collapsed=collapsed)
+        with np.errstate(divide="ignore"):
+            logs = logs + np.log(masks[own[lost]])
+        log_scale[lost] = logs.max(axis=1)
+        table[lost, :n_states] = np.exp(logs - log_scale[lost, None])
+    return EmissionRows(table, log_scale, index)
+
+
+def _log_potentials(
+    sequences: Sequences,
+    steps: Integers,
+    posterior: Posterior,
+    family: Family,
+    *,
+    collapsed: bool,
+) -> Floats:
+    """Return the log potentials of some steps, by the closed form."""
+    learned = posterior.learned(family)
+    natural = learned.prior() + posterior.emissions.dense().astype(np.float64)
+    observed: Any = family.observations(sequences)  # of a `Product` a list, an array a part
+    several = isinstance(observed, list)
+    x: Any = [part[steps] for part in observed] if several else observed[steps]
+    function = learned.log_predictive if collapsed else learned.expected_log_likelihood
+    return np.asarray(function(x, natural))
+
+
+def _masked_tensors(rows: EmissionRows, codes: Any, masks: Any, n_states: int) -> EmissionRows:
+    """Do the same with tensors, a row for each step; nothing is read back."""
+    ones = namespace(rows.index).zeros(n_states, "float32", like=rows.index)
+    plain = written_out(Potentials(ones, ones, rows.table, rows.log_scale))
+    table, scale, index = plain.emissions, plain.log_scale, rows.index
+    xp = namespace(table)
+    own = xp.placed(masks, like=table)[xp.placed(codes, like=table)]
+    product = table[index] * xp.astype(own, str(table.dtype).rpartition(".")[2])
+    consecutive = xp.arange(len(index), dtype="int32", like=index)
+    return EmissionRows(product, None if scale is None else scale[index], consecutive)

@@ -1,0 +1,224 @@
+"""Several starts, trained at once with full batches; the best of them goes on.
+
+All starts see the same steps.  A family computes potentials and sums of states one by one, so that
+the states of all starts are those of one large table; the recursions have a lane for each start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from sojourn.families import Family
+from sojourn.families.table import DecayedTable
+from sojourn.inference.backend import Chunk
+from sojourn.inference.posterior import Posterior
+from sojourn.inference.progress import Position, Progress
+from sojourn.kernels.cpu.lanes import LANES
+from sojourn.kernels.cpu.together import Sweeps
+from sojourn.kernels.interface import NARROW, Floats, Potentials
+from sojourn.transitions import Dirichlet, Rows, Transitions
+
+_DTYPE = "float64"  # of potentials and statistics of all starts
+
+
+def may_train_together(
+    family: Family, transitions: Transitions, n_states: int, n_starts: int
+) -> bool:
+    """Whether so many starts can be trained at once: emission priors of states must not differ."""
+    return (
+        1 < n_starts <= LANES
+        and n_states <= NARROW
+        and isinstance(transitions, Dirichlet)
+        and transitions.constraints is None
+        and family.prior().ndim == 1
+    )
+
+
+def best_start(
+    family: Family,
+    starts: Sequence[Posterior],
+    chunk: Chunk,
+    *,
+    n_passes: int,
+    compare_after: int,
+    tol: float,
+    alone: bool = False,
+    n_threads: int = 1,
+    callback: Callable[[Progress], None] | None = None,
+) -> tuple[Posterior, Position]:
+    """Train from several starts with full batches; return the one with the highest likelihood.
+
+    Parameters
+    ----------
+    family : Family
+    starts : sequence of Posterior
+        With `Dirichlet` priors on transitions; not changed.
+    chunk : Chunk
+        All of the data.
+    n_passes : int
+        Passes at most.
+    compare_after : int
+        Passes after which the starts are compared; those that converge before take no more.
+    tol : float
+        Rise of the log likelihood, in nats per step, below which a start has converged.
+    alone : bool
+        Whether the best start takes more passes here, until it converges.
+    n_threads : int
+    callback : callable, optional
+        Called as in `train`.
+
+    Returns
+    -------
+    posterior : Posterior
+    position : Position
+        From where training can go on.
+    """
+    begun, steps = time.perf_counter(), chunk.sequences.n_steps
+    runs, sweeps = _Runs.of(starts), Sweeps(chunk.sequences.offsets)
+    before: Floats = np.full(len(starts), -np.inf)
+    best: _Found | None = None
+    history: list[Progress] = []
+    for n_pass in range(1, n_passes + 1):
+        sums = runs.swept(family, chunk, sweeps, n_threads)
+        runs, now = runs.after(sums), sums.log_likelihoods
+        history.append(_progress(chunk, n_pass, begun, starts[0].n_states))
+        if callback is not None:
+            for _ in ("update", "pass"):
+                callback(history[-1])
+        converged = ~(now - before >= tol * steps)  # also where the likelihood is no number
+        ended = converged | (n_pass == n_passes)
+        if n_pass == compare_after:
+            ended |= ~(now == now[~ended].max(initial=-np.inf)) if alone else True
+        for lane in map(int, np.flatnonzero(ended & np.isfinite(now))):
+            if best is None or now[lane] > best.log_likelihood:
+                best = _Found(runs, lane, bool(converged[lane]), float(now[lane]), n_pass)
+        if ended.all():
+            break
+        before = now[~ended]
+        if ended.any():
+            runs = runs.only(np.flatnonzero(~ended))
+    if best is None:  # the loop that computes step by step may still find a path
+        return starts[0], Position()
+    last = history[best.n_pass - 1]
+    position = Position(
+        best.n_pass,
+        sequences=last.sequences,
+        steps=last.steps,
+        updates=last.updates,
+        seconds=history[-1].seconds,
+        history=tuple(history[: best.n_pass]),
+        log_likelihood=best.log_likelihood,
+        converged=best.converged,
+    )
+    return best.runs.posterior(best.lane, starts[0], best.n_pass), position
+
+
+def _progress(chunk: Chunk, n_pass: int, begun: float, n_states: int) -> Progress:
+    """Return the report of a pass, which is one update."""
+    return Progress(
+        passes=float(n_pass),
+        sequences=n_pass * len(chunk.sequences),
+        steps=n_pass * chunk.sequences.n_steps,
+        updates=n_pass,
+        seconds=time.perf_counter() - begun,
+        score=None,
+        states=n_states,
+    )
+
+
+class _Found(NamedTuple):
+    """A start that takes no more passes: where it is, and how far it came."""
+
+    runs: _Runs
+    lane: int
+    converged: bool
+    log_likelihood: float
+    n_pass: int
+
+
+class _Sums(NamedTuple):
+    """Sums of a pass: log Z (M,), E[C_0] (K, M), E[C] (K, K, M), and of emissions."""
+
+    log_likelihoods: Floats
+    start: Floats
+    transitions: Floats
+    emissions: Any
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Posteriors of M runs: number k M + m of the table's states is state k of run m."""
+
+    prior: Rows
+    start: Floats
+    transitions: Floats
+    emissions: DecayedTable
+
+    @classmethod
+    def of(cls, starts: Sequence[Posterior]) -> Self:
+        """Put posteriors side by side."""
+        transitions = starts[0].transitions
+        assert isinstance(transitions, Dirichlet)
+        n_states = starts[0].n_states
+        statistics = np.stack([start.emissions.dense() for start in starts], axis=1)
+        return cls(
+            Rows(transitions.prior.start[:, None], transitions.prior.transitions[..., None]),
+            np.stack([start.counts.start for start in starts], axis=-1),
+            np.stack([start.counts.transitions for start in starts], axis=-1),
+            DecayedTable(statistics.reshape(n_states * len(starts), -1), _DTYPE),
+        )
+
+    def swept(self, family: Family, chunk: Chunk, sweeps: Sweeps, n_threads: int) -> _Sums:
+        """Compute the expected counts of all runs, eqs (1) and (2)."""
+        first, rows = self.prior.start + self.start, self.prior.transitions + self.transitions
+        emitted = family.emission_rows(
+            chunk.encoded,
+            self.emissions,
+            collapsed=True,
+            dtype=np.dtype(_DTYPE),
+            n_threads=n_threads,
+        )
+        smoothed = sweeps.smooth(
+            Potentials(
+                first / first.sum(axis=0),
+                rows / rows.sum(axis=1, keepdims=True),
+                emitted.table,
+                emitted.log_scale,
+            ),
+            emitted.index,
+        )
+        emissions = family.sum_statistics(
+            chunk.encoded, smoothed.responsibilities, n_threads=n_threads
+        )
+        return _Sums(*smoothed[:3], emissions)
+
+    def after(self, sums: _Sums) -> Self:
+        """Return what expected counts say, with step size one, eq (3)."""
+        self.emissions.blend(sums.emissions, keep=0.0, weight=1.0)
+        return replace(self, start=sums.start, transitions=sums.transitions)
+
+    def only(self, lanes: Any) -> Self:
+        """Return some of the runs."""
+        n_states, n_runs = self.start.shape
+        statistics = self.emissions.dense().reshape(n_states, n_runs, -1)[:, lanes]
+        return replace(
+            self,
+            start=self.start[:, lanes],
+            transitions=self.transitions[..., lanes],
+            emissions=DecayedTable(statistics.reshape(n_states * len(lanes), -1), _DTYPE),
+        )
+
+    def posterior(self, lane: int, like: Posterior, n_updates: int) -> Posterior:
+        """Return the posterior of a run."""
+        own = self.only([lane])
+        return Posterior(
+            Rows(own.start[:, 0].copy(), own.transitions[..., 0].copy()),
+            like.emissions.refilled(own.emissions.dense()),
+            like.transitions,
+            n_updates,
+        )

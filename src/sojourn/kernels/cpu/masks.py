@@ -1,0 +1,92 @@
+"""Compiled products of emission potentials and the masks of labelled steps."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.threads import run_units, take_unit
+
+_STEPS_PER_UNIT = 4096
+
+
+def number_pairs(
+    index: Integers, codes: Integers, n_rows: int, n_codes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Number the pairs of a row and a code that occur, in the order in which they do.
+
+    Returns
+    -------
+    numbers : (T,) int32 array
+        The number of each step's pair.
+    firsts : (P,) int64 array
+        The first step of each pair.
+
+    Examples
+    --------
+    >>> number_pairs(np.array([3, 3, 1, 3]), np.array([0, 1, 0, 1]), 4, 2)
+    (array([0, 1, 2, 1], dtype=int32), array([0, 1, 2]))
+    """
+    known = np.full(n_rows * n_codes, -1, np.int32)
+    numbers, firsts = np.empty(len(index), np.int32), np.empty(len(index), np.int64)
+    n_pairs = _number_pairs(
+        np.asarray(index, np.int32), np.asarray(codes, np.int32), n_codes, known, numbers, firsts
+    )
+    return numbers, firsts[:n_pairs].copy()
+
+
+@njit(nogil=True, cache=True)
+def _number_pairs(index, codes, n_codes, known, numbers, firsts):
+    n_pairs = 0
+    for t in range(index.shape[0]):
+        key = np.int64(index[t]) * n_codes + codes[t]
+        if known[key] < 0:
+            known[key] = n_pairs
+            firsts[n_pairs] = t
+            n_pairs += 1
+        numbers[t] = known[key]
+    return n_pairs
+
+
+def mask_rows(
+    table: Floats, rows: Integers, masks: Floats, codes: Integers, *, n_threads: int
+) -> tuple[Floats, Floats]:
+    """Return ``table[rows] * masks[codes]``, and the largest number of each row.
+
+    Columns of the table beyond those of the masks are padding.
+    """
+    out = np.empty((len(rows), table.shape[1]), table.dtype)
+    largest = np.empty(len(rows), table.dtype)
+    n_units = max(1, min(64, len(rows) // _STEPS_PER_UNIT))
+    run_units(
+        _mask_rows,
+        n_units,
+        n_threads,
+        np.ascontiguousarray(table),
+        np.asarray(rows, np.int32),
+        masks.astype(table.dtype),
+        np.asarray(codes, np.int32),
+        out,
+        largest,
+    )
+    return out, largest
+
+
+@njit(nogil=True, cache=True)
+def _mask_rows(counter, n_units, table, rows, masks, codes, out, largest):
+    n_rows, n_states, width = rows.shape[0], masks.shape[1], table.shape[1]
+    unit = take_unit(counter)
+    while unit < n_units:
+        for t in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
+            at, code = rows[t], codes[t]
+            most = table.dtype.type(0.0)
+            for k in range(n_states):
+                value = table[at, k] * masks[code, k]
+                out[t, k] = value
+                most = max(most, value)
+            for k in range(n_states, width):
+                out[t, k] = 0.0
+            largest[t] = most
+        unit = take_unit(counter)

@@ -1,0 +1,49 @@
+"""What the parameters of hmmlearn's models are here, for errors that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_PRIOR = "belongs to the emission family: see its own prior parameters"
+
+INSTEAD = {
+    "n_components": "is n_states here",
+    "n_iter": "is n_passes here; by default training ends by itself",
+    "covariance_type": (
+        "is chosen by the emission family here: Gaussian() is 'full', DiagonalGaussian() 'diag' "
+        "and SphericalGaussian() 'spherical'"
+    ),
+    "algorithm": "is a parameter of decode here: decode(X, algorithm='map')",
+    "startprob_prior": "is start_concentration here, less one: hmmlearn's 1.1 is 0.1",
+    "transmat_prior": "is transition_concentration here, less one: hmmlearn's 1.1 is 0.1",
+    "params": "is fixed here, which names what is not learned: fixed='emissions'",
+    "init_params": "is init here: a Statistics value to begin with",
+    "implementation": "has no counterpart: recursions are scaled, and there is nothing to choose",
+    "n_features": "belongs to the emission family: Categorical(n_features)",
+    "n_trials": "has no counterpart: Multinomial() takes any number of trials, step by step",
+    "min_covar": "has no counterpart: the prior of the emission family keeps variances positive",
+    "n_mix": "belongs to a mixture of families, which are emission families",
+    "weights_prior": "belongs to a mixture of families, which are emission families",
+    "emissionprob_prior": "is the concentration of Categorical, less one",
+    **dict.fromkeys(("means_prior", "means_weight", "covars_prior", "covars_weight"), _PRIOR),
+    **dict.fromkeys(("lambdas_prior", "lambdas_weight"), _PRIOR),
+    **dict.fromkeys(("beta_prior", "dof_prior", "scale_prior"), _PRIOR),
+}
+"""What to use instead of each parameter of hmmlearn that has another name here."""
+
+
+def refuse_names_of_hmmlearn(estimator: str, names: Iterable[str]) -> None:
+    """Raise an error that says what to use instead, if a parameter is one of hmmlearn's.
+
+    Examples
+    --------
+    >>> refuse_names_of_hmmlearn("HMM", ["n_components"])
+    Traceback (most recent call last):
+    ...
+    TypeError: HMM has no parameter n_components, which is hmmlearn's: it is n_states here
+    """
+    for name in names:
+        if name in INSTEAD:
+            raise TypeError(
+                f"{estimator} has no parameter {name}, which is hmmlearn's: it {INSTEAD[name]}"
+            )

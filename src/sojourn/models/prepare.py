@@ -1,0 +1,102 @@
+"""What `fit` does before it trains: checks, the data with what is known of them, and the plan."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from sojourn.data import Data
+from sojourn.families import Family
+from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers
+from sojourn.models.checkpoints import Checkpoints, make_checkpoints
+from sojourn.models.fixed import emission_of, take_given
+from sojourn.models.parameters import (
+    Whole,
+    check_parameters,
+    compute_of,
+    inference_name,
+    is_sampled,
+    method_of,
+)
+from sojourn.models.plan import FEW_SEQUENCES, FULL_STEPS, Plan, plan_training
+from sojourn.models.start import is_symmetric
+from sojourn.sources.arrow_arrays import Roles
+from sojourn.sources.frames import TableUse
+from sojourn.sources.npy import NpySource
+
+if TYPE_CHECKING:
+    from sojourn.models.base import BaseHMM
+
+
+def checked_options(
+    model: BaseHMM,
+    validation_every: int | None,
+    checkpoint: str | PathLike[str] | None,
+    checkpoint_every: int | None,
+    client: Any,
+    *,
+    resume: bool,
+) -> Checkpoints | None:
+    """Check everything but the data; return what writes checkpoints."""
+    check_parameters(model)
+    take_given(model)
+    if client is None:
+        compute_of(model).backend()  # report a missing device before anything else happens
+    if validation_every is not None:
+        Whole(1).check("validation_every", validation_every)
+    checkpoints = make_checkpoints(checkpoint, checkpoint_every, resume=resume)
+    if checkpoints is None:
+        return None
+    if is_sampled(model) or method_of(model).remembers:
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps state that checkpoints do not contain, "
+            "and cannot be resumed"
+        )
+    if not isinstance(model.n_init, str) and model.n_init > 1:
+        raise ValueError("checkpoints need a single run: n_init=1")
+    return checkpoints
+
+
+def labelled_data(
+    model: BaseHMM,
+    X: Any,
+    lengths: ArrayLike | None,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    roles: Roles,
+) -> Data:
+    """Check the data with their labels and weights, before anything changes."""
+    data = Data(X, lengths, emission_of(model), y, sample_weight, TableUse(roles))
+    data.label(model.state_names, model.n_states)
+    data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
+    warn_of_whole_numbers(model.emission, data)
+    warn_of_blanks(data)
+    return data
+
+
+def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
+    """Return how to go through the data: uncut where runs of steps cannot be read."""
+    plan = plan_training(model, data.n_sequences, data.n_steps)
+    is_symmetrical = is_symmetric(family, model._make_transitions())
+    if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
+        plan = plan._replace(narrow=None)  # states with labels are not to be merged
+    is_auto, source = isinstance(model.tile_length, str), data.source
+    if plan.tile_length is None or source is None:
+        return plan
+    is_once = not source.is_repeatable
+    if not is_auto and is_once:
+        raise ValueError(
+            f"tile_length={model.tile_length!r} cannot cut an iterable that can be read once: "
+            "tile_length=None"
+        )
+    # To convert a file takes disk space: only where there would be no minibatches without.
+    converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
+    if not (is_once or (is_auto and converts)):
+        return plan
+    uncut = clone(model).set_params(tile_length=None)
+    uncut._given = model._given
+    return plan_training(uncut, data.n_sequences, data.n_steps)

@@ -1,0 +1,74 @@
+"""Compiled tables against the closed forms, and sums of q² that only part of a batch has."""
+
+import numpy as np
+import pytest
+
+from sojourn.kernels.interface import Squares
+from sojourn.transitions import HDP, Rows
+from sojourn.transitions.tables import (
+    Occurrence,
+    exchangeable_tables,
+    expected_log_eta,
+    log_absence,
+    tables_and_log_eta,
+)
+
+
+def drawn(n_states, rng):
+    """Sums of q and q² of few or many, certain or improbable events."""
+    q = rng.random((n_states + 1, n_states, 40)) ** rng.choice([0.01, 1.0, 60.0], (1, n_states, 1))
+    q *= rng.random(q.shape) < rng.choice([0.0, 0.05, 1.0], (n_states + 1, n_states, 1))
+    rows = q[1:].sum(axis=1)
+    rows /= np.maximum(1.0, rows.max())
+    return q.sum(axis=2), Occurrence((q**2).sum(axis=2), (rows**2).sum(axis=1))
+
+
+@pytest.mark.parametrize("n_states", [1, 4, 9])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_compiled_tables_are_the_closed_forms(n_states, by_row):
+    rng = np.random.default_rng(n_states)
+    counts, occurrence = drawn(n_states, rng)
+    prior = 10.0 ** rng.uniform(-30, 2, (n_states + 1, n_states) if by_row else n_states)
+    totals = Rows(3.0, 0.2)
+    tables, log_eta = tables_and_log_eta(
+        prior, counts, occurrence, totals, exchangeable=True, second_order=True
+    )
+    expected = exchangeable_tables(prior, counts, occurrence.squares)
+    np.testing.assert_allclose(tables, expected, rtol=1e-9, atol=1e-12)
+    sums = counts.sum(axis=1)
+    absent = np.minimum(log_absence(sums[1:], occurrence.row_squares), -sums[1:])
+    each = np.array([3.0] + [0.2] * n_states)
+    expected = expected_log_eta(each, sums, np.concatenate([[-np.inf], absent]))
+    np.testing.assert_allclose(log_eta, expected, rtol=1e-10)
+
+
+def minibatches(n, rng):
+    counts = [Rows(rng.random(3), 5.0 * rng.random((3, 3))) for _ in range(n)]
+    squares = [
+        Squares(0.5 * c.start, 0.3 * c.transitions, 0.7 * c.transitions.sum(axis=1)) for c in counts
+    ]
+    return counts, squares
+
+
+def test_squares_come_from_the_first_half_of_a_large_batch():
+    rng = np.random.default_rng(0)
+    counts, squares = minibatches(4, rng)
+    hdp = exact = HDP.make(3, batch_size=8)
+    wanted = []
+    for own, certain in zip(counts, squares, strict=True):
+        wanted.append(hdp.wants_squares(8))
+        hdp = hdp.observe(own, certain if wanted[-1] else None, 2, 8)
+        exact = exact.observe(own, certain, 2, 8)
+    assert wanted == [True, True, False, False]
+    # Where all minibatches are as certain as one another nothing is lost.
+    np.testing.assert_allclose(hdp.tables, exact.tables, rtol=1e-12)
+    np.testing.assert_allclose(hdp.alpha, exact.alpha, rtol=1e-12)
+
+
+def test_a_transition_that_is_not_among_the_squares_is_as_in_the_fast_form():
+    counts = Rows(np.ones(2), np.array([[4.0, 0.0], [1.0, 2.0]]))
+    squares = Squares(np.ones(2), 0.5 * counts.transitions, np.ones(2))
+    hdp = HDP.make(2, batch_size=4).observe(counts, squares, 2, 4)
+    later = Rows(np.ones(2), np.ones((2, 2)))
+    found = hdp.observe(later, None, 1, 4).pending["squares_pairs"]
+    np.testing.assert_allclose(found, [[2.5, 0.0], [1.0, 1.5]])
