@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families import Family
-from sojourn.families.product import with_words, words_of
+from sojourn.families.words import with_words, words_of
 from sojourn.forms import Layout, as_sequences
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.inference.long import LONG_STEPS

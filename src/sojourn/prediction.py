@@ -19,7 +19,7 @@ from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
-from sojourn.families.product import words_of
+from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Statistics, predict
 from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares

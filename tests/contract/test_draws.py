@@ -9,18 +9,18 @@ from sojourn.families.cdf import is_discrete, n_columns, predictive_cdf
 from sojourn.families.draws import (
     MASS,
     draw_parameters,
-    expected_values,
     memory,
     sample_after,
 )
-from tests.support.families import EXAMPLES, N_STATES
+from sojourn.families.means import expected_values
+from tests.support.families import EVERY, N_STATES
 
-every_family = pytest.mark.parametrize("name", EXAMPLES)
+every_family = pytest.mark.parametrize("name", EVERY)
 N_DRAWS = 1500
 
 
 def made(name, seed=3):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     family, rng = example.resolve(), np.random.default_rng(seed)
     natural = example.draw_natural(family, rng, N_STATES)
     if name.startswith("categorical, a concentration a state"):
@@ -30,6 +30,8 @@ def made(name, seed=3):
 
 @every_family
 def test_the_predictive_distribution_is_the_mean_density_over_draws(name):
+    if name.startswith("Student"):
+        return  # an approximation: held by tests/families/test_latent.py
     example, family, natural, rng = made(name)
     values = example.draw_data(rng, 6)
     x = family.observations(sj.Sequences(values, [0, len(values)]))
@@ -120,7 +122,7 @@ def test_a_column_of_a_multinomial_is_beta_binomial():
             )
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EVERY)
 def test_missing_entries_have_no_distribution_function(name):
     example, family, natural, rng = made(name)
     if example.missing == "symbols":
@@ -142,7 +144,7 @@ def test_expected_values_are_means_of_draws(name):
         with pytest.raises(NotImplementedError, match="depends on regressors"):
             expected_values(family, natural)
         return
-    if example.missing == "symbols" or name == "log-normal":
+    if example.missing == "symbols" or name in ("log-normal", "von Mises"):
         return
     drawn = draw_parameters(family, np.repeat(natural[:1], 3000, axis=0), rng)
     states = sj.Sequences.from_lengths(np.arange(len(drawn)), [1] * len(drawn))
@@ -150,7 +152,7 @@ def test_expected_values_are_means_of_draws(name):
     mean, error = values.mean(axis=0), values.std(axis=0) / np.sqrt(len(drawn))
     found = expected_values(family, natural)[0]
     known = ~np.isnan(found)
-    assert (np.abs(mean - found)[known] < 5.0 * error[known]).all()
+    assert (np.abs(mean - found)[known] <= 5.0 * error[known]).all()
     if family.step_ndim == 1:
         assert expected_values(family, natural).shape == (N_STATES, values.shape[1])
 

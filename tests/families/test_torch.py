@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sojourn as sj
-from sojourn.families import blocks, dense
+from sojourn.families import DecayedTable, blocks, dense
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_normal import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
-from tests.support.families import EXAMPLES, N_STATES
+from tests.support.families import EXAMPLES, LATENT, N_STATES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
 
@@ -44,6 +44,7 @@ class Drawn:
     natural: Any
     data: Any
     x: Any
+    tolerance: Any
 
 
 def drawn(name, seed, n_states=N_STATES, n_steps=40, holes=True):
@@ -57,7 +58,9 @@ def drawn(name, seed, n_states=N_STATES, n_steps=40, holes=True):
         where[3] = True  # a whole step
         values[where] = -1 if example.missing == "symbols" else np.nan
     data = family.validate(sj.Sequences.from_lengths(values, None))
-    return Drawn(family, natural, data, family.observations(data))
+    # A sum over nodes leaves out those that hardly count, as many as are worth it on a CPU.
+    near = {"rtol": 2e-5, "atol": 2e-5} if example.error > 1e-9 else TOLERANCE
+    return Drawn(family, natural, data, family.observations(data), near)
 
 
 def maths(family, x, natural):
@@ -92,7 +95,7 @@ def test_the_maths_is_that_of_numpy(name, n_states, n_steps, seed):
     expected = maths(d.family, d.x, d.natural)
     for key, got in maths(d.family, to_device(d.x, "cpu"), torch.tensor(d.natural)).items():
         # The divergence is a difference quotient, which magnifies rounding.
-        loose = {"rtol": 1e-7, "atol": 1e-7} if key == "divergence" else {}
+        loose = {"rtol": 1e-7, "atol": 1e-7} if key == "divergence" else d.tolerance
         check(got, expected[key], **loose)
 
 
@@ -102,7 +105,8 @@ def test_the_maths_is_that_of_numpy_for_large_counts(name):
     natural = 1e7 * d.natural
     results = maths(d.family, to_device(d.x, "cpu"), torch.tensor(natural))
     for key in ("log_predictive", "expected_log_likelihood"):
-        check(results[key], getattr(d.family, key)(d.x, natural), rtol=1e-9, atol=1e-9)
+        tolerance = {"rtol": 1e-9, "atol": 1e-9} if d.tolerance is TOLERANCE else d.tolerance
+        check(results[key], getattr(d.family, key)(d.x, natural), **tolerance)
 
 
 @dataclass
@@ -134,11 +138,11 @@ def check_for_the_kernel(d, device, dtype, collapsed):
     closed_form = d.family.log_predictive if collapsed else d.family.expected_log_likelihood
     expected = closed_form(d.x, d.natural)
     largest = expected.max(axis=1)
-    check(rows.log_scale, largest, device)
+    check(rows.log_scale, largest, device, **d.tolerance)
     assert rows.table.dtype == getattr(torch, dtype)
     assert rows.table.device.type == rows.index.device.type == device
     exact = np.exp(expected - largest[:, None])
-    tolerance = TOLERANCE if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-6}
+    tolerance = d.tolerance if dtype == "float64" else {"rtol": 1e-4, "atol": 1e-5}
     np.testing.assert_allclose(rows.table.cpu().numpy(), exact, **tolerance)
     assert (rows.table.amax(dim=1) == 1.0).all()
     assert rows.index.dtype == torch.int32
@@ -172,10 +176,11 @@ def test_gaps_of_potentials_are_those_of_numpy(name, numbers, monkeypatch):
     found = d.family.uncertainty(
         encoded, torch.tensor(r), rows, table, torch.tensor(masses), n_threads=1
     )
-    check(found.values[0], masses * (r * (1.0 - r) * gaps).sum(axis=0), rtol=1e-8, atol=1e-8)
+    tolerance = {"rtol": 1e-8, "atol": 1e-8} if d.tolerance is TOLERANCE else {"rtol": 1e-3}
+    check(found.values[0], masses * (r * (1.0 - r) * gaps).sum(axis=0), **tolerance)
     value = d.family.expected_log_normalizer(table.dense(), found.values, torch.tensor(masses))
     exact = d.family.expected_log_normalizer(statistics, found.values.numpy(), masses)
-    check(value, exact)
+    check(value, exact, **d.tolerance)
 
 
 @every_row_a_step
@@ -257,6 +262,44 @@ def test_a_gpu_computes_the_same_and_nothing_waits_for_it(name, collapsed, dtype
         d.family.sum_statistics(encoded, weights, n_threads=1)
     finally:
         torch.cuda.set_sync_debug_mode(mode)
+
+
+def given_the_statistics(family, natural, encoded, weights, collapsed):
+    """Rows and sums of a family whose steps have unknowns, from arrays of any kind."""
+    table = Table(natural)
+    rows = family.emission_rows(
+        encoded, table, collapsed=collapsed, dtype=np.dtype("float64"), n_threads=1
+    )
+    sums, local = family.sum_given(
+        encoded, weights, table, collapsed=collapsed, n_threads=1, bound=True
+    )
+    return rows, sums.dense(), local
+
+
+@pytest.mark.parametrize("name", LATENT)
+@pytest.mark.parametrize("collapsed", [True, False])
+def test_steps_with_unknowns_are_those_of_numpy(name, collapsed):
+    example, rng = LATENT[name], np.random.default_rng(0)
+    family = example.resolve()
+    statistics = example.draw_natural(family, rng, N_STATES) - family.prior()
+    values = 1.0 * example.draw_data(rng, 40)
+    values[3] = np.nan
+    data = family.validate(sj.Sequences.from_lengths(values, None))
+    x, weights = family.encode(data), rng.random((40, N_STATES))
+    table = DecayedTable(statistics, "float64")
+    expected, local = family.sum_given(
+        x, weights, table, collapsed=collapsed, n_threads=1, bound=True
+    )
+    log = (family.log_predictive if collapsed else family.expected_log_likelihood)(
+        family.observations(data), family.prior() + statistics
+    )
+    tensors = [to_device(part, "cpu") for part in (statistics, x, weights)]
+    rows, sums, found = given_the_statistics(family, *tensors, collapsed)
+    check(rows.log_scale, log.max(axis=1), rtol=1e-8, atol=1e-8)
+    check(sums, expected.dense(), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(float(found), local, rtol=1e-8)
+    unread = [to_device(part, "meta") for part in (statistics, x, weights)]
+    assert given_the_statistics(family, *unread, collapsed)[1].device.type == "meta"
 
 
 # ---- arrays -------------------------------------------------------------------------------------

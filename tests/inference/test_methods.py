@@ -75,11 +75,6 @@ def test_em_is_hmmlearns_iteration_by_iteration(a, b):
         )
 
 
-def test_em_refuses_families_whose_predictive_density_is_not_the_parameter():
-    with pytest.raises(ValueError, match="'em' supports Categorical emissions only"):
-        sj.HMM(2, sj.Poisson(), inference="em").fit([[[1.0], [2.0]], [[0.0]]])
-
-
 def test_vb_is_hmmlearns_iteration_by_iteration_bound_included():
     symbols, lengths = ragged_symbols(2)
     statistics = first_statistics(3, 4)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 import sojourn as sj
+from sojourn.families import DecayedTable
 
 N_STATES = 3
 
@@ -18,6 +19,7 @@ class Example:
     draw_data: Any  # (rng, n) -> (n, D) values, or (n,) symbols
     support: Any = None  # every x, where there are finitely many
     missing: str = "entries"  # what may be missing: "entries", "rows" or "symbols"
+    error: float = 1e-9  # of a_g, where it is an integral that is computed numerically
 
     def resolve(self, n_states=N_STATES):
         values = self.draw_data(np.random.default_rng(99), 200)
@@ -28,6 +30,12 @@ class Example:
         n = int(rng.integers(3, 40))
         data = sj.Sequences(self.draw_data(rng, n), [0, n])
         weights = rng.gamma(0.7, 1.0, (n_states, n))
+        if family.latent:
+            start = family.initial_statistics(data, n_states, 3.0, rng)
+            table = DecayedTable(start, "float64")
+            encoded = family.encode(family.validate(data))
+            sums, _ = family.sum_given(encoded, weights.T, table, collapsed=True, n_threads=1)
+            return family.prior() + sums.dense().T
         return family.prior() + weights @ family.statistics(family.observations(data))
 
 
@@ -52,6 +60,11 @@ def _walk(rng, n, d):
 def _regression(rng, n):
     covariates = rng.normal(2.0, 1.5, (n, 2))
     return np.hstack([covariates @ [[1.0, -1.0], [0.5, 2.0]] + rng.normal(size=(n, 2)), covariates])
+
+
+def _trials(rng, n):
+    trials = rng.integers(1, 30, n)
+    return np.column_stack([rng.binomial(trials, 0.2), rng.binomial(trials, 0.7), trials]) * 1.0
 
 
 def _mixed(rng, n):
@@ -104,8 +117,70 @@ EXAMPLES = {
         sj.AutoregressiveGaussian(order=2), lambda rng, n: _walk(rng, n, 2), missing="rows"
     ),
     "linear Gaussian": Example(sj.LinearGaussian(n_targets=2), _regression, missing="rows"),
+    "binomial": Example(sj.Binomial(), _trials, missing="rows"),
+    "binomial, known trials": Example(
+        sj.Binomial(n_trials=9), lambda rng, n: 1.0 * rng.binomial(9, [0.2, 0.7], (n, 2))
+    ),
+    "von Mises": Example(
+        sj.VonMises(), lambda rng, n: rng.vonmises([0.0, 3.0], [0.5, 20.0], (n, 2)), error=1e-3
+    ),
+    "beta": Example(sj.Beta(), lambda rng, n: rng.beta([2.0, 9.0], [5.0, 0.7], (n, 2)), error=0.5),
+    "gamma, learned shape": Example(
+        sj.LearnedGamma(),
+        lambda rng, n: rng.gamma([0.6, 4.0], [3.0, 0.1], (n, 2)) + 1e-9,
+        error=1e-3,
+    ),
+    "negative binomial, learned dispersion": Example(
+        sj.LearnedNegativeBinomial(),
+        lambda rng, n: rng.negative_binomial([0.7, 3.0], [0.4, 0.2], (n, 2)).astype(float),
+        error=3e-3,
+    ),
     "product": Example(
         sj.Product(sj.DiagonalGaussian(2), sj.Poisson(), sj.Categorical(3), sj.Gamma(shape=2.0)),
         _mixed,
     ),
 }
+
+LATENT = {
+    "mixture of diagonal Gaussians": Example(
+        sj.Mixture(sj.DiagonalGaussian(), 3), lambda rng, n: _mixture(rng, n, 3)
+    ),
+    "mixture of Gaussians": Example(
+        sj.Mixture(sj.Gaussian(), 2), lambda rng, n: _mixture(rng, n, 2), missing="rows"
+    ),
+    "mixture of Poissons": Example(
+        sj.Mixture(sj.Poisson(), 2),
+        lambda rng, n: rng.poisson(rng.choice([1.0, 20.0], (n, 1))).astype(float),
+    ),
+    "zero-inflated Poisson": Example(
+        sj.ZeroInflated(sj.Poisson()),
+        lambda rng, n: 1.0 * rng.poisson([0.6, 9.0], (n, 2)) * (rng.random((n, 2)) < 0.6),
+    ),
+    "zero-inflated gamma": Example(
+        sj.ZeroInflated(sj.Gamma(shape=2.0)),
+        lambda rng, n: (rng.gamma(2.0, 3.0, (n, 2)) + 1e-9) * (rng.random((n, 2)) < 0.6),
+    ),
+    "Student t": Example(
+        sj.StudentT(),
+        lambda rng, n: _mixture(rng, n, 2) + rng.standard_t(2, (n, 2)),
+        missing="rows",
+    ),
+    "Student t, known degrees of freedom": Example(
+        sj.StudentT(df=4.0), lambda rng, n: _mixture(rng, n, 1), missing="rows"
+    ),
+    "product with a mixture": Example(
+        sj.Product(
+            sj.Mixture(sj.DiagonalGaussian(2), 2), sj.ZeroInflated(sj.Poisson()), sj.Gamma()
+        ),
+        lambda rng, n: np.column_stack(
+            [
+                _mixture(rng, n, 2),
+                rng.poisson(4.0, n) * rng.integers(2, size=n),
+                rng.gamma(2.0, 1, n),
+            ]
+        ),
+    ),
+}
+"""Families whose steps have unknowns of their own, so that statistics depend on λ."""
+
+EVERY = EXAMPLES | LATENT

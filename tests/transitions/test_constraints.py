@@ -1,5 +1,7 @@
 """Constraints on start and transitions: what they say, and the mathematics that follows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import gammaln
@@ -333,7 +335,7 @@ def test_the_hdp_with_forbidden_transitions_agrees_with_a_blocked_gibbs_sampler(
     certain = Occurrence(data, data[1:].sum(axis=1))
     for _ in range(200):
         hdp = hdp.blended(data, certain, 0.5)
-        hdp = HDP(**{**vars(hdp), "n_updates": 1})
+        hdp = replace(hdp, n_updates=1)
     allowed = stacked(constraints.allowed)
     rng = np.random.default_rng(0)
     weights, rows = blocked_gibbs(data, allowed, prior, gamma, 1500, rng)

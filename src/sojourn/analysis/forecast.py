@@ -13,13 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from sojourn.analysis.evidence import Evidence, Past
 from sojourn.analysis.quantiles import has_closed_form, mixture_quantiles
 from sojourn.families import Categorical, Family
-from sojourn.families.draws import (
-    draw_parameters,
-    expected_values,
-    memory,
-    n_covariates,
-    sample_after,
-)
+from sojourn.families.draws import draw_parameters, memory, n_covariates, sample_after
+from sojourn.families.means import expected_values
 from sojourn.forms import as_sequences
 from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats, Integers

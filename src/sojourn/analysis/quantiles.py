@@ -8,7 +8,8 @@ import numpy as np
 
 from sojourn.families import Categorical, Family, Multinomial, Product
 from sojourn.families.cdf import is_discrete, predictive_cdf
-from sojourn.families.draws import expected_values, naturals_of
+from sojourn.families.draws import naturals_of
+from sojourn.families.means import expected_values
 from sojourn.families.regression import RegressionFamily
 from sojourn.kernels.interface import Floats
 

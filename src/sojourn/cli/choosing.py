@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sojourn.cli.data import Opened
+    from sojourn.families.base import Family
     from sojourn.families.choose import Choice
     from sojourn.sequences import Sequences
     from sojourn.sources import Source
@@ -63,13 +65,18 @@ def _sampled(train: Source) -> NDArray[Any]:
 
 def _named(wanted: str) -> Choice:
     """Return the family of that name with its defaults."""
-    from sojourn.families import FAMILIES
+    from sojourn.families import FAMILIES, DiagonalGaussian, Mixture, Poisson, ZeroInflated
     from sojourn.families.choose import Choice, family_name
 
-    named = {
+    named: dict[str, Callable[[], Family]] = {
         family_name(name): of
         for name, of in FAMILIES.items()
         if name not in ("Product", "LinearGaussian")
+    }
+    # Families that another one is inside of, with the one that is asked for most.
+    named |= {
+        "mixture": lambda: Mixture(DiagonalGaussian()),
+        "zero-inflated": lambda: ZeroInflated(Poisson()),
     }
     if wanted not in named:
         raise ValueError(f"--family {wanted} is not one of auto, {', '.join(sorted(named))}")

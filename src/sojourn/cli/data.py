@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sojourn.cli.common import some
-from sojourn.families.product import words_of
+from sojourn.families.words import words_of
 from sojourn.models.base import BaseHMM
 from sojourn.sources import Source
 from sojourn.sources.arrow import TABLES, open_table

@@ -50,6 +50,9 @@ class EmissionRows:
     index: Integers
 
 
+POINT_STEPS = 1e9
+"""Number of steps that a point estimate counts for."""
+
 _GAP_NUMBERS = 2**22  # numbers in a temporary tensor with one row per step
 _CACHED_NUMBERS = 2**16  # the same of an array, which stays in the processor's cache
 
@@ -135,7 +138,60 @@ class ExponentialFamily(ABC):
         """Return the mean-field log potentials of eq (2'), shape (T, K)."""
 
 
-class Family(BaseEstimator, ExponentialFamily):  # type: ignore[misc]
+class StepUnknowns(ExponentialFamily):
+    """What a family with unknowns at single steps, or with a point estimate, defines beside it.
+
+    The defaults are those of a family without them.
+    """
+
+    has_point: ClassVar[bool] = False
+    """Whether `point` is defined, so that "em" can estimate the family's parameters."""
+
+    @property
+    def latent(self) -> bool:
+        """Whether a step has unknowns of its own, so that its statistics depend on λ."""
+        return False
+
+    def sum_given(
+        self,
+        encoded: Any,
+        responsibilities: Floats,
+        table: DecayedTable,
+        *,
+        collapsed: bool,
+        n_threads: int,
+        masses: Callable[[], Floats] | None = None,
+        bound: bool = False,
+    ) -> tuple[RowSums, Any]:
+        """Return the sums of a batch given the current statistics, and what unknowns of steps add.
+
+        A family whose steps have unknowns of their own (which component a step comes from, say)
+        sums expectations over them, and adds Σ r E[log h] and their entropy to the bound (13), if
+        `bound` asks for it.  Other families need no more than `sum_statistics`, and add nothing.
+        """
+        family: Any = self
+        sums = family.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
+        return sums, 0.0
+
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
+        family: Any = self
+        return np.asarray(family.sum_statistics(x, weights, n_threads=1).dense())
+
+    def canonical(self, statistics: Floats) -> Floats:
+        """Return statistics (K, S) with interchangeable parts in the same order in every state."""
+        return statistics
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of very many steps that have the statistics per step of λ: a point estimate.
+
+        Potentials of it are densities at these parameters: the maximum of the likelihood if λ° is
+        next to nothing.  Degrees of freedom of a prior do not count.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no point estimate")
+
+
+class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family

@@ -12,24 +12,47 @@ from scipy.stats import betabinom, nbinom
 
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.beta import Beta, shapes_at
+from sojourn.families.binomial import Binomial
 from sojourn.families.categorical import Categorical
-from sojourn.families.columns import log_rising
+from sojourn.families.columns import ColumnFamily, log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.draws import naturals_of
 from sojourn.families.exponential import Exponential
 from sojourn.families.gamma import Gamma
 from sojourn.families.geometric import Geometric
+from sojourn.families.learned_gamma import LearnedGamma
+from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
+from sojourn.families.nested import NestedFamily
 from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.student_t import StudentT, effective
+from sojourn.families.von_mises import VonMises
+from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.kernels.interface import Floats
 
 Limits = tuple[Floats, Floats]
 """P(X < x) and P(X ≤ x) of every step, state and column; the same array if X is continuous."""
+
+
+_COUNTS = (
+    Categorical,
+    Bernoulli,
+    Binomial,
+    Multinomial,
+    Poisson,
+    NegativeBinomial,
+    LearnedNegativeBinomial,
+    Geometric,
+)
+
+_ANGLES = 4096  # intervals of the circle in a distribution function
 
 
 @singledispatch
@@ -68,9 +91,10 @@ def is_discrete(family: Family) -> list[bool]:
             own = is_discrete(part)
             found += own + [own[0]] * (n - len(own))
         return found
-    counts = (Categorical, Bernoulli, Multinomial, Poisson, NegativeBinomial, Geometric)
     n = 1 if family.step_ndim == 0 else int(family.n_features)
-    return [isinstance(family, counts)] * n
+    if isinstance(family, NestedFamily):  # a point mass makes a column partly discrete
+        return [isinstance(family.family, _COUNTS) or isinstance(family, ZeroInflated)] * n
+    return [isinstance(family, _COUNTS)] * n
 
 
 def n_columns(family: Family) -> int:
@@ -84,6 +108,10 @@ def n_columns(family: Family) -> int:
     """
     if isinstance(family, Product):
         return sum(map(n_columns, family.parts))
+    if isinstance(family, NestedFamily):
+        return n_columns(family.family)
+    if isinstance(family, Binomial):
+        return family.n_successes
     if isinstance(family, MatrixNormalFamily):
         return family.sizes[1]
     return 1 if family.step_ndim == 0 else int(family.n_features)
@@ -149,6 +177,40 @@ def _(family: MatrixNormalFamily, x: Floats, natural: Floats) -> Limits:
 
 
 @predictive_cdf.register
+def _(family: StudentT, x: Floats, natural: Floats) -> Limits:
+    found, n = family.posterior(natural), family.features
+    df, dof, stretch = effective(found, n)
+    corner, side = found.factors.lower[:, 0, 0], found.factors.lower[:, 1:, 0]
+    root = found.factors.lower[:, 1:, 1:]
+    scale = np.sqrt((root**2).sum(axis=2) * (stretch / dof)[:, None])
+    mean = side / corner[:, None] + np.asarray(family.location)
+    return _student((x[:, None] - mean) / scale, df[:, None])
+
+
+@predictive_cdf.register
+def _(family: Mixture, x: Floats, natural: Floats) -> Limits:
+    counts, inner = family.split(natural)
+    weights = (counts / counts.sum(axis=1, keepdims=True))[None, :, :, None]
+    below, upto = (
+        (weights * part.reshape(len(part), *counts.shape, -1)).sum(axis=2)
+        for part in predictive_cdf(family.family, x, inner)
+    )
+    return below, upto
+
+
+@predictive_cdf.register
+def _(family: ZeroInflated, x: Floats, natural: Floats) -> Limits:
+    zeros, others, inner = family.split(natural)
+    share = zeros / (zeros + others)
+    below, upto = predictive_cdf(family.family, x, inner)
+    at = x[:, None]
+    return (
+        np.where(at > 0.0, share, 0.0) + (1.0 - share) * below,
+        np.where(at >= 0.0, share, 0.0) + (1.0 - share) * upto,
+    )
+
+
+@predictive_cdf.register
 def _(family: Exponential, x: Floats, natural: Floats) -> Limits:
     a, b = family.parts(natural)
     found = -np.expm1(-a * np.log1p(np.maximum(x, 0.0)[:, None] / b))
@@ -159,7 +221,44 @@ def _(family: Exponential, x: Floats, natural: Floats) -> Limits:
 def _(family: Gamma, x: Floats, natural: Floats) -> Limits:
     a, b = family.parts(natural)
     x = np.maximum(x, 0.0)[:, None]
-    found = betainc(np.broadcast_to(family.shape, x.shape[-1:]), a, x / (x + b))
+    found = betainc(np.broadcast_to(np.asarray(family.shape), x.shape[-1:]), a, x / (x + b))
+    return found, found
+
+
+@predictive_cdf.register
+def _(family: LearnedGamma, x: Floats, natural: Floats) -> Limits:
+    n, _, sums = parts = family.parts(natural)
+    nodes = family.integrate(*parts)
+    c = np.exp(nodes.at[0])
+    x = np.maximum(x, 0.0)[:, None]
+    share = x / (x + sums)
+    found = (np.exp(nodes.log_weights) * betainc(c, c * n[..., None], share[..., None])).sum(-1)
+    return found, found
+
+
+@predictive_cdf.register
+def _(family: Beta, x: Floats, natural: Floats) -> Limits:
+    nodes = family.integrate(*family.parts(natural))
+    a, b = shapes_at(nodes.at)
+    out = np.empty((len(x), *nodes.log_total.shape))
+    for t, row in enumerate(np.clip(x, 0.0, 1.0)):
+        out[t] = (np.exp(nodes.log_weights) * betainc(a, b, row[:, None])).sum(axis=-1)
+    return out, out
+
+
+@predictive_cdf.register
+def _(family: VonMises, x: Floats, natural: Floats) -> Limits:
+    # From −π to π, by the trapezoidal rule, whose error is small for a smooth periodic function.
+    found = np.empty((len(x), len(natural), family.features))
+    for d in range(family.features):
+        own = np.full((_ANGLES + 1, family.features), np.nan)
+        own[:, d] = np.linspace(-np.pi, np.pi, _ANGLES + 1)
+        density = np.exp(family.log_predictive(own, natural))
+        mass = np.cumsum(0.5 * (density[1:] + density[:-1]), axis=0)
+        mass = np.concatenate([np.zeros((1, len(natural))), mass / mass[-1]])
+        angle = np.arctan2(np.sin(x[:, d]), np.cos(x[:, d]))
+        for k in range(len(natural)):
+            found[:, k, d] = np.interp(angle, own[:, d], mass[:, k])
     return found, found
 
 
@@ -192,8 +291,9 @@ def _(family: Geometric, x: Floats, natural: Floats) -> Limits:
     return _counts(x, 1, upto)
 
 
-@predictive_cdf.register
-def _(family: NegativeBinomial, x: Floats, natural: Floats) -> Limits:
+@predictive_cdf.register(LearnedNegativeBinomial)
+@predictive_cdf.register(NegativeBinomial)
+def _(family: ColumnFamily, x: Floats, natural: Floats) -> Limits:
     parts = family.parts(natural)
 
     def upto(values: Floats) -> Floats:
@@ -214,6 +314,20 @@ def _(family: Bernoulli, x: Floats, natural: Floats) -> Limits:
     ones = family.parameters(natural)["emissionprob_"]
     zeros = 1.0 - ones
     return _counts(x, 0, lambda values: np.where(values < 1.0, zeros, 1.0))
+
+
+@predictive_cdf.register
+def _(family: Binomial, x: Floats, natural: Floats) -> Limits:
+    alpha, beta = family.parts(natural)
+    n = family.n_successes
+    trials = np.full((len(x), 1), family.n_trials) if family.n_trials is not None else x[:, -1:]
+    successes = np.where(np.isnan(trials), np.nan, x[:, :n])
+    known = np.nan_to_num(trials)[:, :, None]
+
+    def upto(values: Floats) -> Floats:
+        return betabinom.cdf(np.minimum(values, known), known, alpha, beta)
+
+    return _counts(successes, 0, upto)
 
 
 @predictive_cdf.register

@@ -128,6 +128,16 @@ def check_positive(data: Sequences, n_features: int, *, zero: bool = False) -> S
     return data
 
 
+def check_unit(data: Sequences, n_features: int) -> Sequences:
+    """Check numbers between zero and one, both excluded."""
+    data = check_positive(data, n_features, zero=True)
+    values = data.values
+    with np.errstate(invalid="ignore"):
+        bad = (values <= 0) | (values >= 1)
+    _refuse(bad, data, lambda at: f"{values[at]} is not between 0 and 1, both excluded")
+    return data
+
+
 def check_counts(
     data: Sequences, n_features: int, *, least: int = 0, most: int | None = None
 ) -> Sequences:

@@ -35,6 +35,9 @@ class ColumnFamily(DenseFamily):
     discrete: ClassVar[bool]
     """Whether the data are non-negative whole numbers."""
 
+    filler: ClassVar[float] = 1.0
+    """A value in the support, computed with in place of a missing one."""
+
     @abstractmethod
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
         """Return the p coordinates of t(x): each has the shape of x or (D,), or is a number."""
@@ -110,10 +113,10 @@ class ColumnFamily(DenseFamily):
         return plain
 
     def _fill(self, x: Floats) -> tuple[Booleans, Floats]:
-        """Return which entries are missing, and x with ones in their place."""
+        """Return which entries are missing, and x with a possible value in their place."""
         xp = namespace(x)
         missing = xp.isnan(x)
-        return missing, xp.where(missing, 1.0, x) if maybe_any(missing) else x
+        return missing, xp.where(missing, self.filler, x) if maybe_any(missing) else x
 
     def _sum_columns(self, entry: Callable[..., Floats], x: Floats, natural: Floats) -> Floats:
         missing, filled = self._fill(x)

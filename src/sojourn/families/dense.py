@@ -83,8 +83,12 @@ class DenseFamily(Family):
     ) -> EmissionRows:
         """Return one row of potentials per step."""
         function = self.potentials(natural_parameters(self, table), collapsed=collapsed)
-        columns = encoded.shape[1]
-        return potential_rows(function, encoded, columns, table.n_states, dtype, n_threads)
+        numbers = self.numbers_per_step(encoded.shape[1])
+        return potential_rows(function, encoded, numbers, table.n_states, dtype, n_threads)
+
+    def numbers_per_step(self, n_columns: int) -> int:
+        """Return how many numbers the potentials of a step take for every state."""
+        return n_columns
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return ``statistics(x).T @ weights`` by a compiled kernel, or None if there is none."""
@@ -119,8 +123,11 @@ class DenseFamily(Family):
     ) -> Floats:
         """Return statistics of soft assignments, with the mass of `total_steps` steps."""
         x, weights = self.assign(data, n_states, rng)
-        sums = weighted_sums(self.statistics, x, weights, self.n_statistics)
-        return sums.T * (total_steps / len(x))
+        return self.start_sums(x, weights, rng).T * (total_steps / len(x))
+
+    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+        """Return the weighted sums of the statistics."""
+        return weighted_sums(self.statistics, x, weights, self.n_statistics)
 
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the constructor's arguments: numbers as JSON values, others as arrays."""

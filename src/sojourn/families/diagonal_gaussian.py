@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import (
     check_columns,
@@ -78,6 +79,7 @@ class DiagonalGaussian(ColumnFamily):
 
     coordinates = 4  # κ, ν, sums and sums of squares
     discrete = False
+    has_point = True
     parameter_names = ("means_", "covars_")
 
     def __init__(
@@ -205,6 +207,13 @@ class DiagonalGaussian(ColumnFamily):
             return None
         counts, sums, squares = found
         return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of many steps, whose variance is Ψ divided by the number of steps."""
+        kappa, nu, sums, squares = self.parts(natural)
+        before = self.parts(self.prior()[None])[1]
+        steps = np.maximum(nu - before, 1e-3)
+        return POINT_STEPS * np.concatenate([kappa, steps, sums, squares], axis=1)
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless κ, ν and Ψ are positive."""

@@ -13,21 +13,31 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma, i0e, i1e
+from scipy.stats import nbinom
 
 from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
+from sojourn.families.beta import Beta, shapes_at
+from sojourn.families.binomial import Binomial
+from sojourn.families.columns import log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.dirichlet import DirichletFamily
-from sojourn.families.gamma import Gamma
+from sojourn.families.integrated import draw_nodes
+from sojourn.families.learned_gamma import LearnedGamma
+from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial
 from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
-from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.product import Product
 from sojourn.families.rates import ProbabilityFamily, RateFamily
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.student_t import StudentT
+from sojourn.families.von_mises import VonMises
+from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.kernels.interface import Floats
 from sojourn.random_state import draw_dirichlet
 from sojourn.sequences import Sequences
@@ -35,6 +45,7 @@ from sojourn.sequences import Sequences
 MASS = 1e9
 """Number of steps that a draw counts for."""
 
+_MOST_COUNTS = 20_000  # values of a count over which an expectation is summed
 _TINY = 1e-12  # probabilities are kept above this, so that a prior can be subtracted and added
 
 
@@ -95,8 +106,9 @@ def _(family: Bernoulli, natural: Floats, rng: np.random.Generator) -> Floats:
     return np.concatenate(_beta(natural[:, :n], natural[:, n:], rng), axis=1)
 
 
-@draw_parameters.register
-def _(family: ProbabilityFamily, natural: Floats, rng: np.random.Generator) -> Floats:
+@draw_parameters.register(Binomial)
+@draw_parameters.register(ProbabilityFamily)
+def _(family: Any, natural: Floats, rng: np.random.Generator) -> Floats:
     alpha, beta = family.parts(natural)
     return np.concatenate(_beta(alpha, beta, rng), axis=1)
 
@@ -188,82 +200,93 @@ def _(family: MatrixNormalFamily, natural: Floats, rng: np.random.Generator) -> 
 
 
 @draw_parameters.register
+def _(family: LearnedGamma, natural: Floats, rng: np.random.Generator) -> Floats:
+    n, _, sums = parts = family.parts(natural)
+    c = np.exp(draw_nodes(family.integrate(*parts), rng)[0])
+    logs = np.log(rng.standard_gamma(c * n + 1.0)) - rng.standard_exponential(c.shape) / (c * n)
+    log_rate = np.maximum(logs, -600.0) - np.log(sums)
+    drawn = (np.ones_like(c), digamma(c) - log_rate, c * np.exp(-log_rate))
+    return MASS * np.concatenate(drawn, axis=1)
+
+
+@draw_parameters.register
+def _(family: LearnedNegativeBinomial, natural: Floats, rng: np.random.Generator) -> Floats:
+    n, total, *_ = parts = family.parts(natural)
+    r = np.exp(draw_nodes(family.integrate(*parts), rng)[0])
+    chance, other = (part / MASS for part in _beta(r * n, total, rng))
+    mean = r * other / chance
+    drawn = [np.ones_like(r), np.maximum(mean, _TINY), *_expected_risings(r, chance)]
+    return MASS * np.concatenate(drawn, axis=1)
+
+
+def _expected_risings(r: Floats, chance: Floats) -> list[Floats]:
+    """Return E[log Γ(x + r_j) − log Γ(r_j)] of negative binomials, an array for each knot."""
+    largest = nbinom.isf(1e-13, r, chance)
+    flat_r, flat_chance = r.ravel()[:, None], chance.ravel()[:, None]
+    out = np.empty((r.size, len(KNOTS)))
+    narrow = (largest < _MOST_COUNTS).ravel()
+    for rows in np.array_split(np.flatnonzero(narrow), max(1, int(narrow.sum()) // 512)):
+        if len(rows):
+            support = np.arange(largest.ravel()[rows].max() + 1.0)
+            weights = nbinom.pmf(support, flat_r[rows], flat_chance[rows])
+            out[rows] = weights @ log_rising(np.exp(KNOTS), support[:, None])
+    # Of counts with a very wide distribution, quantiles; each stands for as many.
+    quantiles = (np.arange(_MOST_COUNTS) + 0.5) / _MOST_COUNTS
+    for row in np.flatnonzero(~narrow):
+        values = nbinom.ppf(quantiles, flat_r[row], flat_chance[row])
+        out[row] = log_rising(np.exp(KNOTS), values[:, None]).mean(axis=0)
+    return [out[:, j].reshape(r.shape) for j in range(len(KNOTS))]
+
+
+@draw_parameters.register
+def _(family: VonMises, natural: Floats, rng: np.random.Generator) -> Floats:
+    n, cosines, sines = parts = family.parts(natural)
+    kappa = np.exp(draw_nodes(family.integrate(*parts), rng)[0])
+    direction = rng.vonmises(np.arctan2(sines, cosines), kappa * np.hypot(cosines, sines))
+    length = i1e(kappa) / i0e(kappa)
+    drawn = (np.ones_like(n), length * np.cos(direction), length * np.sin(direction))
+    return MASS * np.concatenate(drawn, axis=1)
+
+
+@draw_parameters.register
+def _(family: Beta, natural: Floats, rng: np.random.Generator) -> Floats:
+    a, b = shapes_at(draw_nodes(family.integrate(*family.parts(natural)), rng))
+    both = digamma(a + b)
+    drawn = (np.ones_like(a), digamma(a) - both, digamma(b) - both)
+    return MASS * np.concatenate(drawn, axis=1)
+
+
+@draw_parameters.register
+def _(family: StudentT, natural: Floats, rng: np.random.Generator) -> Floats:
+    if family.df is None:
+        df = np.exp(draw_nodes(family.nodes(natural), rng)[0])
+    else:
+        df = np.full(len(natural), family.df)
+    # The mean of log u − u.
+    gap = digamma(0.5 * df) - np.log(0.5 * df) - 1.0
+    inner: Floats = draw_parameters(family.gaussian, natural[:, 2:], rng)
+    return np.concatenate([np.full((len(df), 1), MASS), MASS * gap[:, None], inner], axis=1)
+
+
+@draw_parameters.register
+def _(family: Mixture, natural: Floats, rng: np.random.Generator) -> Floats:
+    counts, inner = family.split(natural)
+    weights = np.maximum(draw_dirichlet(counts, rng), _TINY)
+    drawn: Floats = draw_parameters(family.family, inner, rng)
+    return np.concatenate([MASS * weights, drawn.reshape(len(natural), -1)], axis=1)
+
+
+@draw_parameters.register
+def _(family: ZeroInflated, natural: Floats, rng: np.random.Generator) -> Floats:
+    zeros, others, inner = family.split(natural)
+    drawn: Floats = draw_parameters(family.family, inner, rng)
+    return np.concatenate([*_beta(zeros, others, rng), drawn], axis=1)
+
+
+@draw_parameters.register
 def _(family: Product, natural: Floats, rng: np.random.Generator) -> Floats:
     pairs = zip(family.parts, naturals_of(family, natural), strict=True)
     return np.concatenate([draw_parameters(part, own, rng) for part, own in pairs], axis=1)
-
-
-# ---- means --------------------------------------------------------------------------------------
-
-
-@singledispatch
-def expected_values(family: Family, natural: Floats) -> Floats:
-    """Return the mean of the predictive distribution (2) of every state, shape (K, D).
-
-    Where that mean does not exist — always for `LogNormal`, elsewhere for a state with hardly any
-    data — it is the mean at the posterior mean parameters.
-
-    Examples
-    --------
-    >>> import sojourn as sj
-    >>> expected_values(sj.Poisson(1), np.array([[2.0, 3.0]]))
-    array([[1.5]])
-    """
-    raise NotImplementedError(f"{type(family).__name__} has no mean that depends on the state only")
-
-
-@expected_values.register
-def _(family: RateFamily, natural: Floats) -> Floats:
-    a, b = family.shape_and_rate(*family.parts(natural))
-    if family.parameter_names[0] == "lambdas_":
-        return a / b
-    shape = np.asarray(family.shape) if isinstance(family, Gamma) else 1.0
-    return shape * b / np.where(a > 1.0, a - 1.0, a)
-
-
-@expected_values.register
-def _(family: ProbabilityFamily, natural: Floats) -> Floats:
-    alpha, beta = family.parts(natural)
-    failures = beta / np.where(alpha > 1.0, alpha - 1.0, alpha)
-    if isinstance(family, NegativeBinomial):
-        return np.asarray(family.dispersion) * failures
-    return 1.0 + failures
-
-
-@expected_values.register(Bernoulli)
-@expected_values.register(Multinomial)
-def _(family: Family, natural: Floats) -> Floats:
-    return family.parameters(natural)["emissionprob_"]
-
-
-@expected_values.register(DiagonalGaussian)
-@expected_values.register(SphericalGaussian)
-def _(family: Family, natural: Floats) -> Floats:
-    return family.parameters(natural)["means_"]
-
-
-@expected_values.register
-def _(family: LogNormal, natural: Floats) -> Floats:
-    found = family.parameters(natural)
-    return np.exp(found["means_"] + 0.5 * found["covars_"])
-
-
-@expected_values.register
-def _(family: MatrixNormalFamily, natural: Floats) -> Floats:
-    found = family.parameters(natural)
-    if "intercepts_" in found:
-        raise NotImplementedError(f"the mean of {type(family).__name__} depends on regressors")
-    covariances = found["covars_"]
-    return found.get("means_", np.zeros(covariances.shape[:2]))
-
-
-@expected_values.register
-def _(family: Product, natural: Floats) -> Floats:
-    out = []
-    for part, own in zip(family.parts, naturals_of(family, natural), strict=True):
-        symbols = part.step_ndim == 0  # the mean of symbols says nothing
-        out.append(np.full((len(own), 1), np.nan) if symbols else expected_values(part, own))
-    return np.concatenate(out, axis=1)
 
 
 # ---- data that go on from a past ----------------------------------------------------------------

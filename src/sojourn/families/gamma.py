@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.checks import as_given, check_positive, column_vector
 from sojourn.families.columns import log_rising
+from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.rates import RateFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -31,8 +32,9 @@ class Gamma(RateFamily):
     ----------
     n_features : int, optional
         Number of columns D; by default the data's.
-    shape : float or (D,) array
-        The shape c of each column, which is not learned.
+    shape : float or (D,) array, or None
+        The shape c of each column, the same for all states; None for one that every state learns:
+        the family becomes a `LearnedGamma`.
     prior_shape : float or (D,) array, optional
         a°; by default 0.1 c, the weight of a tenth of a step.
     prior_rate : float or (D,) array, optional
@@ -51,7 +53,7 @@ class Gamma(RateFamily):
     def __init__(
         self,
         n_features: int | None = None,
-        shape: float | ArrayLike = 1.0,
+        shape: float | ArrayLike | None = 1.0,
         prior_shape: float | ArrayLike | None = None,
         prior_rate: float | ArrayLike | None = None,
     ) -> None:
@@ -59,6 +61,14 @@ class Gamma(RateFamily):
         self.shape = shape
         self.prior_shape = prior_shape
         self.prior_rate = prior_rate
+
+    def resolve(self, data: Sequences, n_states: int) -> Any:
+        """Take columns and prior mean from the data."""
+        if self.shape is not None:
+            return super().resolve(data, n_states)
+        if self.prior_shape is not None or self.prior_rate is not None:
+            raise ValueError("the prior of a learned shape is set by LearnedGamma, not by Gamma")
+        return LearnedGamma(self.n_features).resolve(data, n_states)
 
     def check(self, data: Sequences, n_features: int) -> Sequences:
         """Check that the data are positive."""

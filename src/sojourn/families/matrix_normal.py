@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import Booleans
 from sojourn.families.columns import log_rising
@@ -61,6 +62,8 @@ class MatrixNormalFamily(DenseFamily):
 
     Subclasses define regressors, targets and the prior.
     """
+
+    has_point = True
 
     @property
     @abstractmethod
@@ -135,6 +138,12 @@ class MatrixNormalFamily(DenseFamily):
         if self.sizes[0] > 1 or is_tensor(natural):
             return plain
         return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of many steps, whose covariance is Ψ divided by the number of steps."""
+        out = POINT_STEPS * natural
+        out[:, 0] = POINT_STEPS * np.maximum(natural[:, 0] - self.prior()[0], 1e-3)
+        return out
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless ν is large enough, and the matrix positive definite."""
@@ -238,7 +247,7 @@ def compiled(
         constants = _student_constant(factors, n_targets) - 0.5 * n_targets * np.log1p(leverage)
     else:
         inner, powers = np.ones(len(inverse)), 0.5 * dof
-        constants = _expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
+        constants = expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
 
     return CompiledPotentials(
         plain, True, location, weights, spans, inner, powers, constants, collapsed
@@ -259,7 +268,7 @@ def _student_constant(factors: Factors, n_targets: int) -> Floats:
     return risen - half * _LOG_PI - 0.5 * factors.log_det_scale
 
 
-def _expected_constant(factors: Factors, n_targets: int) -> Floats:
+def expected_constant(factors: Factors, n_targets: int) -> Floats:
     """Return ½ E[log|Σ⁻¹|] − ½ D log 2π."""
     xp = namespace(factors.dof)
     log_det = sum(xp.digamma(0.5 * (factors.dof - d)) for d in range(n_targets))
@@ -273,7 +282,7 @@ def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotent
     half = 0.5 * n_targets
     constant = _student_constant(factors, n_targets)
     power = 0.5 * (dof + 1)
-    residual, leverage = _norms(factors, n_regressors)
+    residual, leverage = norms(factors, n_regressors)
 
     def potentials(z: Floats) -> Floats:
         stretch = 1.0 + leverage(z)
@@ -290,8 +299,8 @@ def predictive(factors: Factors, n_regressors: int, n_targets: int) -> LogPotent
 def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentials:
     """Return eq (2'): ½ E[log|Σ⁻¹|] − ½ ν |v|² − ½ D |u|² − ½ D log 2π."""
     dof = factors.dof
-    constant = _expected_constant(factors, n_targets)
-    residual, leverage = _norms(factors, n_regressors)
+    constant = expected_constant(factors, n_targets)
+    residual, leverage = norms(factors, n_regressors)
 
     def potentials(z: Floats) -> Floats:
         rows = residual(z)
@@ -302,7 +311,7 @@ def expected(factors: Factors, n_regressors: int, n_targets: int) -> LogPotentia
     return potentials
 
 
-def _norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
+def norms(factors: Factors, n_regressors: int) -> tuple[LogPotentials, LogPotentials]:
     """Return |v|² and |u|² as functions of z, by one matrix product each."""
     xp = namespace(factors.lower)
     inverse = xp.inv_lower(factors.lower)

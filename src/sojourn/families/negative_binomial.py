@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families.checks import as_given, check_counts, column_vector
 from sojourn.families.columns import log_rising
+from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.rates import ProbabilityFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -33,8 +34,9 @@ class NegativeBinomial(ProbabilityFamily):
     ----------
     n_features : int, optional
         Number of columns D; by default the data's.
-    dispersion : float or (D,) array
-        The number r of each column, which is not learned.
+    dispersion : float or (D,) array, or None
+        The number r of each column, the same for all states; None for one that every state learns:
+        the family becomes a `LearnedNegativeBinomial`.
     alpha : float or (D,) array, optional
         α°; by default 0.1 r, the weight of a tenth of a step.
     beta : float or (D,) array, optional
@@ -52,7 +54,7 @@ class NegativeBinomial(ProbabilityFamily):
     def __init__(
         self,
         n_features: int | None = None,
-        dispersion: float | ArrayLike = 1.0,
+        dispersion: float | ArrayLike | None = 1.0,
         alpha: float | ArrayLike | None = None,
         beta: float | ArrayLike | None = None,
     ) -> None:
@@ -60,6 +62,14 @@ class NegativeBinomial(ProbabilityFamily):
         self.dispersion = dispersion
         self.alpha = alpha
         self.beta = beta
+
+    def resolve(self, data: Sequences, n_states: int) -> Any:
+        """Take columns and prior mean from the data."""
+        if self.dispersion is not None:
+            return super().resolve(data, n_states)
+        if self.alpha is not None or self.beta is not None:
+            raise ValueError("the prior of a learned dispersion is set by LearnedNegativeBinomial")
+        return LearnedNegativeBinomial(self.n_features).resolve(data, n_states)
 
     def check(self, data: Sequences, n_features: int) -> Sequences:
         """Check that the data are counts."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,81 @@ from sklearn.base import clone
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
 from sojourn.families.categorical import MISSING, Categorical
-from sojourn.families.registry import SINGLE_FAMILIES
+from sojourn.families.parts import PART_FAMILIES
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
-from sojourn.vocabulary import Vocabulary
 
 
 def _past(family: Product) -> int:
     """Return the number of earlier steps that an observation depends on: the most of the parts."""
     return max(part.past for part in family.parts)
+
+
+def _latent(family: Product) -> bool:
+    """Whether a part has unknowns of single steps."""
+    return any(part.latent for part in family.parts)
+
+
+def _start_sums(family: Product, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
+    """Return the sums of the parts."""
+    if not family.latent:
+        return np.asarray(family.sum_statistics(x, weights, n_threads=1).values)
+    pairs = zip(family.parts, x, strict=True)
+    return np.concatenate(
+        [
+            part.start_sums(own, weights, rng)
+            if part.latent
+            else weighted_sums(part.statistics, own, weights, part.n_statistics)
+            for part, own in pairs
+        ]
+    )
+
+
+def _sum_given(
+    family: Product,
+    encoded: Any,
+    responsibilities: Floats,
+    table: DecayedTable,
+    *,
+    collapsed: bool,
+    n_threads: int,
+    masses: Callable[[], Floats] | None = None,
+    bound: bool = False,
+) -> tuple[RowSums, Any]:
+    """Return the sums of the parts; unknowns of steps of different parts are independent."""
+    if not family.latent:
+        return family.sum_statistics(encoded, responsibilities, n_threads=n_threads), 0.0
+    found = []
+    own_tables = _naturals(family.parts, table.dense())
+    for part, own, statistics in zip(family.parts, encoded, own_tables, strict=True):
+        if part.latent:
+            given: Any = _Statistics(statistics)
+            found.append(
+                part.sum_given(
+                    own,
+                    responsibilities,
+                    given,
+                    collapsed=collapsed,
+                    n_threads=n_threads,
+                    bound=bound,
+                )
+            )
+        else:
+            sums = weighted_sums(
+                part.statistics, own, responsibilities, part.n_statistics, n_threads
+            )
+            found.append((RowSums(None, sums, part.n_statistics), 0.0))
+    values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
+    return RowSums(None, values, family.n_statistics), sum(local for _, local in found)
+
+
+def _canonical(family: Product, statistics: Floats) -> Floats:
+    """Return the statistics with interchangeable parts of parts in the same order."""
+    pairs = zip(family.parts, _naturals(family.parts, statistics), strict=True)
+    return np.concatenate([part.canonical(own) for part, own in pairs], axis=1)
 
 
 class Product(Family):
@@ -69,6 +132,10 @@ class Product(Family):
     table_dtype = "float64"
 
     past = property(_past)
+    latent = property(_latent)
+    start_sums = _start_sums
+    sum_given = _sum_given
+    canonical = _canonical
 
     def __init__(self, *parts: Family, columns: Sequence[int] | None = None) -> None:
         self.parts = parts
@@ -164,8 +231,7 @@ class Product(Family):
         )
         chosen = rows[:, 0].astype(np.intp)
         x = [part[chosen] for part in self.observations(data)]
-        sums = self.sum_statistics(x, weights, n_threads=1).values
-        return sums.T * (total_steps / len(chosen))
+        return self.start_sums(x, weights, rng).T * (total_steps / len(chosen))
 
     def observations(self, data: Sequences) -> Any:
         """Return the observations of the parts, one array each."""
@@ -275,8 +341,23 @@ class Product(Family):
                 for name, array in arrays.items()
                 if name.startswith(prefix)
             }
-            parts.append(SINGLE_FAMILIES[part["name"]].from_config(part["values"], own))
+            parts.append(PART_FAMILIES[part["name"]].from_config(part["values"], own))
         return cls(*parts, columns=values["columns"])
+
+
+class _Statistics(NamedTuple):
+    """The statistics of a part, as a table."""
+
+    statistics: Any
+
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.statistics)
+
+    def dense(self) -> Any:
+        """Return the statistics, shape (K, S)."""
+        return self.statistics
 
 
 def assigned_columns(product: Product, n_columns: int) -> list[int]:
@@ -294,60 +375,6 @@ def assigned_columns(product: Product, n_columns: int) -> list[int]:
             "set the number of columns of each with columns=[...]"
         )
     return columns
-
-
-def words_of(family: Family) -> dict[int, Vocabulary]:
-    """Return the words of the symbols in columns of vectors, by the number of the column."""
-    if not isinstance(family, Product) or family.columns is None:
-        return {}
-    begins = np.cumsum([0, *family.columns])[:-1].tolist()
-    return {
-        begin: part.vocabulary
-        for begin, part in zip(begins, family.parts, strict=True)
-        if isinstance(part, Categorical) and part.vocabulary is not None
-    }
-
-
-def with_words(
-    family: Family,
-    words: Mapping[int, Vocabulary],
-    n_columns: int,
-    named: Callable[[int], str] = "column {}".format,
-) -> Product:
-    """Let columns of words be those of `Categorical` parts, with their words unless given.
-
-    Parameters
-    ----------
-    family : Family
-    words : mapping of int to Vocabulary
-        Words of the columns that have some.
-    n_columns : int
-        Number of columns of the data.
-    named : callable
-        Describes a column by its number.
-
-    Examples
-    --------
-    >>> family = Product(Categorical(), columns=[1])
-    >>> words_of(with_words(family, {0: Vocabulary(["sun", "rain"])}, 1))[0].words
-    ('sun', 'rain')
-    """
-    columns = [n_columns]
-    parts: list[Family] = [family]
-    if isinstance(family, Product):
-        columns, parts = assigned_columns(family, n_columns), list(family.parts)
-    begins = np.cumsum([0, *columns])[:-1]
-    for column, vocabulary in words.items():
-        at = int(np.searchsorted(begins, column, side="right")) - 1
-        part = parts[at]
-        if not isinstance(part, Categorical):
-            raise TypeError(
-                f"{named(column)} has words, and {type(part).__name__} takes numbers: leave it "
-                "out with drop=, or describe it by Categorical() in a Product"
-            )
-        if part.vocabulary is None:
-            parts[at] = Categorical(part.n_symbols, part.concentration, vocabulary)
-    return Product(*parts, columns=columns)
 
 
 def _own_columns(part: Family) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from sojourn.families.base import POINT_STEPS
 from sojourn.families.checks import check_columns, column_moments, column_vector
 from sojourn.families.columns import ColumnFamily, log_beta
 from sojourn.families.dense import DenseFamily
@@ -36,6 +37,7 @@ class OneParameterFamily(ColumnFamily):
     """
 
     coordinates = 2
+    has_point = True
 
     prior_names: ClassVar[tuple[str, str]]
     """The parameters of the prior that are λ°, in its order."""
@@ -71,6 +73,10 @@ class OneParameterFamily(ColumnFamily):
             first, last = (np.broadcast_to(end, shape).T for end in (zero, one))
             parts.append(first * counts + (last - first) * sums)
         return np.concatenate(parts)
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ times a large number: t(x) is linear, and the mean its ratio."""
+        return POINT_STEPS * natural
 
     def prior(self) -> Floats:
         """Return λ°, the two parameters of the prior."""

@@ -14,7 +14,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
-_WHOLE = ("n_symbols", "n_features", "order", "n_targets")
+_WHOLE = ("n_symbols", "n_features", "order", "n_targets", "n_components")
 _BLOCK = 2**16
 _WORDS = ("words", "word_offsets")  # the vocabulary has checked itself
 

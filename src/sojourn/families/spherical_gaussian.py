@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import (
     check_columns,
@@ -80,6 +81,7 @@ class SphericalGaussian(DenseFamily):
     """
 
     parameter_names = ("means_", "covars_")
+    has_point = True
 
     def __init__(
         self,
@@ -216,6 +218,12 @@ class SphericalGaussian(DenseFamily):
         n = self.features
         total = squares.sum(axis=0, keepdims=True)
         return np.concatenate([np.repeat(counts, n, axis=0), n * counts, sums, total])
+
+    def point(self, natural: Floats) -> Floats:
+        """Return λ of many steps, whose variance is Ψ divided by the number of entries."""
+        out, n = POINT_STEPS * natural, self.features
+        out[:, n] = POINT_STEPS * np.maximum(natural[:, n] - self.prior()[n], 1e-3)
+        return out
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless κ, ν and Ψ are positive."""

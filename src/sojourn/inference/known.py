@@ -56,17 +56,23 @@ def masked(
     codes, masks = labels.compact(n_states)
     if is_tensor(rows.index):
         return _masked_tensors(rows, codes, masks, n_states)
-    from sojourn.kernels.cpu.masks import mask_rows, number_pairs  # compiled, loaded on first use
+    from sojourn.kernels.cpu.masks import mask_in_place, mask_rows, number_pairs  # compiled
+    from sojourn.kernels.cpu.strips import is_consecutive
 
-    index, firsts, n_steps = rows.index, np.arange(len(codes)), len(codes)
-    if len(rows.table) * len(masks) <= _FEW * n_steps:
-        index, firsts = number_pairs(rows.index, codes, len(rows.table), len(masks))
+    index, table, log_scale = rows.index, rows.table, rows.log_scale
+    if len(table) == len(codes) and table.flags.writeable and is_consecutive(index):
+        # A row of its own for every step, made for this batch: unlabelled ones stay as they are.
+        firsts, own = np.arange(len(codes)), codes
+        lost = mask_in_place(table, masks, codes, n_threads=n_threads)
     else:
-        index = np.arange(n_steps, dtype=np.int32)
-    taken, own = rows.index[firsts], codes[firsts]
-    table, largest = mask_rows(rows.table, taken, masks, own, n_threads=n_threads)
-    log_scale = None if rows.log_scale is None else rows.log_scale[taken]
-    lost = np.flatnonzero(largest < _SMALL[table.dtype.name])
+        if len(table) * len(masks) <= _FEW * len(codes):
+            index, firsts = number_pairs(index, codes, len(table), len(masks))
+        else:
+            index, firsts = np.arange(len(codes), dtype=np.int32), np.arange(len(codes))
+        taken, own = rows.index[firsts], codes[firsts]
+        table, largest = mask_rows(table, taken, masks, own, n_threads=n_threads)
+        log_scale = None if log_scale is None else log_scale[taken]
+        lost = np.flatnonzero(largest < _SMALL[table.dtype.name])
     if len(lost):
         log_scale = np.zeros(len(table)) if log_scale is None else log_scale
         logs = _log_potentials(sequences, firsts[lost], posterior, family, collapsed=collapsed)

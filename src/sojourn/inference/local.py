@@ -77,15 +77,19 @@ def expected_statistics(
                 posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
             )
         log_z = backend.total(chunk, smoothed.log_normalizers)
+        emissions, local = family.sum_given(
+            encoded,
+            smoothed.responsibilities,
+            posterior.emissions,
+            collapsed=objective.collapsed,
+            masses=partial(backend.state_masses, smoothed),
+            n_threads=backend.n_threads,
+            bound=entropy,
+        )
         part = BatchSums(
             smoothed.start,
             smoothed.transitions,
-            family.sum_statistics(
-                encoded,
-                smoothed.responsibilities,
-                masses=partial(backend.state_masses, smoothed),
-                n_threads=backend.n_threads,
-            ),
+            emissions,
             log_z,
             len(sequences),
             sequences.n_counted,
@@ -95,8 +99,7 @@ def expected_statistics(
         if entropy:
             # The messages at the edges of tiles cancel in the sum over all of them.
             along = backend.log_potential(chunk, smoothed, factors, index)
-            part.entropy = part.log_normalizer - along
-            part.log_base = backend.log_base(family, chunk)
+            part.entropy, part.log_base = log_z - along, backend.log_base(family, chunk) + local
             rows = EmissionRows(factors.emissions, factors.log_scale, index)
             part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
         if shared:
@@ -106,10 +109,7 @@ def expected_statistics(
             )
         if sequences.weights is not None:
             part = part.scaled(float(sequences.weights[0]))
-        if sums is None:
-            sums = part
-        else:
-            sums += part
+        sums = part if sums is None else sums.__iadd__(part)
     assert sums is not None, "a batch has at least one sequence"
     return sums
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sojourn.inference.bound import COLLAPSED_BOUND, LOG_LIKELIHOOD, MEAN_FIELD_BOUND, Bound
-from sojourn.inference.objective import COLLAPSED, MEAN_FIELD, Objective
+from sojourn.inference.objective import COLLAPSED, MEAN_FIELD, POINT, Objective
 from sojourn.inference.schedule import Schedule
 
 
@@ -45,6 +45,6 @@ METHODS = {
     "cvb0": Method(COLLAPSED, COLLAPSED_BOUND, remembers=True),
     "vb": Method(MEAN_FIELD, MEAN_FIELD_BOUND, whole=True),
     # The potentials (1) and (2) are at the maximum of the posterior under Dirichlet(a + 1).
-    "em": Method(COLLAPSED, LOG_LIKELIHOOD, whole=True),
+    "em": Method(POINT, LOG_LIKELIHOOD, whole=True),
 }
 """All variational methods by name."""

@@ -21,9 +21,13 @@ class Objective:
         True: parameters are integrated out, and their posterior means (1) and predictive
         densities (2) are the potentials.  False: the potentials are exp E[log θ] and
         exp E[log p(x|φ)], whose rows do not sum to one.
+    point : bool
+        Whether parameters of emissions other than symbols are estimated, and not integrated out:
+        then the posterior is replaced by `Family.point` after every update.
     """
 
     collapsed: bool
+    point: bool = False
 
     def transition_potentials(self, concentrations: Concentrations) -> Rows:
         """Return the potentials of start and transitions, eq (1) or its mean-field form."""
@@ -62,3 +66,4 @@ class Objective:
 
 COLLAPSED = Objective(collapsed=True)
 MEAN_FIELD = Objective(collapsed=False)
+POINT = Objective(collapsed=True, point=True)

@@ -82,6 +82,22 @@ class Posterior:
             self.held,
         )
 
+    def align(self, family: Family) -> None:
+        """Put what is interchangeable within states into the same order, in place, for merges."""
+        statistics = to_host(self.emissions.dense())
+        aligned = family.canonical(statistics)
+        if aligned is not statistics:
+            like = self.emissions.dense()
+            placed = namespace(like).placed(np.ascontiguousarray(aligned), like=like)
+            self.emissions = self.emissions.refilled(placed)
+
+    def sharpen(self, family: Family) -> None:
+        """Replace the emissions by a point estimate, in place."""
+        if family.has_point:
+            prior = family.prior()
+            natural = family.point(prior + self.emissions.dense())
+            self.emissions = self.emissions.refilled(natural - prior)
+
     def become(self, other: Posterior) -> None:
         """Take over the states of another posterior, in place; keep the number of updates."""
         self.counts, self.emissions = other.counts, other.emissions

@@ -192,8 +192,12 @@ class _Runs:
             ),
             emitted.index,
         )
-        emissions = family.sum_statistics(
-            chunk.encoded, smoothed.responsibilities, n_threads=n_threads
+        emissions, _ = family.sum_given(
+            chunk.encoded,
+            smoothed.responsibilities,
+            self.emissions,
+            collapsed=True,
+            n_threads=n_threads,
         )
         return _Sums(*smoothed[:3], emissions)
 

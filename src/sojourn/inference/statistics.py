@@ -126,7 +126,8 @@ class BatchSums:
     n_starts : int
         Sequences that begin in the batch: all, but for tiles.
     entropy, log_base : float
-        Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.
+        Entropy of q(z) and Σ log h(x), for the collapsed bound, on request.  The latter includes
+        what unknowns of single steps add: see `Family.sum_given`.
     uncertainty : Uncertainty or None
         How far the counts may be from their expectations, for the collapsed bound.
     shared : (K, K) array or None
@@ -210,6 +211,7 @@ class BatchSums:
             emissions=self.emissions.to_host(),
             log_normalizer=float(self.log_normalizer),
             entropy=float(self.entropy),
+            log_base=float(self.log_base),
             uncertainty=None if uncertainty is None else uncertainty.fetched(),
             shared=None if self.shared is None else to_host(self.shared),
             squares=None if squares is None else Squares(*(to_host(a) for a in squares)),

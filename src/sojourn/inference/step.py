@@ -83,6 +83,8 @@ def step(
         posterior.exchange(None, known)
         raise
     _observe(problem, posterior, sums, backend)
+    if problem.objective.point:
+        posterior.sharpen(family)
     value = None
     if bound is not None and memory is None:
         copies = problem.copies(sums.n_sequences, sums.n_steps)

@@ -149,6 +149,8 @@ class _Training:
         before = time.perf_counter()
         proposals: list[dict[str, Any]] = []
         if self.moves is not None:
+            if self.problem.family.latent and not isinstance(self.source, RememberingSource):
+                self.posterior.align(self.problem.family)
             proposals = self.moves.after_pass(self.posterior, self.problem.family, n_pass, n_passes)
             if any(move["accepted"] for move in proposals):
                 self.backend = self.backend.resized()

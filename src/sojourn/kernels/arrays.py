@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, expit, gammaln, polygamma, xlogy
+from scipy.special import betaln, digamma, expit, gammaln, i0e, i1e, polygamma, xlogy
 
 from sojourn.kernels.ragged import flat_steps
 
@@ -130,6 +130,10 @@ _NUMPY = SimpleNamespace(
     betaln=betaln,
     digamma=digamma,
     xlogy=xlogy,
+    i0e=i0e,
+    i1e=i1e,
+    cos=np.cos,
+    sin=np.sin,
     polygamma=polygamma,
     expm1=np.expm1,
     round=np.rint,
@@ -221,15 +225,15 @@ def _torch() -> SimpleNamespace:
 
     same = (
         *("log", "log1p", "exp", "sqrt", "digamma", "subtract", "maximum", "clip", "where"),
-        *("polygamma", "expm1", "round", "minimum", "empty_like"),
+        *("polygamma", "expm1", "round", "minimum", "empty_like", "cos", "sin"),
+        *("xlogy", "concatenate"),
         *("isnan", "nan_to_num", "nansum", "amax", "zeros_like", "ones_like", "full_like"),
-        "concatenate",
     )
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in same},
         gammaln=torch.lgamma,
         betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
-        xlogy=torch.xlogy,
+        **{name: getattr(torch.special, name) for name in ("i0e", "i1e")},
         expit=torch.sigmoid,
         cumsum=lambda array: torch.cumsum(array, 0),
         cumprod=lambda array: torch.cumprod(array, 0),

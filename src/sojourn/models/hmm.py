@@ -60,7 +60,9 @@ class HMM(BaseHMM):
         - "em": Baum-Welch for the maximum of the posterior under Dirichlet(a + 1), with a the
           concentrations: prior counts are added to expected counts, as hmmlearn does with priors
           of a + 1.  Concentrations near zero (1e-300) give maximum likelihood.  For
-          `Categorical` emissions only;
+          `Categorical`, for families of counts, waiting times and probabilities such as
+          `Poisson`, and for the Gaussian families, whose covariance is (Ψ° + S) / n with the sums
+          of squares S of n steps; potentials are then densities at these parameters;
         - "gibbs": collapsed Gibbs sampling, which draws the states one by one with the parameters
           integrated out;
         - "blocked-gibbs": Gibbs sampling that alternates between the parameters and complete

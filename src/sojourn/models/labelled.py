@@ -39,8 +39,11 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
         np.add.at(transitions, (states[later - 1], states[later]), 1.0)
         responsibilities = np.zeros((len(states), n_states))
         responsibilities[np.flatnonzero(known), states[known]] = 1.0
-        sums = family.sum_statistics(family.encode(chunk), responsibilities, n_threads=1)
-        emissions += sums.dense().T
+        encoded = family.encode(chunk)
+        if family.latent:  # nothing is known yet about the unknowns of steps
+            emissions += family.start_sums(encoded, responsibilities, np.random.default_rng(0)).T
+        else:
+            emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
         seen += responsibilities.sum(axis=0)
     return _replaced(drawn, Statistics(start, transitions, emissions), seen)
 

@@ -81,5 +81,8 @@ def _stretches(
     borders = np.cumsum(rng.dirichlet(np.full(n_states, _BORDERS)))[:-1]
     own = np.full((data.n_steps, n_states), _OTHERS / n_states)
     own[np.arange(data.n_steps), np.searchsorted(borders, at)] += 1.0 - _OTHERS
-    sums = family.sum_statistics(family.encode(data), own, n_threads=1).dense()
+    encoded = family.encode(data)
+    if family.latent:
+        return family.start_sums(encoded, own, rng).T
+    sums = family.sum_statistics(encoded, own, n_threads=1).dense()
     return np.asarray(sums, dtype=np.float64).T

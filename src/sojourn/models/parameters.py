@@ -219,11 +219,16 @@ def _check_inference(model: BaseHMM) -> None:
             "device='cpu'"
         )
     if name == "em" and not isinstance(model.emission, Categorical):
-        raise ValueError(
-            "inference='em' supports Categorical emissions only: for other families the potentials "
-            "(2) are predictive densities, not densities at the best parameters; "
-            f"use 'vb' or 'scvi' for {type(model.emission).__name__}"
-        )
+        if not getattr(model.emission, "has_point", False):
+            raise ValueError(
+                "inference='em' estimates parameters of Categorical, Gaussian and Poisson "
+                "emissions and the like: use 'vb' or 'scvi' for "
+                f"{type(model.emission).__name__}"
+            )
+        if model.device == "cuda":
+            raise ValueError(
+                "inference='em' runs on a GPU with Categorical emissions only: device='cpu'"
+            )
     cuts = not (model.tile_length is None or isinstance(model.tile_length, str))
     if cuts and (is_sampled(model) or method_of(model).remembers):
         raise ValueError(

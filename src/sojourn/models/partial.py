@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.data import Data, is_source
 from sojourn.families import Family
-from sojourn.families.product import words_of
+from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.problem import Tiled
 from sojourn.labels import Labels

@@ -24,7 +24,7 @@ SYMBOLS = [np.random.default_rng(n).integers(0, 4, n + 2) for n in range(8)]
         (sj.HMM, GIVEN, {}),
         (sj.HMM, "left-right", {"stickiness": "learned"}),
         (sj.HMM, GIVEN, {"inference": "svi"}),
-        (sj.HDPHMM, GIVEN, {}),
+        (sj.HDPHMM, GIVEN, {"hdp": sj.HDPOptions(occupancy="exact")}),
         (sj.HDPHMM, "no-self", {"inference": "svi"}),
     ],
 )

@@ -74,7 +74,7 @@ def mask_rows(
     return out, largest
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
 def _mask_rows(counter, n_units, table, rows, masks, codes, out, largest):
     n_rows, n_states, width = rows.shape[0], masks.shape[1], table.shape[1]
     unit = take_unit(counter)
@@ -89,4 +89,41 @@ def _mask_rows(counter, n_units, table, rows, masks, codes, out, largest):
             for k in range(n_states, width):
                 out[t, k] = 0.0
             largest[t] = most
+        unit = take_unit(counter)
+
+
+def mask_in_place(table: Floats, masks: Floats, codes: Integers, *, n_threads: int) -> Integers:
+    """Multiply row t of a table by ``masks[codes[t]]``; return the rows that are all but zero."""
+    small = np.zeros(len(codes), np.bool_)
+    least = 1e-25 if table.dtype == np.float32 else 1e-200
+    n_units = max(1, min(64, len(codes) // _STEPS_PER_UNIT))
+    run_units(
+        _mask_in_place,
+        n_units,
+        n_threads,
+        table,
+        masks.astype(table.dtype),
+        (masks == 1.0).all(axis=1),
+        np.asarray(codes, np.int32),
+        table.dtype.type(least),
+        small,
+    )
+    return np.flatnonzero(small)
+
+
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _mask_in_place(counter, n_units, table, masks, plain, codes, least, small):
+    n_rows, n_states = codes.shape[0], masks.shape[1]
+    unit = take_unit(counter)
+    while unit < n_units:
+        for t in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
+            code = codes[t]
+            if plain[code]:
+                continue
+            most = table.dtype.type(0.0)
+            for k in range(n_states):
+                value = table[t, k] * masks[code, k]
+                table[t, k] = value
+                most = max(most, value)
+            small[t] = most < least
         unit = take_unit(counter)
