@@ -107,8 +107,10 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Without the number, which nobody reads, and under no name but the user's.
-        raise type(error)(f"{path} cannot be written: {error.strerror or error}") from error
+        # Under no name but the user's, and without the number in the text.
+        named = type(error)(f"{path} cannot be written: {error.strerror or error}")
+        named.errno = error.errno
+        raise named from error
 
 
 def remove_leftovers(path: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_table_without_an_id_is_one_sequence_and_holds_out_its_end():
     ("column", "family", "reason"),
     [
         ([0, 1, 1, 0] * 50, "Bernoulli", "zeros and ones"),
-        ([3, 4, 8, 5] * 50, "Poisson", "counts: whole numbers from 0 to 8"),
+        ([3, 4, 8, 5] * 50, "Poisson", "counts: whole numbers from 3 to 8"),
         ([3, 0, 40, 5] * 50, "LearnedNegativeBinomial", "counts that vary more within 6 steps"),
         ([1.5, 0.25, None, 3.0] * 50, "DiagonalGaussian", "real numbers, some missing"),
         (["sun", "rain", "sun", "fog"] * 50, "Categorical", "words, 4 in all"),
