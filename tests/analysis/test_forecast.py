@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import sojourn as sj
+from sojourn.analysis.quantiles import mixture_quantiles
 from sojourn.families.cdf import predictive_cdf
 from sojourn.families.draws import MASS, draw_parameters
 from tests.support import chains
@@ -119,6 +120,17 @@ def test_every_family_forecasts(name):
         assert found.means.shape[:2] == (2, 3)
         known = ~np.isnan(found.means)
         assert (np.diff(found.quantiles, axis=0) >= 0)[:, known].all()
+
+
+def test_quantiles_of_angles_are_those_of_the_circle_cut_at_pi():
+    direction, kappa, levels = 0.5, 3.0, np.array([0.1, 0.5, 0.9])
+    length = special.i1e(kappa) / special.i0e(kappa)
+    natural = 1e9 * np.array([[1.0, length * np.cos(direction), length * np.sin(direction)]])
+    x = np.linspace(-np.pi, np.pi, 200_001)
+    chances = np.cumsum(stats.vonmises(kappa, direction).pdf(x))
+    expected = np.interp(levels, chances / chances[-1], x)
+    got = mixture_quantiles(sj.VonMises(1), natural, np.ones((1, 1)), levels)
+    np.testing.assert_allclose(got.ravel(), expected, atol=1e-4)
 
 
 def test_forecasts_of_autoregressions_follow_their_definition():

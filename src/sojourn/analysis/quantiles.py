@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sojourn.families import Binomial, Categorical, Family, Multinomial, Product
+from sojourn.families import Binomial, Categorical, Family, Multinomial, Product, VonMises
 from sojourn.families.cdf import is_discrete, predictive_cdf
 from sojourn.families.draws import naturals_of
 from sojourn.families.means import expected_values
@@ -15,6 +15,7 @@ from sojourn.kernels.interface import Floats
 
 _ROWS = 2**15  # quantiles that are solved for at once
 _ITERATIONS = 100
+_GRID = 4097  # angles at which a distribution function is inverted
 _PRECISION = 1e-10  # of a quantile, relative to its size and to the width of the distribution
 
 Function = Callable[[Floats], Floats]
@@ -65,6 +66,8 @@ def mixture_quantiles(family: Family, natural: Floats, weights: Floats, levels: 
         successes = mixture_quantiles(known, natural, weights, levels)
         trials = np.full((*successes.shape[:2], 1), family.typical_trials)
         return np.concatenate([successes, trials], axis=2)
+    if isinstance(family, VonMises):
+        return _angles(family, natural, weights, levels)
     out = []
     for at in range(0, len(weights), max(1, _ROWS // len(levels))):
         rows = weights[at : at + max(1, _ROWS // len(levels))]
@@ -80,6 +83,17 @@ def _symbols(natural: Floats, weights: Floats, levels: Floats) -> Floats:
     sums = np.cumsum(weights @ (natural / natural.sum(axis=1, keepdims=True)), axis=1)
     found = [(sums < q * sums[:, -1:] * (1.0 - 1e-12)).sum(axis=1) for q in levels]
     return np.array(found, np.float64)[:, :, None]
+
+
+def _angles(family: VonMises, natural: Floats, weights: Floats, levels: Floats) -> Floats:
+    """Return quantiles of angles from −π to π, by interpolation; beyond, the circle repeats."""
+    grid = np.linspace(-np.pi, np.pi, _GRID)
+    upto = predictive_cdf(family, np.repeat(grid[:, None], family.features, axis=1), natural)[1]
+    out = np.empty((len(levels), len(weights), family.features))
+    for d in range(family.features):
+        for row, own in enumerate(weights):
+            out[:, row, d] = np.interp(levels, upto[:, :, d] @ own, grid)
+    return out
 
 
 def _solved(family: Family, natural: Floats, weights: Floats, levels: Floats) -> Floats:
