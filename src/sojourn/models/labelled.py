@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
-from sojourn.inference.local import CHUNK_STEPS
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
+
+_STEPS = 2**13  # in a chunk, so that its responsibilities stay in the cache
 
 
 def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statistics:
@@ -21,31 +24,41 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
     n_states = len(drawn.start)
     start, transitions = np.zeros(n_states), np.zeros((n_states, n_states))
     emissions, seen = np.zeros(drawn.emissions.shape), np.zeros(n_states)
-    for chunk in data.chunks(CHUNK_STEPS):
-        assert chunk.labels is not None
-        codes, table = chunk.labels.compact(n_states)
-        single = np.where((table > 0.0).sum(axis=1) == 1, table.argmax(axis=1), -1)
-        states = single[codes]
+    alone = np.eye(n_states + 1, n_states)  # the last row, also that of −1, is for unknown states
+    for chunk, states in _with_labels(data, n_states):
         known = states >= 0
-        if not known.any():
-            continue
         firsts = states[chunk.offsets[:-1]]
-        np.add.at(start, firsts[firsts >= 0], 1.0)
+        start += np.bincount(firsts[firsts >= 0], minlength=n_states)
         inside = np.ones(len(states), dtype=bool)
         inside[chunk.offsets[:-1]] = False
         inside[1:] &= known[1:] & known[:-1]
         inside[0] = False
         later = np.flatnonzero(inside)
-        np.add.at(transitions, (states[later - 1], states[later]), 1.0)
-        responsibilities = np.zeros((len(states), n_states))
-        responsibilities[np.flatnonzero(known), states[known]] = 1.0
+        pairs = n_states * states[later - 1] + states[later]
+        transitions += np.bincount(pairs, minlength=n_states**2).reshape(n_states, n_states)
+        responsibilities = np.take(alone, states, axis=0)
         encoded = family.encode(chunk)
         if family.latent:  # nothing is known yet about the unknowns of steps
             emissions += family.start_sums(encoded, responsibilities, np.random.default_rng(0)).T
         else:
             emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
-        seen += responsibilities.sum(axis=0)
+        seen += np.bincount(states[known], minlength=n_states)
     return _replaced(drawn, Statistics(start, transitions, emissions), seen)
+
+
+def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, Integers]]:
+    """Yield sequences with labels of one state, and the states of their steps, −1 for unknown."""
+    assert data.labels is not None
+    codes, table = data.labels.compact(n_states)
+    single = np.where((table > 0.0).sum(axis=1) == 1, table.argmax(axis=1), -1).astype(np.int32)
+    states = single[codes]
+    known = np.maximum.reduceat(states, data.offsets[:-1]) >= 0
+    if known.any():
+        states = states if known.all() else states[np.repeat(known, data.lengths)]
+        chosen = data if known.all() else data.take(np.flatnonzero(known))
+        for chunk in chosen.chunks(_STEPS):
+            yield chunk, states[: chunk.n_steps]
+            states = states[chunk.n_steps :]
 
 
 def _replaced(drawn: Statistics, own: Statistics, mass: Floats) -> Statistics:

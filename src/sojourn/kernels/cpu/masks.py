@@ -30,7 +30,8 @@ def number_pairs(
     (array([0, 1, 2, 1], dtype=int32), array([0, 1, 2]))
     """
     known = np.full(n_rows * n_codes, -1, np.int32)
-    numbers, firsts = np.empty(len(index), np.int32), np.empty(len(index), np.int64)
+    numbers = np.empty(len(index), np.int32)
+    firsts = np.empty(min(len(index), len(known)), np.int64)
     n_pairs = _number_pairs(
         np.asarray(index, np.int32), np.asarray(codes, np.int32), n_codes, known, numbers, firsts
     )
