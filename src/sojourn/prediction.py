@@ -20,6 +20,7 @@ from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
 from sojourn.inference import Posterior, Statistics, predict
+from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.kernels.interface import Floats
@@ -238,6 +239,7 @@ class FittedModel(AnalysisMixin):
         """Check a user's data, and return it in the form that the family expects."""
         data = Data(X, lengths, self.family, y)
         data.label(self.state_names, self.posterior.n_states, all_states=True)
+        refuse_contradictions(data.sequences, self.posterior.transitions.constraints)
         return data.validated(self.family)
 
     def _results(

@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike
 from sojourn.data import Data, is_source
 from sojourn.families import Family
 from sojourn.inference import Posterior, Problem, Progress, step
+from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.problem import Tiled
 from sojourn.labels import Labels
 from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
+    constraints_of,
     inference_name,
     is_sampled,
     method_of,
@@ -62,13 +64,8 @@ def partial_fit(
         )
     if before is None:
         family = take_given(model).resolve(data, model.n_states)
-    data = family.validate(data)
+    data = _joined(model, before, family.validate(data), continues=continues)
     carried = data[len(data) - 1 :]
-    if continues:
-        assert before is not None
-        steps, begins = before.carried
-        data = _continued(steps, begins, data)
-        carried = data[len(data) - 1 :]
     share = _share(data, total_sequences, total_steps)
     if before is None:
         seed = as_seed(model.random_state)
@@ -129,6 +126,19 @@ def _share(data: Sequences, total_sequences: int, total_steps: int | None) -> fl
     if total_steps is None:
         return len(data) / total_sequences
     return data.n_counted / total_steps
+
+
+def _joined(
+    model: BaseHMM, before: FittedModel | None, data: Sequences, *, continues: bool
+) -> Sequences:
+    """Put what was kept of the previous call before a minibatch; check its labels."""
+    if continues:
+        assert before is not None
+        steps, begins = before.carried
+        data = _continued(steps, begins, data)
+    known = constraints_of(model) if before is None else before.posterior.transitions.constraints
+    refuse_contradictions(data, known)
+    return data
 
 
 def _continued(carried: Any, begins: bool, data: Sequences) -> Sequences:

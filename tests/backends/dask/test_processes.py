@@ -21,6 +21,7 @@ from tests.support.cluster.data import (
     draw,
     make_small,
     model,
+    write_known,
     write_parquet,
 )
 from tests.support.cluster.processes import Processes
@@ -93,6 +94,9 @@ def test_one_two_and_three_workers_learn_what_one_process_does(cluster, path, al
     assert len(list(there.iterdir())) == sj.open(path).n_blocks
     np.testing.assert_array_equal(ours.values, theirs.values)
     np.testing.assert_array_equal(ours.offsets, theirs.offsets)
+    # Labels and weights travel with the sequences.
+    known, given = write_known(tmp_path / "known.parquet", draw(500)), model(n_passes=1)
+    assert_same(clone(given).fit(known, client=cluster.client), clone(given).fit(known))
 
 
 def test_tiles_of_long_sequences_on_workers_that_come_and_go(cluster, tmp_path):
