@@ -140,11 +140,11 @@ AGREEMENT_BIN := .venv-agreement/bin
 
 .venv-agreement/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-agreement
-	$(AGREEMENT_BIN)/python -m pip install --quiet --disable-pip-version-check -e . hmmlearn dynamax==1.0.3 deeptime==0.4.5
+	$(AGREEMENT_BIN)/python -m pip install --quiet --disable-pip-version-check -e . hmmlearn dynamax==1.0.3 deeptime==0.4.5 pomegranate==1.1.2
 	touch $@
 
 .PHONY: agreement
-agreement: .venv-agreement/.ready  ## compare filters, passage times and decoding with dynamax, deeptime and hmmlearn
+agreement: .venv-agreement/.ready  ## compare filters, passage times, decoding and labels with dynamax, deeptime, hmmlearn and pomegranate
 	$(AGREEMENT_BIN)/python -m benchmarks.agreement
 
 .PHONY: coverage

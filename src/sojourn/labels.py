@@ -282,10 +282,12 @@ def from_masks(masks: NDArray[Any], n_states: int, offsets: NDArray[np.int64]) -
 def _distinct_rows(weights: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the distinct rows, and which of them each row is; all rows if most are distinct."""
     # Sorting a number for each row takes a twentieth of the time of sorting rows.
-    numbers = np.zeros(len(weights), np.uint64)
-    for column in weights.T:
-        numbers = numbers * np.uint64(0x9E3779B97F4A7C15) ^ (column + 0.0).view(np.uint64)
-        numbers ^= numbers >> np.uint64(29)
+    numbers = np.empty(len(weights), np.uint64)
+    factors = np.random.default_rng(0).integers(2**63, size=weights.shape[1], dtype=np.uint64) | 1
+    for begin in range(0, len(weights), 1024):
+        bits = (weights[begin : begin + 1024] + 0.0).view(np.uint64)
+        bits ^= bits >> np.uint64(32)
+        numbers[begin : begin + 1024] = bits @ factors
     _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
     rows = weights[firsts]
     if 2 * len(rows) > len(weights) or not np.array_equal(rows[inverse], weights):
