@@ -2,8 +2,9 @@
 
     python -m benchmarks.known
 
-What is compared is trained in turn in the same process, on one thread, for some seconds, and the
-best of each counts, in seconds of the processor: other programs may run.
+What is compared is trained in turn in the same process, on one thread, for some seconds.  The ratio
+of the times is taken in each round, in seconds of the processor, and the median of the rounds
+counts: other programs may run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sojourn as sj
 from benchmarks.results import write_result
 
 HERE = Path(__file__).parent
-N_SEQUENCES, LENGTH, N_SYMBOLS, N_PASSES = 5_000, 40, 200, 10
+N_SEQUENCES, LENGTH, N_SYMBOLS, N_PASSES = 2_000, 40, 200, 10
 
 
 def make_data(n_states: int, *, numbers: bool) -> tuple[sj.Sequences, NDArray[np.int64]]:
@@ -38,16 +39,19 @@ def make_data(n_states: int, *, numbers: bool) -> tuple[sj.Sequences, NDArray[np
 
 
 def ratios(trainings: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Return the time of every training relative to that of the first."""
-    best = dict.fromkeys(trainings, np.inf)
+    """Return the time of every training relative to that of the first, the median of rounds."""
+    rounds = []
     begin = time.process_time()
-    while time.process_time() - begin < seconds:
-        for name, train in trainings.items():
+    while not rounds or time.process_time() - begin < seconds:
+        times = []
+        for train in trainings.values():
             before = time.process_time()
             train()
-            best[name] = min(best[name], time.process_time() - before)
-    plain = next(iter(best.values()))
-    return {name: round(own / plain, 3) for name, own in best.items()}
+            times.append(time.process_time() - before)
+        rounds.append(np.array(times) / times[0])
+    return dict(
+        zip(trainings, np.median(rounds[1:] or rounds, axis=0).round(3).tolist(), strict=True)
+    )
 
 
 def make_model(kind: type, n_states: int, emission: Any, **options: Any) -> Any:
