@@ -3,9 +3,9 @@
 make agreement
 
 dynamax filters and smooths with a fixed lag, deeptime has passage times and time scales, hmmlearn
-has "map" decoding and stationary distributions, pomegranate soft labels (its `priors`).  Each is compared at the parameters of random
-models; the largest differences are recorded.  The tests of the library hold the same functions to
-enumeration, without other libraries.
+has "map" decoding and stationary distributions, pomegranate soft labels (its `priors`).  Each is
+compared at the parameters of random models; the largest differences are recorded.  The tests of
+the library hold the same functions to enumeration, without other libraries.
 """
 
 from __future__ import annotations

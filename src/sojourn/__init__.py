@@ -4,11 +4,11 @@ The public names load on first use, so that importing the package is fast althou
 need scikit-learn, SciPy and numba.
 """
 
-from importlib import import_module
-from pkgutil import get_data
-from typing import TYPE_CHECKING, Any
+import typing as _typing
+from importlib import import_module as _import_module
+from pkgutil import get_data as _get_data
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from sojourn import plot as plot
     from sojourn.analysis.forecast import Forecast
     from sojourn.analysis.residuals import Residuals
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from sojourn.warnings import FitWarning
 
 try:  # The build writes this file, from the git tag.
-    __version__ = (get_data("sojourn", "VERSION") or b"").decode().strip()
+    __version__ = (_get_data("sojourn", "VERSION") or b"").decode().strip()
 except OSError:  # Source code that was never built or installed.
     __version__ = "0.1.dev0"
 
@@ -180,15 +180,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name == "plot":  # a module, which importing it puts here
-        return import_module("sojourn.plot")
+        return _import_module("sojourn.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'sojourn' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(_import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "plot"})
+    special = (name for name in globals() if name.startswith("__"))
+    return sorted({*special, *__all__, "plot"})

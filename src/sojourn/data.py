@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sojourn.families import Family
+from sojourn.families.words import with_words, words_of
 from sojourn.forms import Layout, as_sequences
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.inference.long import LONG_STEPS
@@ -29,10 +30,12 @@ from sojourn.sources import (
 from sojourn.sources import open as open_source
 from sojourn.sources.ahead import read_ahead
 from sojourn.sources.base import joined, reading
+from sojourn.sources.frames import NOTHING_KNOWN, Frame, TableUse, is_frame, read_frame
 from sojourn.sources.named import NamedSource, scan_labels
 from sojourn.sources.npy import NpySource
 from sojourn.sources.shuffle import validated
 from sojourn.sources.steps import FileSteps, file_steps
+from sojourn.vocabulary import Vocabulary
 
 _FILE_MARKS = set("./\\*?[")
 
@@ -49,6 +52,8 @@ class Data:
         Numbers, names, sets or masks; see `HMM.fit`.
     sample_weight : (N,) array, optional
         What each sequence counts for.
+    use : TableUse
+        What is known of the columns of tables in memory.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Data:
         family: Family,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
+        use: TableUse = NOTHING_KNOWN,
     ) -> None:
         self.names: tuple[str, ...] | None = None
         self.n_labelled = 0
@@ -65,19 +71,51 @@ class Data:
         self.source: Source | None = None
         self.sequences: Sequences | None = None
         self.layout: Layout | None = None
+        self.frame: Frame | None = None
+        self._roles = use.roles
         if is_source(X):
             if lengths is not None:
                 raise ValueError("lengths are not accepted with files, which contain them")
             _refuse_known("y", y, "label")
             _refuse_known("sample_weight", sample_weight, "weight")
-            self.source = open_source(X)
+            self.source = open_source(X).encoded_by(words_of(family))
             return
-        self.sequences, self.layout = as_sequences(X, lengths, step_ndim=family.step_ndim)
+        if is_frame(X):
+            self.frame = read_frame(X, lengths, use, step_ndim=family.step_ndim)
+        elif use.roles.names and use.names is None:
+            raise TypeError(f"{', '.join(use.roles.names)}: only tables have columns with names")
+        given = X if self.frame is None else self.frame.sequences
+        own = lengths if self.frame is None else None
+        self.sequences, self.layout = as_sequences(given, own, step_ndim=family.step_ndim)
         if y is not None:
+            y = y if self.frame is None else self.frame.in_sequences(y)
             self._y = flattened(y, self.sequences.lengths)
         if sample_weight is not None:
             weights = checked_weights(sample_weight, len(self.sequences))
             self.sequences = self.sequences.with_known(self.sequences.labels, weights)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns, where a table in memory has some."""
+        return [] if self.frame is None else self.frame.names
+
+    def record(self) -> dict[str, Any]:
+        """Return what a fitted model remembers of its data: names and roles of columns."""
+        if self.frame is None:
+            return {}
+        reading = {**self._roles.record(), "column": self.columns}
+        return {"columns": self.columns, "reading": reading}
+
+    def use_for(self, family: Family) -> TableUse:
+        """Return how other tables are used for the same model."""
+        return TableUse.of(self.record(), words_of(family))
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        if self.frame is not None:
+            return self.frame.words
+        return {} if self.source is None else self.source.words
 
     @property
     def n_sequences(self) -> int:
@@ -166,9 +204,16 @@ class Data:
     def resolve(self, family: Family, n_states: int) -> tuple[Family, Sequences]:
         """Return a family completed from the data, and a sample of the data for initial values."""
         if self.sequences is not None:
+            if self.words:
+                n_columns = int(self.sequences.values.shape[1])
+                family = with_words(family, self.words, n_columns, self._column)
             family = family.resolve(self.sequences, n_states)
             self.sequences = family.validate(self.sequences)
             return family, self.sequences
+        if self.words:
+            n_columns = int(self._source.sample()[0].sequences.values.shape[1])
+            family = with_words(family, self.words, n_columns, self._column)
+            self.source = self._source.encoded_by(words_of(family))
         blocks = self._source.sample()
         with reading(blocks[0].place):
             blocks = [b._replace(sequences=family.as_steps(b.sequences)) for b in blocks]
@@ -178,8 +223,16 @@ class Data:
         family = family.resolve(joined([block.sequences for block in blocks]), n_states)
         return family, joined(list(validated(blocks, family.accept)))
 
+    def _column(self, n: int) -> str:
+        """Describe a column by its name, where it has one."""
+        names = self.columns or getattr(self.source, "columns", [])
+        return f"column {names[n]!r}" if names else f"column {n}"
+
     def validated(self, family: Family) -> Data:
         """Check data in memory at once; files are checked as they are read."""
+        odd = sorted(set(self.words) - set(words_of(family)))
+        if odd:
+            raise ValueError(f"{self._column(odd[0])} has words, where the model has numbers")
         if self.sequences is not None:
             self.sequences = family.validate(self.sequences)
         else:

@@ -57,7 +57,10 @@ def read_hmmlearn(model: Any, *, weight: float = 1e8) -> FittedModel:
 
 def _read(model: Any) -> tuple[Family, Callable[[], dict[str, Any]]]:
     """Return the family of an hmmlearn model, and what returns its parameters."""
-    from hmmlearn import hmm, vhmm
+    try:
+        from hmmlearn import hmm, vhmm
+    except ImportError as error:
+        raise ImportError("from_hmmlearn needs hmmlearn: pip install hmmlearn") from error
 
     def named(*names: str) -> Callable[[], dict[str, Any]]:
         return lambda: {name: np.asarray(getattr(model, name)) for name in names}

@@ -160,9 +160,11 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None, names: list[str]) -> NDA
     if isinstance(part, FittedModel):
         if X is None:
             raise ValueError("a model needs data X to be decoded")
-        if not isinstance(X, Sequences):
-            X, _ = as_sequences(X, lengths, step_ndim=part.family.step_ndim)
-        return _checked(part.predict(X))
+        prepared = part.prepare(X, lengths)
+        if prepared.frame is not None:
+            return np.asarray(part.predict(X, lengths), np.int64)  # in the order of the rows
+        assert prepared.sequences is not None
+        return _checked(part.predict(prepared.sequences))
     if isinstance(part, list | tuple) and part and isinstance(part[0], list | tuple | np.ndarray):
         items = flat_array([item for own in part for item in own])
     else:
@@ -179,5 +181,5 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None, names: list[str]) -> NDA
 def _checked(data: Sequences, least: int = 0) -> NDArray[np.int64]:
     path = np.asarray(data.values)
     if path.dtype.kind not in "iu" or (path < least).any():
-        raise ValueError("paths and labels must be integers from 0")
+        raise ValueError("paths and labels must be integers from 0, or -1 where they are unknown")
     return path.astype(np.int64)

@@ -24,7 +24,7 @@ from sojourn.sampling import Samples
 _MOST_THREADS = 1024
 _FREE_NUMBERS = 2**24  # of a table of counts that a draw may ask for, whatever the file's size
 _GROWTH = 16  # times the model's own numbers that such a table may have
-_READING = ("column", "sequence", "lower", "pattern")
+_READING = ("column", "sequence", "time", "drop", "lower", "pattern", "encoding", "missing")
 
 
 def check_model(fitted: FittedModel) -> None:
@@ -161,7 +161,7 @@ def _check_provenance(provenance: Any) -> None:
     for name, value in reading.items():
         if name not in _READING:
             raise ValueError(f"data are not read by an option {name[:40]}")
-        if name == "column" and type(value) is list:
+        if name in ("column", "drop", "missing") and type(value) is list:
             _check_texts(name, value)
         elif type(value) is bool:
             continue

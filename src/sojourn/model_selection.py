@@ -85,8 +85,14 @@ class SequenceKFold(BaseCrossValidator):  # type: ignore[misc]
         names, members = np.unique(labels, return_inverse=True)
         if not 2 <= self.n_splits <= len(names):
             what = "sequences" if groups is None else "groups"
+            one = (
+                ""
+                if len(names) > 1
+                else ': of one series, select_n_states(..., hold_out="entries")'
+            )
+            also = one and f"{one} holds out single steps, or cut it into several sequences"
             raise ValueError(
-                f"n_splits={self.n_splits} is not between 2 and the {len(names)} {what}"
+                f"n_splits={self.n_splits} is not between 2 and the {len(names)} {what}{also}"
             )
         steps = np.bincount(members, lengths)
         order = np.arange(len(names))
@@ -426,5 +432,5 @@ def bic(model: Any, X: Any, lengths: ArrayLike | None = None) -> float:
     It is defined at the maximum likelihood; here the posterior means are used instead.
     """
     fitted = as_fitted(model)
-    data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)
-    return -2.0 * fitted.score(data) + n_parameters(fitted) * float(np.log(data.n_steps))
+    n_steps = fitted.prepare(X, lengths).n_steps
+    return -2.0 * fitted.score(X, lengths) + n_parameters(fitted) * float(np.log(n_steps))

@@ -19,6 +19,7 @@ from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
+from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Statistics, predict
 from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.long import LongPrediction
@@ -29,6 +30,7 @@ from sojourn.moves.budget import MoveState
 from sojourn.random_state import PREDICTION_STREAM
 from sojourn.sampling import Samples, averages
 from sojourn.sequences import Sequences
+from sojourn.sources.frames import Output, TableUse
 from sojourn.sources.tiles import Steps
 from sojourn.transitions import HDP, HDPSummary, PointHDP
 from sojourn.vocabulary import Vocabulary
@@ -155,11 +157,13 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Output | None = None,
     ) -> Any:
         """Most probable state path (Viterbi), in the same form as the data; see `HMM.predict`."""
         if names and (out is not None or client is not None):
             raise ValueError("names=True returns paths in memory: without out and client")
-        path = self.decode(X, lengths, y=y, out=out, overwrite=overwrite, client=client)[1]
+        data = self.prepare(X, lengths, y)
+        path = self._results(data, "paths", "states", out, overwrite, client, output)[1]
         return with_names(path, self.labels_of_states) if names else path
 
     def decode(
@@ -195,10 +199,13 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Output | None = None,
     ) -> Any:
         """Posterior probability of each state at each step; see `HMM.predict_proba`."""
         data = self.prepare(X, lengths, y)
-        return self._results(data, "probabilities", "probabilities", out, overwrite, client)[1]
+        return self._results(
+            data, "probabilities", "probabilities", out, overwrite, client, output
+        )[1]
 
     def sample(
         self,
@@ -208,7 +215,7 @@ class FittedModel(AnalysisMixin):
         given: Any = None,
         given_lengths: ArrayLike | None = None,
         random_state: Any = None,
-    ) -> tuple[Sequences, Sequences]:
+    ) -> tuple[Any, Any]:
         """Draw observations and states from the posterior means; see `HMM.sample`.
 
         Without a `random_state`, that of the estimator is used.
@@ -237,7 +244,8 @@ class FittedModel(AnalysisMixin):
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
         """Check a user's data, and return it in the form that the family expects."""
-        data = Data(X, lengths, self.family, y)
+        use = TableUse.of(self.provenance, words_of(self.family))
+        data = Data(X, lengths, self.family, y, use=use)
         data.label(self.state_names, self.posterior.n_states, all_states=True)
         refuse_contradictions(data.sequences, self.posterior.transitions.constraints)
         return data.validated(self.family)
@@ -250,6 +258,7 @@ class FittedModel(AnalysisMixin):
         out: str | PathLike[str] | None,
         overwrite: bool,
         client: Any,
+        output: Output | None = None,
     ) -> tuple[float, Any]:
         """Compute one result per step, by a method that returns them with a score.
 
@@ -266,7 +275,8 @@ class FittedModel(AnalysisMixin):
             return total, target
         per_step = getattr(self, method)
         if target is None:
-            return results.in_memory(data, per_step)
+            return results.in_memory(data, per_step, output, column)
+        results.check_in_memory(output)
         groups = partial(_long_results, self, method)
         total = results.to_file(
             data, self.family, per_step, groups, column, target, overwrite=overwrite
@@ -330,8 +340,8 @@ class FittedModel(AnalysisMixin):
 
     @property
     def n_states(self) -> int:
-        """Number of states in use: those with more than half a per cent of the steps."""
-        return n_used(self.state_shares)
+        """Number of states in use: with more than half a per cent of the steps, and a step."""
+        return n_used(self.posterior.counts)
 
     @property
     def state_shares(self) -> Floats:

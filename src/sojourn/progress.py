@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -28,7 +29,10 @@ class LiveProgress:
     console : rich.console.Console, optional
         Where to print; standard error by default, so that piped output stays clean.
     n_used : callable, optional
-        Returns the number of states in use; called after each pass.
+        Returns the number of states in use, or None; called after each pass.
+    timed : bool
+        Without a terminal, print lines by the clock instead: after a second, and then less and
+        less often.
     """
 
     def __init__(
@@ -37,7 +41,8 @@ class LiveProgress:
         title: str,
         console: Console | None = None,
         *,
-        n_used: Callable[[], int] | None = None,
+        n_used: Callable[[], int | None] | None = None,
+        timed: bool = False,
     ) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -58,10 +63,15 @@ class LiveProgress:
         self._used = ""
         self._scores: list[float] = []
         self.is_live = bool(self._console.is_terminal)
+        self._now = f"{title}: it begins"
+        self._clock = Heartbeat(lambda: self._now, self._console)
+        self._is_timed = timed and not self.is_live
 
     def __enter__(self) -> Self:
         if self.is_live:
             self._bars.start()
+        elif self._is_timed:
+            self._clock.__enter__()
         return self
 
     def __exit__(
@@ -72,6 +82,8 @@ class LiveProgress:
     ) -> None:
         if self.is_live:
             self._bars.stop()
+        elif self._is_timed:
+            self._clock.__exit__(kind, error, trace)
 
     def __call__(self, progress: Progress) -> None:
         """Show the state of training."""
@@ -79,13 +91,15 @@ class LiveProgress:
         if progress.score is not None:
             self._scores.append(progress.score)
             if self._n_used is not None:
-                self._used = f"{self._n_used()} states"
+                n_used = self._n_used()
+                self._used = "" if n_used is None else f"{n_used} states"
         curve = [sparkline(self._scores, 8), f"{self._scores[-1]:.3f}"] if self._scores else []
         about = " ".join(part for part in (speed, *curve, self._used) if part)
         self._bars.update(self._task, completed=progress.passes, about=about)
+        self._now = f"pass {progress.passes:.2f} of {self._n_passes}: {about}"
         a_tenth = max(1, self._n_passes // 10)
         if (
-            not self.is_live
+            not (self.is_live or self._is_timed)
             and progress.score is not None
             and round(progress.passes) % a_tenth == 0
         ):
@@ -95,6 +109,99 @@ class LiveProgress:
                 f"pass {progress.passes:.{digits}f}: {speed}, held-out {progress.score:.4f}{used}",
                 highlight=False,
             )
+
+
+class Heartbeat:
+    """Print a line by the clock: after a second, then after two, four and so on up to a minute.
+
+    Parameters
+    ----------
+    say : callable
+        Returns the line.
+    console : rich.console.Console
+    """
+
+    FIRST, LONGEST = 1.0, 60.0  # seconds
+
+    def __init__(self, say: Callable[[], str], console: Console) -> None:
+        self._say, self._console = say, console
+        self._over = Event()
+        self._thread: Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._work, name="progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        pause = self.FIRST
+        while not self._over.wait(pause):
+            self._console.print(self._say(), highlight=False, markup=False, soft_wrap=True)
+            pause = min(2.0 * pause, self.LONGEST)
+
+
+class Activity:
+    """Say what is being done, from the first second on, and how much of it is done.
+
+    Parameters
+    ----------
+    what : str
+        What is being done.
+    quiet : bool
+        Say nothing.
+    console : rich.console.Console, optional
+        Where to print; standard error by default.
+    """
+
+    def __init__(self, what: str, *, quiet: bool = False, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
+
+        self._console = console if console is not None else Console(stderr=True)
+        self._now = what
+        self._quiet = quiet
+        self._clock = Heartbeat(lambda: self._now, self._console)
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bars.add_task(what, total=None)
+
+    def __enter__(self) -> Self:
+        if not self._quiet:
+            (self._bars if self._console.is_terminal else self._clock).__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._quiet:
+            active = self._bars if self._console.is_terminal else self._clock
+            active.__exit__(kind, error, trace)
+
+    def __call__(self, what: str, share: float | None = None) -> None:
+        """Say what is being done now, and the share of it that is done."""
+        self._now = what if share is None else f"{what}: {share:.0%}"
+        total = None if share is None else 1.0
+        self._bars.update(self._task, description=what, completed=share or 0.0, total=total)
 
 
 def _short(number: float) -> str:

@@ -17,6 +17,7 @@ from sojourn.forms import Layout
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
+from sojourn.sources.frames import Output, as_output
 from sojourn.sources.write import ParquetSink, SequenceNpySink
 from sojourn.whole_files import check_target, part_folder
 
@@ -59,12 +60,45 @@ def total_score(data: Data, family: Family, per_sequence: SequenceFunction) -> t
     return total, n_steps
 
 
-def in_memory(data: Data, per_step: StepFunction) -> tuple[float, Any]:
-    """Return the total score, and one result per step in the same form as the data."""
+OUTPUTS = (None, "pandas", "polars")
+_COLUMNS = {"states": "state", "probabilities": "probability"}
+
+
+def in_memory(
+    data: Data, per_step: StepFunction, output: Output | None = None, column: str = "states"
+) -> tuple[float, Any]:
+    """Return the total score, and one result per step in the same form as the data.
+
+    `output` is a library of data frames in which they are returned instead.
+    """
+    assert data.sequences is not None
+    if output not in OUTPUTS:
+        raise ValueError(f"output={output!r} is neither None, 'pandas' nor 'polars'")
+    values, total = per_step(data.sequences)
+    return total, restored(values, data, output, column)
+
+
+def check_in_memory(output: Output | None) -> None:
+    """Refuse a data frame where results go to a file."""
+    if output is not None:
+        raise ValueError(f"output={output!r} is for results in memory, not for a file")
+
+
+def restored(
+    values: NDArray[Any], data: Data, output: Output | None = None, column: str = "states"
+) -> Any:
+    """Return results of every step in the form of the data, or as a data frame."""
     assert data.sequences is not None
     assert data.layout is not None
-    values, total = per_step(data.sequences)
-    return total, restore_layout(values, data.sequences, data.layout)
+    frame = data.frame
+    if frame is not None:
+        values = frame.in_rows(values)
+    if output is not None:
+        index = None if frame is None else frame.index
+        return as_output(values, output, _COLUMNS[column], index, data.sequences)
+    if frame is not None:
+        return values
+    return restore_layout(values, data.sequences, data.layout)
 
 
 def to_file(

@@ -165,7 +165,7 @@ class Sequences:
         check_arrow(array)
         offsets = array.offsets.to_numpy().astype(np.int64)
         steps = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-        offsets -= offsets[0]
+        offsets = offsets - offsets[0]
         if pa.types.is_nested(steps.type):
             raise TypeError(f"a step must be a number or a string, not {steps.type}")
         if steps.null_count:

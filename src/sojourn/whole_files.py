@@ -52,8 +52,9 @@ def part_file(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text()
     'whole'
     """
-    remove_leftovers(path)
-    descriptor, part = _new_part(path, folder=False)
+    with naming(path):
+        remove_leftovers(path)
+        descriptor, part = _new_part(path, folder=False)
     try:
         yield part
         with naming(path):
@@ -78,8 +79,9 @@ def part_folder(path: Path) -> Iterator[Path]:
     ...     [path.name for path in (Path(here) / "results").iterdir()]
     ['part']
     """
-    remove_leftovers(path)
-    descriptor, part = _new_part(path, folder=True)
+    with naming(path):
+        remove_leftovers(path)
+        descriptor, part = _new_part(path, folder=True)
     try:
         os.chmod(part, _mode_of(path, 0o777))
         yield part
@@ -105,7 +107,10 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OSError(error.errno, f"{error.strerror or error} (while writing {path})") from error
+        # Under no name but the user's, and without the number in the text.
+        named = type(error)(f"{path} cannot be written: {error.strerror or error}")
+        named.errno = error.errno
+        raise named from error
 
 
 def remove_leftovers(path: Path) -> None:
@@ -121,6 +126,8 @@ def check_target(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> No
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent}")
     if not path.exists():
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(f"{path} cannot be written: no permission in its folder")
         return
     for source in inputs:
         if source.exists() and source.samefile(path):

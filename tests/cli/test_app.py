@@ -60,7 +60,8 @@ def test_commands_refuse_to_overwrite_and_say_what_is_wrong_in_a_line(tmp_path):
     result = run("ingest", text, out)
     assert result.exit_code == 1
     assert result.output.strip().endswith(
-        "t.txt, line 2, byte 4: 0xff is not UTF-8 (invalid start byte)"
+        "t.txt, line 2, byte 4: 0xff is not UTF-8 (invalid start byte): a file from an older "
+        "program may be Latin-1, which --encoding latin-1 reads"
     )
     assert not out.exists()
     text.write_bytes(b"a\nb\n")

@@ -765,7 +765,7 @@ def test_bad_matches_are_refused(merged):
     with pytest.raises(ValueError, match="3 and 2 steps"):
         sj.match_states([0, 1, 1], [0, 1])
     with pytest.raises(ValueError, match="integers from 0"):
-        sj.match_states([0, -1], [0, 1])
+        sj.match_states([0, -2], [0, 1])
 
 
 # ---- settings -----------------------------------------------------------------------------------

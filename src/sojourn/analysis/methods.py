@@ -30,6 +30,7 @@ from sojourn.kernels.threads import resolve_jobs
 from sojourn.random_state import FORECAST_STREAM, as_seed
 from sojourn.sampling import Samples
 from sojourn.sequences import Sequences
+from sojourn.sources.frames import Output
 
 
 class AnalysisMixin:
@@ -102,12 +103,16 @@ class AnalysisMixin:
         lag: int = 0,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        output: Output | None = None,
     ) -> Any:
         """State probabilities given the steps so far; see `HMM.filter`."""
         data = self.prepare(X, lengths)
         target = check_out(out, data)
         if target is None:
-            return results.in_memory(data, lambda piece: (self.filtered(piece, lag), 0.0))[1]
+            return results.in_memory(
+                data, lambda piece: (self.filtered(piece, lag), 0.0), output, "probabilities"
+            )[1]
+        results.check_in_memory(output)
         if target.suffix == ".npy":
             filter_file(self.evidence(), data, lag, target, overwrite=overwrite)
             return target

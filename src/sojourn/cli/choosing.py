@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from sojourn.cli.data import Opened
     from sojourn.families.base import Family
     from sojourn.families.choose import Choice
@@ -37,10 +39,11 @@ def choose(
     from sojourn.families.choose import Choice, choose_family
     from sojourn.sources import Source
 
-    values = train.sample()[0].sequences.values if isinstance(train, Source) else train.values
+    values = train.values if not isinstance(train, Source) else _sampled(train)
     is_words = values.dtype.kind in "UTO"
     if wanted == "auto":
-        choice = choose_family(values, is_symbols=opened.is_symbols and values.dtype.kind in "iu")
+        is_symbols = opened.is_symbols and values.dtype.kind in "iu"
+        choice = choose_family(values, is_symbols=is_symbols, words=opened.source.words)
     else:
         choice = _named(wanted)
     if is_words and not isinstance(choice.family, Categorical):
@@ -51,6 +54,13 @@ def choose(
     if isinstance(choice.family, Categorical) and values.ndim == 2:
         raise ValueError("--family categorical takes one column: name it with --column")
     return choice
+
+
+def _sampled(train: Source) -> NDArray[Any]:
+    """Return the steps of a sample of a file."""
+    from sojourn.sources.base import joined
+
+    return joined([block.sequences for block in train.sample()]).values
 
 
 def _named(wanted: str) -> Choice:

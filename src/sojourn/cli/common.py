@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 from unicodedata import category
 
 import typer
 from rich.console import Console
 
+from sojourn.cli.wording import in_options
 
-def console(*, quiet: bool = False) -> Console:
-    """Return the console for results; without a terminal its output is plain text."""
-    return Console(highlight=False, quiet=quiet)
+STANDARD = Path("-")
+"""The name of standard output."""
+
+
+def console(*, quiet: bool = False, errors: bool = False) -> Console:
+    """Return the console for results; without a terminal its output is plain text.
+
+    `errors` writes to standard error, where standard output is for a file.
+    """
+    return Console(highlight=False, quiet=quiet, stderr=errors)
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -39,6 +48,18 @@ def printable(text: str) -> str:
     return "".join("\ufffd" if category(c) in _HARMFUL or c in _DIRECTIONS else c for c in text)
 
 
+def some(names: Sequence[str], most: int = 8) -> str:
+    """List names, the first of many.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 _HARMFUL = {"Cc", "Cs", "Zl", "Zp"}
 _DIRECTIONS = set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
@@ -53,7 +74,8 @@ def errors_in_short() -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        _stop(f"{error}; --force replaces it")
+        text = in_options(str(error))
+        _stop(text if "--force" in text else f"{text}; --force replaces it")
     except BrokenPipeError:
         sys.stderr.close()  # the reader of a pipe has seen enough
         raise typer.Exit(0) from None
@@ -65,11 +87,11 @@ def errors_in_short() -> Iterator[None]:
     except (OSError, ValueError, TypeError, ImportError, FloatingPointError) as error:
         _stop(str(error))
     except KeyboardInterrupt as error:
-        typer.echo(f"Stopped. {error}".strip(), err=True)
+        typer.echo(in_options(f"Stopped. {error}".strip()), err=True)
         raise typer.Exit(130) from None
 
 
 def _stop(message: str) -> NoReturn:
-    lines = (printable(line) for line in message.splitlines())
+    lines = (printable(line) for line in in_options(message).splitlines())
     typer.echo(f"Error: {' '.join(lines)}", err=True)
     raise typer.Exit(1) from None

@@ -11,12 +11,17 @@ from sojourn.cli.common import errors_in_short
 from sojourn.cli.options import (
     Columns,
     DataFile,
+    Drop,
+    Encoding,
     JsonLines,
     Lower,
+    MaxBytes,
+    Missing,
     ModelFile,
     Pattern,
     Seed,
     Sequence,
+    Time,
 )
 
 if TYPE_CHECKING:
@@ -42,8 +47,13 @@ def forecast(
     ] = 100,
     column: Columns = None,
     sequence: Sequence = None,
+    time: Time = None,
+    drop: Drop = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
+    max_bytes: MaxBytes = None,
     seed: Seed = 0,
     as_json: JsonLines = False,
 ) -> None:
@@ -60,7 +70,7 @@ def forecast(
     levels = tuple(quantile or (0.05, 0.5, 0.95))
     with errors_in_short():
         fitted = load(model)
-        opened = open_for(fitted, data, reading_options(column, sequence, lower, pattern))
+        opened = open_for(fitted, data, reading_options(locals()))
         first = 0
         for piece in opened.source:
             found = fitted.forecast(

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _IN_MEMORY = 2**25  # bytes: files up to this size are read once instead of in every pass
 _MOST_HELD_OUT = 10_000  # sequences held out of a large file
+_MOST_STEPS = 2**20  # steps held out of a long sequence: they are kept in memory
+_TOO_SHORT = "too short to hold anything out"
 
 
 class Parts(NamedTuple):
@@ -53,7 +55,7 @@ def hold_out(opened: Opened, held_out: str, seed: int, *, remote: bool) -> Parts
     try:
         share = float(held_out)
     except ValueError:
-        other = open_data(held_out, opened.reading).source
+        other = open_data(held_out, {}, usual=opened.reading).source.encoded_by(source.words)
         whole = source.read_all() if small else source
         n_sequences, n_steps = _size(whole)
         return Parts(whole, other, n_sequences, n_steps, f"held out: {held_out}")
@@ -83,16 +85,14 @@ def _split_memory(data: Sequences, share: float, seed: int) -> Parts:
     """Hold out some of the sequences, or the end of a single one."""
     import numpy as np
 
-    from sojourn.sequences import Sequences
-
     if len(data) == 1 and share:
         cut = round(data.n_steps * (1.0 - share))
         if not 0 < cut < data.n_steps:
-            return Parts(data, None, 1, data.n_steps, "too short to hold anything out")
-        first, last = data.values[:cut], data.values[cut:]
-        rest = Sequences.from_lengths(last)
-        how = f"its last {len(last):,} steps held out"
-        return Parts(Sequences.from_lengths(first), rest, 1, cut, how)
+            return Parts(data, None, 1, data.n_steps, _TOO_SHORT)
+        n_out = data.n_steps - cut
+        first = data.spans(np.array([0]), np.array([cut]))
+        last = data.spans(np.array([cut]), np.array([n_out]))
+        return Parts(first, last, 1, cut, f"its last {n_out:,} steps held out")
     n_out = min(_MOST_HELD_OUT, len(data) - 1, max(1, round(share * len(data)))) if share else 0
     if n_out == 0:
         return Parts(data, None, len(data), data.n_steps, "none held out")
@@ -104,10 +104,17 @@ def _split_memory(data: Sequences, share: float, seed: int) -> Parts:
 
 def _split(source: Source, share: float, seed: int) -> Parts:
     """Hold out some sequences of a file that is read in every pass."""
-    from sojourn.sources.split import split
+    from sojourn.sources.split import split, split_end
 
     if not share:
         return Parts(source, None, source.n_sequences, source.n_steps, "none held out")
+    if source.n_sequences == 1:
+        n_out = min(_MOST_STEPS, round(share * source.n_steps))
+        if n_out == 0:
+            return Parts(source, None, 1, source.n_steps, _TOO_SHORT)
+        first, last = split_end(source, n_out)
+        how = f"its last {n_out:,} steps held out"
+        return Parts(first, last.read_all(), 1, first.n_steps, how)
     share = min(share, _MOST_HELD_OUT / source.n_sequences)
     train, rest = split(source, share, seed)
     held_out = rest.read_all()

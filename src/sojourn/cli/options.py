@@ -14,11 +14,18 @@ MODEL, LEARNING, DATA = "The model", "Learning", "Reading the data"
 # ---- shared by several commands -----------------------------------------------------------------
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")]
-DataFile = Annotated[str, typer.Argument(metavar="DATA", help="File, folder or glob pattern.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+DataFile = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help='File, folder or glob pattern; "-" for standard input.'),
+]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Overwrite existing files.")]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per sequence.")]
+Json = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON object and nothing else.")
+]
+JsonLines = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print one JSON object per sequence.")
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(
@@ -31,6 +38,31 @@ Sequence = Annotated[
     str | None,
     typer.Option(
         help="Tables with one row per step: column with the sequence's id.", rich_help_panel=DATA
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        help="Tables with one row per step: column with the time, by which rows must be sorted.",
+        rich_help_panel=DATA,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option("--drop", help="Tables: column to leave out; give several.", rich_help_panel=DATA),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Text and CSV: encoding, such as latin-1; by default UTF-8.", rich_help_panel=DATA
+    ),
+]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing",
+        help="CSV: cell that stands for a missing value, besides empty ones and NA; give several.",
+        rich_help_panel=DATA,
     ),
 ]
 Label = Annotated[
@@ -49,7 +81,9 @@ Weight = Annotated[
 ]
 Lower = Annotated[
     bool | None,
-    typer.Option("--lower/--no-lower", help="Text: convert to lower case.", rich_help_panel=DATA),
+    typer.Option(
+        "--lower/--no-lower", metavar="", help="Text: convert to lower case.", rich_help_panel=DATA
+    ),
 ]
 Pattern = Annotated[
     str | None,
@@ -116,6 +150,7 @@ Moves = Annotated[
     bool | None,
     typer.Option(
         "--moves/--no-moves",
+        metavar="",
         help="Merge, delete and split states during training; by default for the HDP-HMM only.",
         rich_help_panel=MODEL,
     ),
@@ -195,7 +230,12 @@ CheckpointFolder = Annotated[
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Continue from the newest checkpoint.", rich_help_panel=LEARNING),
+    typer.Option(
+        "--resume",
+        metavar="",
+        help="Continue from the newest checkpoint.",
+        rich_help_panel=LEARNING,
+    ),
 ]
 
 # ---- fit: the vocabulary ------------------------------------------------------------------------

@@ -8,7 +8,20 @@ from typing import Annotated
 import typer
 
 from sojourn.cli.common import errors_in_short, print_json
-from sojourn.cli.options import Columns, Force, Json, Lower, MaxBytes, ModelFile, Pattern, Sequence
+from sojourn.cli.options import (
+    Columns,
+    Drop,
+    Encoding,
+    Force,
+    Json,
+    Lower,
+    MaxBytes,
+    Missing,
+    ModelFile,
+    Pattern,
+    Sequence,
+    Time,
+)
 
 
 def report(
@@ -23,8 +36,12 @@ def report(
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     column: Columns = None,
     sequence: Sequence = None,
+    time: Time = None,
+    drop: Drop = None,
     lower: Lower = None,
     pattern: Pattern = None,
+    encoding: Encoding = None,
+    missing: Missing = None,
     max_bytes: MaxBytes = None,
     force: Force = False,
     as_json: Json = False,
@@ -42,7 +59,7 @@ def report(
 
         check_target(target, force, [model])
         fitted = load(model)
-        given = reading_options(column, sequence, lower, pattern, max_bytes)
+        given = reading_options(locals())
         source = None if data is None else open_for(fitted, data, given).source
         check_target(target, force, () if source is None else source.paths)
         write_report(fitted, target, source, title=title)

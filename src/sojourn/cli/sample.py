@@ -17,7 +17,9 @@ def sample(
         int, typer.Option("--sequences", "-n", min=1, help="Number of sequences.")
     ] = 5,
     length: Annotated[int, typer.Option(min=1, help="Number of steps in each.")] = 12,
-    states: Annotated[bool, typer.Option("--states", help="Print the states as well.")] = False,
+    states: Annotated[
+        bool, typer.Option("--states", metavar="", help="Print the states as well.")
+    ] = False,
     seed: Seed = 0,
     as_json: JsonLines = False,
 ) -> None:

@@ -39,8 +39,11 @@ def about_data(parts: Parts, choice: Choice) -> str:
 
 def about_training(model: BaseHMM, parts: Parts) -> str:
     """Describe the model and its training."""
+    from sojourn.models.parameters import is_sampled
     from sojourn.models.plan import plan_training
 
+    if is_sampled(model):
+        return f"{type(model).__name__} with {model.n_states} states by {model.inference}\n"
     plan = plan_training(model, parts.n_sequences, parts.n_steps)
     passes = f"{plan.n_passes} passes"
     if plan.batch_size is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sojourn.cli.options import Kind
+from sojourn.cli.wording import in_options
 
 if TYPE_CHECKING:
     from sojourn.cli.holdout import Parts
@@ -41,7 +43,7 @@ def _moves(usual: Any, asked: bool | None, init_states: int | None) -> Any:
     if init_states is None:
         return moves
     if moves is None:
-        raise ValueError("init_states needs moves='auto', by which the model grows: --moves")
+        raise ValueError("--init-states needs --moves, by which the model grows")
     return MoveSettings(init_states=init_states)
 
 
@@ -62,26 +64,48 @@ def read_stickiness(text: str) -> float | str:
         raise ValueError(f'--stickiness is a number or "learned", not {text}') from None
 
 
-def fit_noting_warnings(model: BaseHMM, parts: Parts, **options: Any) -> list[str]:
-    """Fit the model with a live view of progress, and return its `FitWarning` messages.
+def _n_passes(model: BaseHMM, parts: Parts) -> int:
+    """Return the number of passes over the data, or of sweeps of a sampler."""
+    from sojourn.models.parameters import is_sampled, sampling_of
+    from sojourn.models.plan import plan_training
+
+    if not is_sampled(model):
+        return plan_training(model, parts.n_sequences, parts.n_steps).n_passes
+    settings = sampling_of(model)
+    return settings.n_chains * (settings.burn_in + settings.n_samples * settings.thin)
+
+
+def _n_used(model: BaseHMM) -> int | None:
+    """Return the number of states in use; None while restarts learn in copies of the model."""
+    return getattr(model, "n_states_", None)
+
+
+def fit_noting_warnings(model: BaseHMM, parts: Parts, *, quiet: bool, **options: Any) -> list[str]:
+    """Fit the model with a view of progress unless `quiet`, and return its `FitWarning` messages.
 
     Other warnings are passed on.
     """
     import warnings
 
-    from sojourn.models.plan import plan_training
     from sojourn.progress import LiveProgress
     from sojourn.warnings import FitWarning
 
-    plan = plan_training(model, parts.n_sequences, parts.n_steps)
+    live = None
+    if not quiet:
+        n_passes = _n_passes(model, parts)
+        live = LiveProgress(n_passes, "learning", n_used=lambda: _n_used(model), timed=True)
     with (
-        LiveProgress(plan.n_passes, "learning", n_used=lambda: model.n_states_) as live,
+        nullcontext() if live is None else live,
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", FitWarning)
-        callback = live if live.is_live else None  # quiet when piped
-        model.fit(parts.train, validation=parts.held_out, callback=callback, **options)
-    ours = [str(entry.message) for entry in caught if entry.category is FitWarning]
+        try:
+            model.fit(parts.train, validation=parts.held_out, callback=live, **options)
+        except KeyboardInterrupt as stop:
+            if not str(stop):
+                stop.args = ("Nothing is kept; with --checkpoint FOLDER, --resume goes on.",)
+            raise
+    ours = [in_options(str(entry.message)) for entry in caught if entry.category is FitWarning]
     for entry in caught:
         if entry.category is not FitWarning:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)

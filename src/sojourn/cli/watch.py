@@ -24,13 +24,18 @@ def watch(
     model: ModelFile,
     words: Annotated[
         bool,
-        typer.Option("--words", help="A line is a sequence of words: print its surprise per word."),
+        typer.Option(
+            "--words",
+            metavar="",
+            help="A line is a sequence of words: print its surprise per word.",
+        ),
     ] = False,
     alarm: Annotated[
         float | None, typer.Option(help="Mark lines whose surprise, in nats, is above this.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per line that is read.")
+        bool,
+        typer.Option("--json", metavar="", help="Print one JSON object per line that is read."),
     ] = False,
 ) -> None:
     """Follow observations as they come: read lines from standard input, write one line for each.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product
 from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_inflated import ZeroInflated
+from sojourn.vocabulary import Vocabulary
 
 _WINDOW = 6  # consecutive steps, which are often in one state
 _MOST_WINDOWS_NEEDED = 20  # windows from which a quantile is reliable
@@ -46,7 +48,12 @@ class Choice(NamedTuple):
     reason: str
 
 
-def choose_family(values: NDArray[Any], *, is_symbols: bool = False) -> Choice:
+def choose_family(
+    values: NDArray[Any],
+    *,
+    is_symbols: bool = False,
+    words: Mapping[int, Vocabulary] | None = None,
+) -> Choice:
     """Choose an emission family by the values of the data.
 
     Parameters
@@ -55,6 +62,8 @@ def choose_family(values: NDArray[Any], *, is_symbols: bool = False) -> Choice:
         The steps.  Non-negative whole numbers are taken as counts.
     is_symbols : bool
         Whether whole numbers, one per step, are symbols instead.
+    words : mapping of int to Vocabulary, optional
+        Columns that are symbols, with the words that they stand for.
 
     Examples
     --------
@@ -69,13 +78,14 @@ def choose_family(values: NDArray[Any], *, is_symbols: bool = False) -> Choice:
     if is_symbols and values.ndim == 1:
         return Choice(Categorical(), f"symbols: whole numbers up to {values.max()}")
     columns = values.reshape(len(values), -1)
-    kinds = [_kind(columns[:, d]) for d in range(columns.shape[1])]
+    words = words or {}
+    kinds: list[Any] = [d if d in words else _kind(columns[:, d]) for d in range(columns.shape[1])]
     runs = [(kind, len(list(run))) for kind, run in groupby(kinds)]
-    if len(runs) == 1:
+    if len(runs) == 1 and not words:
         return _one_kind(kinds[0], columns)
     ends = np.cumsum([n for _, n in runs])
     choices = [
-        _one_kind(kind, columns[:, end - n : end])
+        _words(words[kind]) if kind in words else _one_kind(kind, columns[:, end - n : end])
         for (kind, n), end in zip(runs, ends, strict=True)
     ]
     parts = [choice.family for choice in choices]
@@ -131,6 +141,11 @@ def _kind_of_counts(known: NDArray[Any]) -> str:
     return "zeros" if more and not is_left else "overdispersed"
 
 
+def _words(vocabulary: Vocabulary) -> Choice:
+    n_words = len(vocabulary) - (vocabulary.unknown is not None)
+    return Choice(Categorical(vocabulary=vocabulary), f"words, {n_words:,} in all")
+
+
 def _one_kind(kind: str, columns: NDArray[Any]) -> Choice:
     n = columns.shape[1]
     some = f"{n} columns of " if n > 1 else ""
@@ -147,8 +162,8 @@ def _one_kind(kind: str, columns: NDArray[Any]) -> Choice:
         reason = f"{some}counts with more zeros than Poisson's"
         return Choice(ZeroInflated(Poisson()), reason)
     if kind == "counts":
-        most = int(np.nanmax(columns))
-        return Choice(Poisson(), f"{some}counts: whole numbers from 0 to {most}")
+        least, most = int(np.nanmin(columns)), int(np.nanmax(columns))
+        return Choice(Poisson(), f"{some}counts: whole numbers from {least:,} to {most:,}")
     if n > _FULL_COVARIANCE:
         return Choice(DiagonalGaussian(), f"{some}real numbers, too many for all correlations")
     if np.isnan(columns).any():

@@ -10,6 +10,8 @@ from sojourn.transitions import Rows
 USED_SHARE = 0.005
 """A state is in use if it has more than this share of the steps."""
 
+_ONE_STEP = 1.0 - 1e-6  # in single precision
+
 
 def state_masses(counts: Rows) -> Floats:
     """Return the expected number of steps in each state: E[C_·k], including E[C_0k].
@@ -32,13 +34,14 @@ def state_shares(counts: Rows) -> Floats:
     return masses / masses.sum()
 
 
-def n_used(shares: Floats) -> int:
-    """Count the states in use.
+def n_used(counts: Rows) -> int:
+    """Count the states in use: of few steps, those with one step at least.
 
     Examples
     --------
     >>> import numpy as np
-    >>> n_used(np.array([0.7, 0.299, 0.001]))
-    2
+    >>> n_used(Rows(np.array([1.0, 0.0]), np.array([[0.0, 0.7], [99.3, 0.0]])))
+    1
     """
-    return int((shares > USED_SHARE).sum())
+    masses = state_masses(counts)
+    return int((masses > max(USED_SHARE * masses.sum(), _ONE_STEP)).sum())

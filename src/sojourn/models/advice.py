@@ -37,6 +37,7 @@ REAL = (
     SphericalGaussian,
     ZeroMeanGaussian,
 )
+_SYMBOLS = 1000  # that are looked at
 _MOST_LEFT = 0.02  # share of the random start that may remain at the end
 _FALL = 0.02  # nats per step that the final held-out score may be below the best
 
@@ -49,6 +50,20 @@ def warn_of_whole_numbers(family: Family, data: Data) -> None:
             f"{type(family).__name__} expects real numbers, but the data are integers: for "
             "counts use Poisson, for symbols Categorical; if they are measurements, "
             "pass X.astype(float)"
+        )
+
+
+def warn_of_blanks(data: Data) -> None:
+    """Warn if symbols are whole lines of text."""
+    values = None if data.sequences is None else data.sequences.values
+    if values is None or values.dtype.kind not in "UTO" or values.ndim > 1:
+        return
+    some = [str(value) for value in values[:_SYMBOLS]]
+    with_blanks = [text for text in some if len(text.split()) > 1]
+    if 2 * len(with_blanks) > len(some):
+        _warn(
+            f"most symbols contain blanks, such as {with_blanks[0][:40]!r}: every string is one "
+            "symbol; to make sequences of words, pass [line.split() for line in X]"
         )
 
 
@@ -108,7 +123,7 @@ def _warn_of_idle_states(fitted: FittedModel) -> None:
     if idle:
         _warn(
             f"{idle} of {len(counts.start)} states are unused, with less than one step of the "
-            f"data each; n_states={len(counts.start) - idle} would be enough"
+            f"data each; n_states={fitted.n_states} would be enough"
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
@@ -27,6 +28,7 @@ from sojourn.moves.settings import MoveSettings
 from sojourn.prediction import FittedModel
 from sojourn.sampling import Sampler, Samples
 from sojourn.sampling.settings import Sampling
+from sojourn.sources.arrow_arrays import Roles, listed
 from sojourn.transitions import Transitions
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
@@ -118,6 +120,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         *,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
+        sequence: str | None = None,
+        time: str | None = None,
+        drop: str | Sequence[str] | None = None,
         validation: Any = None,
         validation_every: int | None = None,
         callback: Callable[[Progress], None] | None = None,
@@ -135,9 +140,18 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             With `lengths`, the steps of all sequences concatenated, as in hmmlearn.  Without, a
             list of sequences, an array whose rows are sequences of equal length, or one sequence.
             A file, folder or pattern, or the result of `sojourn.open`, is read in minibatches,
-            with memory use that does not grow with the data.
+            with memory use that does not grow with the data.  A data frame of pandas or polars, a
+            PyArrow table, or groups of a frame's rows, has one row per step.
         lengths : (N,) integer array, optional
             Length of each sequence in `X`.
+        sequence : str, optional
+            Column of a data frame, or level of its index, with the id of the sequence; rows of a
+            sequence need not be adjacent.  Without, all rows are one sequence.
+        time : str, optional
+            Column of a data frame by which the rows of a sequence are put in order.  Without, they
+            are in the order of an index of dates, or of the rows.
+        drop : str or sequence of str, optional
+            Columns of a data frame that are left out.
         y : array, list of arrays, list of sets, optional
             What is known about the states, in the form of `X` or flat: a whole number per step, -1
             where nothing is known; names, see `state_names`, and None; sets of the states that are
@@ -184,6 +198,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             X,
             lengths,
             run.Observers(validation, validation_every, callback, track_bound),
+            Roles(sequence, time, listed(drop)),
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
             resume=resume,
@@ -203,6 +218,9 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         total_sequences: int | None = None,
         total_steps: int | None = None,
         continues: bool = False,
+        sequence: str | None = None,
+        time: str | None = None,
+        drop: str | Sequence[str] | None = None,
     ) -> Self:
         """Update the model with one minibatch: one update, whatever its size.
 
@@ -219,6 +237,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         continues : bool
             Whether the first sequence of `X` goes on where the last of the previous call ended.
             Then its first step is not a start, and the transition to it is counted.
+        sequence, time, drop
+            Columns of data frames, as for `fit`; kept from the first call.
 
         Returns
         -------
@@ -230,6 +250,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
             lengths,
             total_sequences,
             total_steps,
+            Roles(sequence, time, listed(drop)),
             continues=continues,
             y=y,
             sample_weight=sample_weight,
@@ -252,8 +273,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         --------
         >>> import numpy as np, sojourn as sj
         >>> model = sj.HMM(2, sj.Poisson(), random_state=0).fit([[9, 8, 9, 1, 2, 1, 8, 9]] * 9)
-        >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[1, 9]])[0]
-        array([0, 1], dtype=int32)
+        >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[9, 1, 2, 9]])[0]
+        array([1, 0, 0, 1], dtype=int32)
         """
         relabel(self.fitted_, order)
         return self
@@ -265,6 +286,14 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         fitted = self._fitted
         fitted.estimator, fitted.compute = record_of(self), compute_of(self)
         return fitted
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns, where the data were a table."""
+        names = self.fitted_.provenance.get("columns")
+        if not names:
+            raise AttributeError(f"this {type(self).__name__} was not fitted to a table")
+        return np.array(names, dtype=object)
 
     # ---- fitted attributes ----------------------------------------------------------------
 

@@ -110,7 +110,9 @@ class Checkpoints:
             self.write(position)
         if self._interrupted:
             self._interrupted = False
-            raise KeyboardInterrupt(f"stopped; the checkpoint is in {self.folder}")
+            raise KeyboardInterrupt(
+                f"the checkpoint is in {self.folder}: resume=True goes on from it"
+            )
 
     def _is_due(self, position: Position) -> bool:
         if self.every is None:

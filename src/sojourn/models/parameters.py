@@ -313,7 +313,13 @@ def fixed_stickiness(stickiness: Any, inference: str, *, takes_prior: bool = Fal
     """
     is_pair = takes_prior and isinstance(stickiness, tuple | list | np.ndarray)
     if not is_pair and not (isinstance(stickiness, str) and stickiness == "learned"):
-        Number(0.0, float(np.finfo(np.float64).max)).check("stickiness", stickiness)
+        is_number = isinstance(stickiness, int | float | np.number)
+        is_number = is_number and not isinstance(stickiness, bool)
+        if not (is_number and np.isfinite(stickiness) and stickiness >= 0.0):
+            pair = ", or a pair (shape, rate) of its prior" if takes_prior else ""
+            raise ValueError(
+                f'stickiness={stickiness!r} is neither a finite number from 0 nor "learned"{pair}'
+            )
         return float(stickiness)
     if inference != "scvi":
         raise ValueError(f"stickiness={stickiness!r} needs inference='scvi', not {inference!r}")

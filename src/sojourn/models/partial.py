@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.data import Data, is_source
 from sojourn.families import Family
+from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.problem import Tiled
@@ -29,6 +30,8 @@ from sojourn.models.start import initial_posterior, make_moves, new_fitted
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
+from sojourn.sources.arrow_arrays import NO_ROLES, Roles
+from sojourn.sources.frames import TableUse
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -43,6 +46,7 @@ def partial_fit(
     lengths: ArrayLike | None,
     total_sequences: int | None,
     total_steps: int | None = None,
+    roles: Roles = NO_ROLES,
     *,
     continues: bool = False,
     y: Any = None,
@@ -53,17 +57,13 @@ def partial_fit(
     before: FittedModel | None = model.fitted_ if model.__sklearn_is_fitted__() else None
     total_sequences = _checked_total(model, before, total_sequences)
     family = model.emission if before is None else before.family
-    known = _known(model, before, X, lengths, y, sample_weight)
+    known = _known(model, before, X, lengths, y, sample_weight, roles)
     data = known.sequences
     assert data is not None
     total_steps = _checked_steps(before, data, total_steps, continues=continues)
-    n_starts = len(data) - continues
-    if total_sequences < n_starts:
-        raise ValueError(
-            f"the minibatch has {n_starts} sequences, total_sequences={total_sequences}"
-        )
+    _check_starts(len(data) - continues, total_sequences)
     if before is None:
-        family = take_given(model).resolve(data, model.n_states)
+        family = known.resolve(take_given(model), model.n_states)[0]
     data = _joined(model, before, family.validate(data), continues=continues)
     carried = data[len(data) - 1 :]
     share = _share(data, total_sequences, total_steps)
@@ -74,6 +74,7 @@ def partial_fit(
             model, family, data, total_sequences, steps, seed, tuned=tunings(model)
         )
         fitted = new_fitted(model, family, posterior, total_sequences)
+        fitted.provenance = known.record()
     else:
         posterior, fitted = fix_now(model, before.posterior), before
     n_passes = N_PASSES if isinstance(model.n_passes, str) else int(model.n_passes)
@@ -94,6 +95,14 @@ def partial_fit(
         _move_once(model, fitted, placed, data, n_units, info.step_size)
 
 
+def _check_starts(n_starts: int, total_sequences: int) -> None:
+    """Refuse a minibatch with more sequences than there are."""
+    if total_sequences < n_starts:
+        raise ValueError(
+            f"the minibatch has {n_starts} sequences, total_sequences={total_sequences}"
+        )
+
+
 def _known(
     model: BaseHMM,
     before: FittedModel | None,
@@ -101,12 +110,16 @@ def _known(
     lengths: ArrayLike | None,
     y: Any,
     sample_weight: ArrayLike | None,
+    roles: Roles,
 ) -> Data:
     """Return a minibatch with its labels; names are those of the first one that has any."""
     if is_source(X):
         raise TypeError("partial_fit takes one minibatch in memory; fit takes files and sources")
     family = model.emission if before is None else before.family
-    data = Data(X, lengths, family, y, sample_weight)
+    use = TableUse(roles)
+    if before is not None:
+        use = TableUse.of(before.provenance, words_of(before.family))
+    data = Data(X, lengths, family, y, sample_weight, use)
     names, n_states = model.state_names, model.n_states
     if before is not None:
         names = before.state_names if names is None else names

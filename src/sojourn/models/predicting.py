@@ -16,7 +16,6 @@ from sojourn.analysis.stream import Stream
 from sojourn.analysis.uncertainty import PosteriorSamples
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import FittedModel
-from sojourn.sequences import Sequences
 
 
 class PredictionMixin:
@@ -65,6 +64,7 @@ class PredictionMixin:
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Most probable state path (Viterbi), in the same form as the data.
 
@@ -84,14 +84,25 @@ class PredictionMixin:
             Compute on a Dask cluster, whose workers open the files of `X` themselves.  `out` is
             then a folder to which they write files; sorted by name, the files contain the
             sequences in the order of `X`.
+        output : {"pandas", "polars"}, optional
+            Return a series or a data frame; with "pandas", with the index of a data frame `X`, or
+            the numbers of sequence and step.
 
         Returns
         -------
-        array, list of arrays, Sequences, or Path
-            States; with `out`, the path that they were written to.
+        array, list of arrays, Sequences, series, or Path
+            States; with `out`, the path that they were written to.  Those of a data frame are in
+            the order of its rows.
         """
         return self.fitted_.predict(
-            X, lengths, y=y, names=names, out=out, overwrite=overwrite, client=client
+            X,
+            lengths,
+            y=y,
+            names=names,
+            out=out,
+            overwrite=overwrite,
+            client=client,
+            output=output,
         )
 
     def decode(
@@ -147,16 +158,18 @@ class PredictionMixin:
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
         client: Any = None,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Posterior probability of each state at each step, in the same form as the data.
 
         Parameters
         ----------
-        X, lengths, y, out, overwrite, client
-            As for `predict`; in the file, each step is a list of K numbers.
+        X, lengths, y, out, overwrite, client, output
+            As for `predict`; in the file, each step is a list of K numbers, in a data frame the
+            columns are ``probability_0``, ``probability_1`` and so on.
         """
         return self.fitted_.predict_proba(
-            X, lengths, y=y, out=out, overwrite=overwrite, client=client
+            X, lengths, y=y, out=out, overwrite=overwrite, client=client, output=output
         )
 
     def sample(
@@ -167,7 +180,7 @@ class PredictionMixin:
         given: Any = None,
         given_lengths: ArrayLike | None = None,
         random_state: Any = None,
-    ) -> tuple[Sequences, Sequences]:
+    ) -> tuple[Any, Any]:
         """Draw sequences from the posterior mean parameters, or what comes after given ones.
 
         Parameters
@@ -212,6 +225,7 @@ class PredictionMixin:
         lag: int = 0,
         out: str | PathLike[str] | None = None,
         overwrite: bool = False,
+        output: Literal["pandas", "polars"] | None = None,
     ) -> Any:
         """Probability of each state given the steps so far, in the same form as the data.
 
@@ -230,6 +244,8 @@ class PredictionMixin:
             is a Parquet file with one list per sequence, as for `predict_proba`.
         overwrite : bool
             Whether an existing `out` may be overwritten.
+        output : {"pandas", "polars"}, optional
+            Return a data frame, as for `predict_proba`.
 
         Examples
         --------
@@ -238,7 +254,7 @@ class PredictionMixin:
         >>> model.filter([0, 0, 1]).shape
         (3, 2)
         """
-        return self.fitted_.filter(X, lengths, lag=lag, out=out, overwrite=overwrite)
+        return self.fitted_.filter(X, lengths, lag=lag, out=out, overwrite=overwrite, output=output)
 
     def forecast(
         self,

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sojourn.data import Data
 from sojourn.families import Family
 from sojourn.inference.known import refuse_contradictions
-from sojourn.models.advice import warn_of_whole_numbers
+from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, make_checkpoints
 from sojourn.models.fixed import emission_of, take_given
 from sojourn.models.parameters import (
@@ -26,6 +26,8 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import FEW_SEQUENCES, FULL_STEPS, Plan, plan_training
 from sojourn.models.start import is_symmetric
+from sojourn.sources.arrow_arrays import Roles
+from sojourn.sources.frames import TableUse
 from sojourn.sources.npy import NpySource
 from sojourn.transitions.constraints import RowConstraints
 
@@ -63,14 +65,20 @@ def checked_options(
 
 
 def labelled_data(
-    model: BaseHMM, X: Any, lengths: ArrayLike | None, y: Any, sample_weight: ArrayLike | None
+    model: BaseHMM,
+    X: Any,
+    lengths: ArrayLike | None,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    roles: Roles,
 ) -> Data:
     """Check the data with their labels and weights, before anything changes."""
-    data = Data(X, lengths, emission_of(model), y, sample_weight)
+    data = Data(X, lengths, emission_of(model), y, sample_weight, TableUse(roles))
     data.label(model.state_names, model.n_states)
     _check_paths(data, constraints_of(model))
     data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
     warn_of_whole_numbers(model.emission, data)
+    warn_of_blanks(data)
     return data
 
 

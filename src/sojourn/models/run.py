@@ -69,6 +69,7 @@ from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource, TiledSource
+from sojourn.sources.arrow_arrays import NO_ROLES, Roles
 from sojourn.sources.base import joined, pieces_of
 from sojourn.warnings import FitWarning
 
@@ -102,13 +103,14 @@ class Observers:
         """Whether nothing is computed after every pass of every restart."""
         return self.validation is None and not self.track_bound
 
-    def held_out(self, family: Family, names: tuple[str, ...] | None, n_states: int) -> Data | None:
-        """Return the held-out data in the form that the family expects."""
+    def held_out(self, family: Family, data: Data, n_states: int) -> Data | None:
+        """Return the held-out data in the form that the family and the training data have."""
         if self.validation is None:
             return None
         is_pair = isinstance(self.validation, tuple)
         X, lengths = self.validation if is_pair else (self.validation, None)
-        return Data(X, lengths, family).label(names, n_states, all_states=True).validated(family)
+        own = Data(X, lengths, family, use=data.use_for(family))
+        return own.label(data.names, n_states, all_states=True).validated(family)
 
 
 def fit(
@@ -116,6 +118,7 @@ def fit(
     X: Any,
     lengths: ArrayLike | None,
     observers: Observers,
+    roles: Roles = NO_ROLES,
     *,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: int | None = None,
@@ -130,28 +133,26 @@ def fit(
     )
     n_init = None if isinstance(model.n_init, str) else model.n_init
     X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
-    data = labelled_data(model, X, lengths, y, sample_weight)
+    data = labelled_data(model, X, lengths, y, sample_weight, roles)
     is_plain = data.sequences is not None and checkpoints is None and client is None
     restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
     may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
     if restarts > 1 and not may_be_at_once:
-        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight)
+        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight, roles)
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
-    held_out = observers.held_out(family, data.names, model.n_states)
+    held_out = observers.held_out(family, data, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
         sequences = _in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
+        model._fitted.provenance = data.record()
         return
     plan = plan_of(model, data, family)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
-        named = clone(model).set_params(state_names=data.names, emission=family)
-        named._given = model._given
-        _fit_best(named, data.sequences, None, observers, None, restarts)
-        model._fitted = named.fitted_
+        _fit_one_by_one(model, data, family, observers, restarts)
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
@@ -162,7 +163,7 @@ def fit(
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
-    fitted.state_names = data.names
+    fitted.state_names, fitted.provenance = data.names, data.record()
     model._fitted = fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -384,6 +385,17 @@ def _moves_of_fit(
 # ---- restarts -----------------------------------------------------------------------------------
 
 
+def _fit_one_by_one(
+    model: BaseHMM, data: Data, family: Family, observers: Observers, restarts: int
+) -> None:
+    """Fit copies to data that are prepared already, one after another, and keep the best."""
+    named = clone(model).set_params(state_names=data.names, emission=family)
+    named._given = model._given
+    _fit_best(named, data.sequences, None, observers, None, restarts)
+    model._fitted = named.fitted_
+    model._fitted.provenance = data.record()
+
+
 def _fit_best(
     model: BaseHMM,
     X: Any,
@@ -393,6 +405,7 @@ def _fit_best(
     n_init: int,
     y: Any = None,
     sample_weight: ArrayLike | None = None,
+    roles: Roles = NO_ROLES,
 ) -> None:
     """Fit copies from different seeds, and keep the best of them.
 
@@ -409,7 +422,8 @@ def _fit_best(
         candidate._given = model._given
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
-            fit(candidate, X, lengths, observers, client=client, y=y, sample_weight=sample_weight)
+            known = {"y": y, "sample_weight": sample_weight, "client": client}
+            fit(candidate, X, lengths, observers, roles, **known)
         fitted: FittedModel = candidate.fitted_
         score = fitted.history[-1]["score"]
         if score is None and may_move(model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.sources.arrow_arrays import (
+    Roles,
+    StepColumns,
+    TimeOrder,
     check_together,
-    is_numeric,
+    count_words,
+    is_text,
     label_values,
     list_labels,
     list_sequences,
@@ -31,12 +35,25 @@ from sojourn.sources.base import (
     reading,
     scan,
 )
-from sojourn.sources.tables import TABLES, Batches, ParquetTable
+from sojourn.sources.csv_table import PLAIN, CsvOptions, CsvTable
+from sojourn.sources.tables import ArrowTable, Batches, ParquetTable, StreamTable, Table
 from sojourn.vocabulary import Vocabulary
 
 METADATA = b"sojourn"
 WORDS = b"sojourn.words"
 """Keys of the metadata that `ingest` writes: sizes of the data, and the vocabulary."""
+
+TABLES: dict[str, type[Table]] = {
+    "parquet": ParquetTable,
+    "arrow": ArrowTable,
+    "arrow stream": StreamTable,
+    "csv": CsvTable,
+}
+
+
+def open_table(path: Path, kind: str, csv: CsvOptions = PLAIN) -> Table:
+    """Open a table of one of these kinds."""
+    return CsvTable(path, csv) if kind == "csv" else TABLES[kind](path)
 
 
 class _Rows(NamedTuple):
@@ -70,15 +87,23 @@ class ArrowSource(Source):
         For long format, with one row per step: the column with the id of the sequence.  Rows of a
         sequence must be adjacent.  Such a file is read in its own order.  False if all rows are
         one sequence.
+    time : str, optional
+        For long format: the column by which rows are ordered.
+    drop : sequence of str
+        Columns that are not observations.
     lower : bool
         Convert words to lower case.
-    max_bytes : int, optional
-        Most bytes that a compressed table may unpack to.
     label : str, optional
         Column with the labels of steps, names or numbers: lists as those of the steps are, or in
         long format one in each row.  A missing one is unknown.
     weight : str, optional
         Column with the weight of each sequence; in long format, that of its first row.
+    csv : CsvOptions
+        How a table of text is read.
+    words : mapping of str to Vocabulary, optional
+        Words of columns of words in vectors; by default those of the file.
+    table : Table, optional
+        The file, where it is open already.
     """
 
     def __init__(
@@ -88,37 +113,96 @@ class ArrowSource(Source):
         *,
         column: str | Sequence[str] | None = None,
         sequence: str | Literal[False] | None = None,
+        time: str | None = None,
+        drop: Sequence[str] = (),
         lower: bool = False,
-        max_bytes: int | None = None,
         label: str | None = None,
         weight: str | None = None,
+        csv: CsvOptions = PLAIN,
+        words: Mapping[str, Vocabulary] | None = None,
+        table: Table | None = None,
     ) -> None:
         super().__init__([path])
         self.path = path
         self.kind = kind
-        self.max_bytes = max_bytes
-        self.sequence = sequence or None
-        self.is_long = sequence is not None
+        self.csv = csv
+        self.roles = Roles(sequence or None, time, tuple(drop), label, weight)
+        self.is_long = sequence is not None or time is not None
         self.lower = lower
         self.label, self.weight = label, weight
-        self._table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
+        self._given_words = words
+        self._table = open_table(path, kind, csv) if table is None else table
         self.columns, self.is_vector = self._pick(column)
 
     def __reduce__(self) -> Any:
         """Pickle only how to open the file; another process opens it itself."""
-        column = self.columns if self.is_vector else self.columns[0]
-        rows: Literal[False] | None = False if self.is_long else None
-        sequence = self.sequence or rows
-        opener = partial(
-            ArrowSource,
-            column=column,
-            sequence=sequence,
-            lower=self.lower,
-            max_bytes=self.max_bytes,
-            label=self.label,
-            weight=self.weight,
-        )
-        return opener, (self.path.absolute(), self.kind)
+        options = self._options()
+        options["csv"] = self.csv._replace(report=None)
+        if self._texts:
+            options["words"] = dict(self._words_of)
+        return partial(ArrowSource, **options), (self.path.absolute(), self.kind)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "column": self.columns if self.is_vector else self.columns[0],
+            "sequence": self.roles.sequence or (False if self.is_long else None),
+            "time": self.roles.time,
+            "drop": self.roles.drop,
+            "lower": self.lower,
+            "label": self.label,
+            "weight": self.weight,
+            "csv": self.csv,
+        }
+
+    # ---- words in columns of vectors ------------------------------------------------------
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return {self.columns.index(name): self._words_of[name] for name in self._texts}
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> ArrowSource:
+        """Return the same file with other words for the symbols."""
+        if not (words and self._texts):
+            return self
+        named = {self.columns[n]: of for n, of in words.items() if self.columns[n] in self._texts}
+        return ArrowSource(self.path, self.kind, words=named, table=self._table, **self._options())
+
+    @property
+    def _texts(self) -> list[str]:
+        """Columns of vectors that are words."""
+        if not (self.is_vector and self.is_long):
+            return []
+        return [n for n in self.columns if is_text(self._table.schema.field(n).type)]
+
+    @cached_property
+    def _words_of(self) -> Mapping[str, Vocabulary]:
+        if self._given_words is not None:
+            missing = [name for name in self._texts if name not in self._given_words]
+            if missing:
+                raise DataFileError(
+                    f"{self.path}, column {missing[0]!r}: words, where the model has numbers"
+                )
+            return self._given_words
+        read, texts = self._table.opened(self._texts), self._texts
+        found: dict[str, Any] = {name: {} for name in texts}
+        for block in range(self._table.n_blocks):
+            for batch, place in read(block):
+                with reading(place):
+                    for name in texts:
+                        counts = count_words([batch.column(name)], self.lower)
+                        for word, n in counts.items():
+                            found[name][word] = found[name].get(word, 0) + n
+        return {name: Vocabulary.from_counts(counts) for name, counts in found.items()}
+
+    @cached_property
+    def _steps(self) -> StepColumns:
+        words = self._words_of if self._texts else {}
+        return StepColumns(self.columns, self.is_vector, self.roles, words, self.lower)
+
+    def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the sequence id and the steps of the rows of a record batch, in long format."""
+        return self._steps.steps_of(batch)
 
     @property
     def n_blocks(self) -> int:
@@ -138,12 +222,7 @@ class ArrowSource(Source):
     @property
     def _names(self) -> list[str]:
         """Columns to read."""
-        return [*dict.fromkeys([*self.columns, *self._beside])]
-
-    @property
-    def _beside(self) -> list[str]:
-        """Columns that are not steps: ids, labels and weights."""
-        return [name for name in (self.sequence, self.label, self.weight) if name]
+        return [*dict.fromkeys([*self.columns, *self.roles.read])]
 
     @property
     def vocabulary(self) -> Vocabulary | None:
@@ -191,6 +270,8 @@ class ArrowSource(Source):
 
     def opened(self) -> Reader:
         """Open the file."""
+        if self.is_long:
+            return lambda block: self._from_steps(self.batches())
         read = self._table.opened(self._names)
 
         def lists(block: int) -> Iterator[Block]:
@@ -200,11 +281,7 @@ class ArrowSource(Source):
                         sequences = self._from_lists(batch)
                     yield Block(sequences, place)
 
-        def steps(block: int) -> Iterator[Block]:
-            batches = (part for b in range(self._table.n_blocks) for part in read(b))
-            return self._from_steps(batches)
-
-        return steps if self.is_long else lists
+        return lists
 
     def stretches(self) -> Iterator[tuple[Block, bool]]:
         """Yield the data in order; in long format, as many rows at a time as the file has."""
@@ -218,8 +295,8 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
-                rows = self._rows(values, batch)
-            sequences = self._cut([rows], np.concatenate([[0], cuts, [len(values)]]))
+                rows = _rows_of(self.roles, values, batch)
+            sequences = _cut(self.lower, [rows], np.concatenate([[0], cuts, [len(values)]]))
             yield Block(sequences, where), bool(last == ids[:1])
             last = ids[-1:]
         self.check_unchanged()
@@ -233,7 +310,7 @@ class ArrowSource(Source):
 
     def _from_lists(self, batch: Any) -> Sequences:
         parts = [list_sequences(batch.column(name)) for name in self.columns]
-        whole = self._lowered(parts[0])
+        whole = _lowered(parts[0], self.lower)
         for name, part in zip(self.columns, parts, strict=True):
             if not np.array_equal(part.offsets, parts[0].offsets):
                 raise ValueError(f"column {name!r} has different lengths from {self.columns[0]!r}")
@@ -245,22 +322,6 @@ class ArrowSource(Source):
         if self.weight is not None:
             weights = weight_values(batch.column(self.weight), self.weight)
         return whole.with_known(labels, weights)
-
-    def _rows(self, values: NDArray[Any], batch: Any) -> _Rows:
-        """Return rows of the long format, with their labels and weights."""
-        labels = None if self.label is None else label_values(batch.column(self.label))
-        weights = None
-        if self.weight is not None:
-            weights = weight_values(batch.column(self.weight), self.weight)
-        return _Rows(values, labels, weights)
-
-    def _cut(self, parts: list[_Rows], offsets: NDArray[Any]) -> Sequences:
-        """Make sequences of rows."""
-        values, labels, weights = _Rows.joined(parts)
-        own = Sequences(values, offsets)
-        known = None if labels is None else Labels(labels)
-        each = None if weights is None else weights[own.offsets[:-1]]
-        return self._lowered(own).with_known(known, each)
 
     def _from_steps(self, batches: Batches) -> Iterator[Block]:
         """Cut rows where the sequence id changes; the last sequence may continue in the next."""
@@ -274,7 +335,7 @@ class ArrowSource(Source):
                 ids, values = self.steps_of(batch)
                 cuts = np.flatnonzero(ids[1:] != ids[:-1]) + 1
                 check_together(ids[np.append(0, cuts)])
-                rows = self._rows(values, batch)
+                rows = _rows_of(self.roles, values, batch)
             if waiting and ids[0] != last:
                 cuts = np.concatenate([[0], cuts])
             last = ids[-1]
@@ -283,44 +344,27 @@ class ArrowSource(Source):
                 continue
             begin = sum(len(part.values) for part in waiting)
             done = [*waiting, rows.part(slice(cuts[-1]))]
-            yield Block(self._cut(done, np.append(0, cuts + begin)), place)
+            yield Block(_cut(self.lower, done, np.append(0, cuts + begin)), place)
             waiting, place = [rows.part(slice(cuts[-1], None))], where
         if waiting:
             n_steps = sum(len(part.values) for part in waiting)
-            yield Block(self._cut(waiting, np.array([0, n_steps])), place)
+            yield Block(_cut(self.lower, waiting, np.array([0, n_steps])), place)
 
     def batches(self) -> Batches:
         """Yield the record batches of the file that are not empty, with their place."""
-        read = self._table.opened(self._names)
+        read, order = self._table.opened(self._names), TimeOrder(self.roles)
         for block in range(self._table.n_blocks):
-            yield from ((batch, place) for batch, place in read(block) if batch.num_rows)
-
-    def steps_of(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the sequence id and the steps of the rows of a record batch, in long format."""
-        for name in dict.fromkeys([*self.columns, *([self.sequence] if self.sequence else [])]):
-            # A missing number is NaN, which most families integrate out; a word has no such value.
-            number = name != self.sequence and is_numeric(batch.schema.field(name).type)
-            if batch.column(name).null_count and not number:
-                raise ValueError(f"column {name!r} has missing values")
-        arrays = [batch.column(name).to_numpy(zero_copy_only=False) for name in self.columns]
-        if self.sequence is None:
-            ids = np.zeros(batch.num_rows, np.int64)
-        else:
-            ids = batch.column(self.sequence).to_numpy(zero_copy_only=False)
-        return ids, np.stack(arrays, axis=1) if self.is_vector else arrays[0]
-
-    def _lowered(self, sequences: Sequences) -> Sequences:
-        if not self.lower or sequences.values.dtype.kind not in "UTO":
-            return sequences
-        values = np.empty(len(sequences.values), object)
-        values[:] = [word.lower() for word in sequences.values]
-        return sequences.with_values(values)
+            for batch, place in read(block):
+                if batch.num_rows:
+                    with reading(place):
+                        order.check(batch)
+                    yield batch, place
 
     def _pick(self, column: str | Sequence[str] | None) -> tuple[list[str], bool]:
         """Find the columns with the steps, and whether they make vectors."""
         names = self._table.names
         asked = [column] if isinstance(column, str) else list(column or [])
-        for name in [*(asked or names), *self._beside]:
+        for name in [*(asked or names), *self.roles.names]:
             if name not in names:
                 raise DataFileError(
                     f"{self.path} has no column {name!r}: there are {', '.join(names) or 'none'}"
@@ -345,6 +389,8 @@ class ArrowSource(Source):
                     if not self.is_long
                     else f"{self.path}, column {name!r}: {kind} cannot be a step of a sequence"
                 )
+            if self.is_long and name in self._table.odd_cells:
+                raise DataFileError(f"{self.path}, {self._table.odd_cells[name]}")
         return asked, column is not None and not isinstance(column, str)
 
     def _may_be_steps(self, name: str) -> bool:
@@ -356,4 +402,31 @@ class ArrowSource(Source):
             return False
         if not self.is_long:
             return is_list
-        return name != self.sequence and not pa.types.is_nested(kind)
+        is_other = pa.types.is_nested(kind) or pa.types.is_temporal(kind)
+        return not (is_other or name in self.roles.names or name in self._table.dates)
+
+
+def _rows_of(roles: Roles, values: NDArray[Any], batch: Any) -> _Rows:
+    """Return rows of the long format, with their labels and weights."""
+    labels = None if roles.label is None else label_values(batch.column(roles.label))
+    weights = None
+    if roles.weight is not None:
+        weights = weight_values(batch.column(roles.weight), roles.weight)
+    return _Rows(values, labels, weights)
+
+
+def _cut(lower: bool, parts: list[_Rows], offsets: NDArray[Any]) -> Sequences:
+    """Make sequences of rows."""
+    values, labels, weights = _Rows.joined(parts)
+    own = Sequences(values, offsets)
+    known = None if labels is None else Labels(labels)
+    each = None if weights is None else weights[own.offsets[:-1]]
+    return _lowered(own, lower).with_known(known, each)
+
+
+def _lowered(sequences: Sequences, lower: bool) -> Sequences:
+    if not lower or sequences.values.dtype.kind not in "UTO":
+        return sequences
+    values = np.empty(len(sequences.values), object)
+    values[:] = [word.lower() for word in sequences.values]
+    return sequences.with_values(values)

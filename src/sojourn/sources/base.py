@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -157,6 +157,15 @@ class Source(ABC):
     def vocabulary(self) -> Vocabulary | None:
         """The words of the symbols, if the file contains them."""
         return None
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return {}
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> Source:
+        """Return the same data with other words for the symbols in columns of vectors."""
+        return self
 
     def blocks(self, order: Iterable[int] | None = None) -> Iterator[Block]:
         """Yield the data block by block, in the given order or that of the file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -64,6 +64,19 @@ class ManySource(Source):
                     "ingest the texts together"
                 )
         return vocabulary
+
+    @cached_property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors: those of all files, in their order."""
+        found: dict[int, dict[str, None]] = {}
+        for source in self.sources:
+            for n, vocabulary in source.words.items():
+                found.setdefault(n, {}).update(dict.fromkeys(vocabulary.words))
+        return {n: Vocabulary(words, "<unk>") for n, words in found.items()}
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> ManySource:
+        """Return the same files with other words for the symbols in columns of vectors."""
+        return ManySource([source.encoded_by(words) for source in self.sources])
 
     @cached_property
     def summary(self) -> Summary:

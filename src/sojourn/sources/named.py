@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +48,15 @@ class NamedSource(Source):
     def is_repeatable(self) -> bool:
         """Whether it can be read more than once."""
         return self.whole.is_repeatable
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return self.whole.words
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> NamedSource:
+        """Return the same data with other words for the symbols in columns of vectors."""
+        return NamedSource(self.whole.encoded_by(words), self.naming)
 
     @property
     def has_labels(self) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from sojourn.sources.arrow import ArrowSource
+from sojourn.sources.arrow import TABLES, ArrowSource
+from sojourn.sources.arrow_arrays import listed
 from sojourn.sources.base import DataFileError, Source
+from sojourn.sources.csv_table import CsvOptions
 from sojourn.sources.iterable import IterableSource
 from sojourn.sources.many import ManySource
 from sojourn.sources.npy import NpySource
-from sojourn.sources.tables import TABLES
+from sojourn.sources.tables import Table
 from sojourn.sources.text import TextSource
 
 # First bytes of each kind of file.
@@ -26,6 +28,7 @@ _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"\x28\xb5\x2f\xfd": "zstd",
 }
+_CSV = ("max_bytes", "encoding", "missing")
 _REFUSED = {
     b"FEA1": "an old Feather file (version 1): convert it to Feather 2 or Parquet",
     b"PK\x03\x04": "a zip archive: unpack it",
@@ -35,7 +38,7 @@ _REFUSED = {
 }
 
 
-_OF_TABLES = {"column", "sequence", "lower", "max_bytes", "label", "weight"}
+_OF_TABLES = {"column", "sequence", "time", "drop", "lower", "max_bytes", "label", "weight"}
 
 
 def open(
@@ -43,8 +46,12 @@ def open(
     *,
     column: str | Sequence[str] | None = None,
     sequence: str | Literal[False] | None = None,
+    time: str | None = None,
+    drop: str | Sequence[str] | None = None,
     pattern: str | None = None,
     lower: bool = False,
+    encoding: str | None = None,
+    missing: str | Sequence[str] | None = None,
     offsets: str | PathLike[str] | None = None,
     max_bytes: int | None = None,
     total_sequences: int | None = None,
@@ -54,8 +61,8 @@ def open(
     r"""Open data that may be larger than memory, for `fit`, `score` and `predict`.
 
     The format is recognized by the first bytes: Parquet, Arrow or Feather, NumPy's ``.npy``, or
-    text, plain or compressed with gzip or zstd.  Comma- and tab-separated tables are recognized by
-    their names, ``.csv`` and ``.tsv``.
+    text, plain or compressed with gzip or zstd.  Tables of text are recognized by their names,
+    ``.csv`` and ``.tsv``; what separates their cells, and a decimal comma, are found out.
 
     Parameters
     ----------
@@ -68,11 +75,21 @@ def open(
     sequence : str or False, optional
         Columnar files in long format, with one row per step: the column with the sequence id.
         False if all rows of a file are one sequence, also of ``.npy`` files.
+    time : str, optional
+        Long format: the column that says when a row was observed.  It is not an observation, and
+        it is an error if it falls within a sequence.
+    drop : str or list of str, optional
+        Columnar files: columns that are not observations.
     pattern : str, optional
         Text: a regular expression whose matches are the words; by default words are separated by
         whitespace.
     lower : bool
         Convert words to lower case.
+    encoding : str, optional
+        Text, and tables of text: for example "latin-1"; by default UTF-8.
+    missing : str or list of str, optional
+        Tables of text: cells that stand for a missing value, besides empty ones, ``NA``, ``NaN``
+        and ``null``.
     offsets : path, optional
         ``.npy``: the file with the offsets; by default ``x.offsets.npy`` next to ``x.npy``.
     max_bytes : int, optional
@@ -111,15 +128,16 @@ def open(
     if isinstance(path, Source):
         return path
     options = {
-        "column": column, "sequence": sequence, "pattern": pattern,
-        "lower": lower or None, "offsets": offsets, "max_bytes": max_bytes,
+        "column": column, "sequence": sequence, "time": time, "drop": listed(drop) or None,
+        "pattern": pattern, "lower": lower or None, "encoding": encoding,
+        "missing": listed(missing) or None, "offsets": offsets, "max_bytes": max_bytes,
         "label": label, "weight": weight,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(path, str | PathLike):
         if total_sequences is not None:
             raise TypeError("total_sequences is for iterables only: files are counted")
-        return _open_paths(path, given)
+        return open_path(path, given)
     if not isinstance(path, Iterable):
         raise TypeError(f"expected a path or an iterable of sequences, got {path!r}")
     if given:
@@ -129,7 +147,14 @@ def open(
     return IterableSource(path, total_sequences)
 
 
-def _open_paths(path: str | PathLike[str], options: dict[str, Any]) -> Source:
+def open_path(
+    path: str | PathLike[str], options: Mapping[str, Any], table: Table | None = None
+) -> Source:
+    """Open a file, folder or pattern with those options of `open` that were given.
+
+    ``report`` among them is called with what is being done and the share that is done; `table` is
+    one of the files, if it is open already.
+    """
     name = os.fspath(path)
     here = Path(name)
     if here.is_dir():
@@ -143,7 +168,7 @@ def _open_paths(path: str | PathLike[str], options: dict[str, Any]) -> Source:
         files = [file for file in files if _is_data(file)]
         if not files:
             raise FileNotFoundError(f"there is no file, folder or pattern {name!r}")
-    sources = [_open_file(file, options) for file in files]
+    sources = [_open_file(file, options, table) for file in files]
     return sources[0] if len(sources) == 1 else ManySource(sources)
 
 
@@ -152,8 +177,10 @@ def _is_data(file: Path) -> bool:
     return file.is_file() and file.name[0] not in "._" and not file.name.endswith(".offsets.npy")
 
 
-def _open_file(path: Path, options: dict[str, Any]) -> Source:
+def _open_file(path: Path, options: Mapping[str, Any], table: Table | None) -> Source:
     kind = kind_of(path)
+    options = dict(options)
+    report = options.pop("report", None)
     if kind == "npy":
         _refuse(path, options, {"offsets", "sequence", "max_bytes"}, "a NumPy file")
         offsets, sequence = options.get("offsets"), options.get("sequence")
@@ -161,9 +188,12 @@ def _open_file(path: Path, options: dict[str, Any]) -> Source:
             raise DataFileError(f"{path} is a NumPy file, which has no column {sequence!r}")
         return NpySource(path, None if offsets is None else Path(offsets), sequence=sequence)
     if kind in TABLES:
-        _refuse(path, options, _OF_TABLES, "a columnar file")
-        return ArrowSource(path, kind, **options)
-    _refuse(path, options, {"pattern", "lower", "max_bytes"}, "read as text")
+        _refuse(path, options, _OF_TABLES | set(_CSV if kind == "csv" else ()), "a columnar file")
+        own = {name: options.pop(name) for name in _CSV if name in options}
+        same = table if table is not None and table.path == path else None
+        csv = CsvOptions(**own, report=report)
+        return ArrowSource(path, kind, csv=csv, table=same, **options)
+    _refuse(path, options, {"pattern", "lower", "encoding", "max_bytes"}, "read as text")
     return TextSource(path, None if kind == "text" else kind, **options)
 
 

@@ -1,15 +1,20 @@
-"""Random split of a source into training and held-out data."""
+"""Split of a source into training and held-out data: at random, or the end of one sequence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from sojourn.sources.base import Block, Reader, Source, Summary, scan
+from sojourn.sequences import Sequences
+from sojourn.sources.base import PIECE_STEPS, Block, Reader, Source, Summary, joined, scan
 from sojourn.vocabulary import Vocabulary
+
+_MANY = 40
+"""Sequences expected in either part from which it is certain that it has one: the probability of
+none is e**-40."""
 
 
 class PartSource(Source):
@@ -66,6 +71,21 @@ class PartSource(Source):
         return self.whole.name
 
     @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return self.whole.words
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> PartSource:
+        """Return the same part with other words for the symbols in columns of vectors."""
+        return PartSource(
+            self.whole.encoded_by(words),
+            self.share,
+            held_out=self.held_out,
+            seed=self.seed,
+            first=self.first,
+        )
+
+    @property
     def has_labels(self) -> bool:
         """Whether steps have labels."""
         return self.whole.has_labels
@@ -105,9 +125,12 @@ class PartSource(Source):
 def split(source: Source, share: float, seed: int = 0) -> tuple[PartSource, PartSource]:
     r"""Split the sequences of a source at random into training and held-out data.
 
+    Each part has at least one sequence.
+
     Parameters
     ----------
     source : Source
+        With two sequences or more; of one, `split_end` holds out the end.
     share : float
         Share to hold out, between 0 and 1.
     seed : int
@@ -124,7 +147,127 @@ def split(source: Source, share: float, seed: int = 0) -> tuple[PartSource, Part
     """
     if not 0.0 < share < 1.0:
         raise ValueError(f"the share to hold out must be between 0 and 1, got {share}")
+    threshold = _threshold(source, share, seed)
     train, held_out = (
-        PartSource(source, share, held_out=which, seed=seed) for which in (False, True)
+        PartSource(source, threshold, held_out=which, seed=seed) for which in (False, True)
     )
     return train, held_out
+
+
+def _threshold(source: Source, share: float, seed: int) -> float:
+    """Return the share, or of few sequences the number below which as many draws lie as it says."""
+    n = source.n_sequences
+    if n < 2:
+        raise ValueError(f"{source.name} has one sequence, which cannot be split at random")
+    if min(share, 1.0 - share) * n > _MANY:
+        return share
+    read, draws = source.opened(), []
+    for block in range(source.n_blocks):
+        n_here = sum(len(piece.sequences) for piece in read(block))
+        draws.append(np.random.default_rng([seed, block]).random(n_here))
+    n_out = min(max(1, round(share * n)), n - 1)
+    return float(np.sort(np.concatenate(draws))[n_out])
+
+
+class EndSource(Source):
+    """The first steps of a source with one sequence, or the rest of them.
+
+    Parameters
+    ----------
+    whole : Source
+        With a single sequence.
+    cut : int
+        Number of steps before the end that is held out.
+    held_out : bool
+        Whether this is the held-out end.
+    """
+
+    def __init__(self, whole: Source, cut: int, *, held_out: bool) -> None:
+        super().__init__(whole.paths)
+        self.whole = whole
+        self.cut = cut
+        self.held_out = held_out
+
+    def __reduce__(self) -> Any:
+        """Pickle only how to open the files; another process opens them itself."""
+        return partial(EndSource, held_out=self.held_out), (self.whole, self.cut)
+
+    n_blocks = 1
+
+    @property
+    def name(self) -> str:
+        """Name of the source in messages."""
+        return self.whole.name
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether steps have labels."""
+        return self.whole.has_labels
+
+    @property
+    def words(self) -> Mapping[int, Vocabulary]:
+        """Words of the symbols in columns of vectors, by the number of the column."""
+        return self.whole.words
+
+    def encoded_by(self, words: Mapping[int, Vocabulary]) -> EndSource:
+        """Return the same part with other words for the symbols in columns of vectors."""
+        return EndSource(self.whole.encoded_by(words), self.cut, held_out=self.held_out)
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """The words of the symbols, if the file contains them."""
+        return self.whole.vocabulary
+
+    def opened(self) -> Reader:
+        """Return a function that reads the part; of the rest, no more than a stretch at a time."""
+
+        def read(block: int) -> Iterator[Block]:
+            parts = [own for own, _ in self.stretches()]
+            if parts:
+                whole = joined([own.sequences for own in parts])
+                one = Sequences(whole.values, [0, whole.n_steps], labels=whole.labels)
+                yield parts[0]._replace(sequences=one, done=1.0)
+
+        return read
+
+    def sample(self) -> list[Block]:
+        """Return steps from all over the part."""
+        every = -(-self.n_steps // PIECE_STEPS)
+        return [block for n, (block, _) in enumerate(self.stretches()) if n % every == 0]
+
+    def stretches(self) -> Iterator[tuple[Block, bool]]:
+        """Yield the part in order, as many steps at a time as the source gives."""
+        at, goes_on = 0, False
+        for block, _ in self.whole.stretches():
+            own = self._own(block, at)
+            at += block.n_steps
+            if own is not None:
+                yield own, goes_on
+                goes_on = True
+
+    def _own(self, block: Block, at: int) -> Block | None:
+        """Return what belongs to the part of a block that begins at step `at`."""
+        cut = min(max(0, self.cut - at), block.n_steps)
+        begin, end = (cut, block.n_steps) if self.held_out else (0, cut)
+        if begin == end:
+            return None
+        return block._replace(
+            sequences=block.sequences.spans(np.array([begin]), np.array([end - begin]))
+        )
+
+
+def split_end(source: Source, n_out: int) -> tuple[EndSource, EndSource]:
+    """Split the only sequence of a source into its beginning and its last `n_out` steps.
+
+    Examples
+    --------
+    >>> import sojourn as sj, tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "x.npy"
+    ...     np.save(path, np.arange(10.0))
+    ...     train, held_out = split_end(sj.open(path, sequence=False), 3)
+    ...     (train.n_steps, held_out.read_all().values)
+    (7, array([7., 8., 9.]))
+    """
+    cut = source.n_steps - n_out
+    return EndSource(source, cut, held_out=False), EndSource(source, cut, held_out=True)

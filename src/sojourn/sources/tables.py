@@ -1,4 +1,4 @@
-"""Tables in files, read in record batches: Parquet, Arrow, Feather and CSV."""
+"""Files of record batches: Parquet, Arrow and Feather."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from typing import Any
 
 from sojourn.sequences import check_arrow
 from sojourn.sources.base import PIECE_SEQUENCES, PIECE_STEPS, reading
-from sojourn.sources.unpack import unpacked
 
 Batches = Iterator[tuple[Any, str]]
+"""Record batches, each with its place for error messages."""
 
 
 class Table(ABC):
     """A file of record batches, read in blocks."""
 
-    def __init__(self, path: Path, max_bytes: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.max_bytes = max_bytes
         with reading(str(path)):
             self._look()
             self.names = list(self.schema.names)  # which may be no text at all
+
+    odd_cells: Mapping[str, str] = {}
+    """Columns that are numbers but for some cells, with a sentence about the first of them."""
+
+    dates: frozenset[str] = frozenset()
+    """Columns of text that are dates or times."""
 
     schema: Any
     n_blocks: int
@@ -39,7 +44,7 @@ class Table(ABC):
 
 
 class ParquetTable(Table):
-    """A Parquet file, whose blocks are row groups."""
+    """A Parquet file, read by row groups."""
 
     def _look(self) -> None:
         import pyarrow.parquet as pq
@@ -51,7 +56,7 @@ class ParquetTable(Table):
         file.close()
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        """Return a function that yields the record batches of a row group, with their place."""
+        """Return a function that yields the record batches of a block, with their place."""
         import pyarrow.parquet as pq
 
         with reading(str(self.path)):
@@ -96,7 +101,9 @@ class ParquetTable(Table):
         return leaves[0] if len(leaves) == 1 else None
 
 
-class _ArrowFile(Table):
+class ArrowTable(Table):
+    """An Arrow or Feather file, read by record batches."""
+
     def _look(self) -> None:
         import pyarrow as pa
 
@@ -105,6 +112,7 @@ class _ArrowFile(Table):
             self.schema, self.n_blocks = reader.schema, reader.num_record_batches
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        """Return a function that yields the record batches of a block, with their place."""
         import pyarrow as pa
 
         with reading(str(self.path)):
@@ -116,12 +124,14 @@ class _ArrowFile(Table):
             with reading(place):
                 batch = reader.get_batch(block).select(names)
                 check_arrow(batch)
-            yield from ((part, place) for part in _sliced(batch))
+            yield from ((part, place) for part in sliced(batch))
 
         return read
 
 
-class _ArrowStream(Table):
+class StreamTable(Table):
+    """An Arrow stream, read from its beginning."""
+
     n_blocks = 1
 
     def _look(self) -> None:
@@ -131,6 +141,7 @@ class _ArrowStream(Table):
             self.schema = pa.ipc.open_stream(file).schema
 
     def opened(self, names: list[str]) -> Callable[[int], Batches]:
+        """Return a function that yields the record batches of a block, with their place."""
         import pyarrow as pa
 
         def read(block: int) -> Batches:
@@ -145,72 +156,13 @@ class _ArrowStream(Table):
                         except StopIteration:
                             return
                         check_arrow(batch)
-                    yield from ((part, place) for part in _sliced(batch))
+                    yield from ((part, place) for part in sliced(batch))
                     n_read += 1
 
         return read
 
 
-class _Csv(Table):
-    """Comma-separated values with a header line; tab-separated for ``.tsv``.
-
-    The file is read completely, because the types of its columns are not known before.
-    """
-
-    n_blocks = 1
-
-    def _look(self) -> None:
-        self.schema = self._read().schema
-        if all(map(_is_number, self.schema.names)):
-            raise ValueError("the first line has numbers: it must have the names of the columns")
-
-    def _read(self, names: list[str] | None = None) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        delimiter = "\t" if ".tsv" in self.path.suffixes else ","
-        try:
-            return csv.read_csv(
-                unpacked(self.path, self.max_bytes),
-                parse_options=csv.ParseOptions(delimiter=delimiter),
-                convert_options=csv.ConvertOptions(include_columns=names),
-            )
-        except pa.ArrowInvalid as error:
-            raise ValueError(str(error)) from error
-
-    def opened(self, names: list[str]) -> Callable[[int], Batches]:
-        def read(block: int) -> Batches:
-            with reading(str(self.path)):
-                table = self._read(names)
-            for batch in table.combine_chunks().to_batches():
-                yield from ((part, str(self.path)) for part in _sliced(batch))
-
-        return read
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _sliced(batch: Any) -> Iterator[Any]:
+def sliced(batch: Any) -> Iterator[Any]:
     """Cut a large record batch without copying."""
     for begin in range(0, batch.num_rows, PIECE_SEQUENCES):
         yield batch.slice(begin, PIECE_SEQUENCES)
-
-
-TABLES = {
-    "parquet": ParquetTable,
-    "arrow": _ArrowFile,
-    "arrow stream": _ArrowStream,
-    "csv": _Csv,
-}
-
-
-def column_types(path: Path, kind: str, max_bytes: int | None = None) -> dict[str, Any]:
-    """Return the columns of a file with their PyArrow types."""
-    table = TABLES[kind](path, max_bytes)  # type: ignore[abstract]
-    return dict(zip(table.names, table.schema.types, strict=True))

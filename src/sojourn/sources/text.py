@@ -13,6 +13,7 @@ import numpy as np
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Block, DataFileError, Reader, Source, reading
+from sojourn.sources.csv_text import remedy
 
 BLOCK_BYTES = 2**18
 MAX_LINE = 2**26
@@ -22,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class TextSource(Source):
-    """Lines of a UTF-8 text file as sequences of words; lines without words are left out.
+    """Lines of a text file as sequences of words; lines without words are left out.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ class TextSource(Source):
         Regular expression whose matches are the words; by default separated by whitespace.
     lower : bool
         Convert words to lower case.
+    encoding : str, optional
+        By default UTF-8; one in which a line ends with the byte 10.
     max_bytes : int, optional
         Length of the longest line in bytes; by default `MAX_LINE`.
     """
@@ -44,6 +47,7 @@ class TextSource(Source):
         *,
         pattern: str | None = None,
         lower: bool = False,
+        encoding: str | None = None,
         max_bytes: int | None = None,
     ) -> None:
         super().__init__([path])
@@ -51,13 +55,18 @@ class TextSource(Source):
         self.max_bytes = max_bytes
         self.compression = compression
         self.lower = lower
+        self.encoding = _checked_encoding(encoding)
         self.pattern = pattern
         self._find = None if pattern is None else _compiled(pattern).findall
 
     def __reduce__(self) -> Any:
         """Pickle only how to open the file; another process opens it itself."""
         opener = partial(
-            TextSource, pattern=self.pattern, lower=self.lower, max_bytes=self.max_bytes
+            TextSource,
+            pattern=self.pattern,
+            lower=self.lower,
+            encoding=self.encoding,
+            max_bytes=self.max_bytes,
         )
         return opener, (self.path.absolute(), self.compression)
 
@@ -130,7 +139,7 @@ class TextSource(Source):
         """Split complete lines into words; `line` is the number of the first, if it is known."""
         text_bytes = raw.removeprefix(_BOM) if begin == 0 else raw
         try:
-            text = text_bytes.decode()
+            text = text_bytes.decode(self.encoding)
         except UnicodeDecodeError as error:
             raise self._undecodable(text_bytes, error, begin, len(raw), line) from None
         if self.lower:
@@ -158,8 +167,20 @@ class TextSource(Source):
                     line += file.read(min(BLOCK_BYTES, begin - start)).count(b"\n")
         bad = text[error.start : error.start + 1].hex()
         return DataFileError(
-            f"{self.path}, line {line + before}, byte {at}: 0x{bad} is not UTF-8 ({error.reason})"
+            f"{self.path}, line {line + before}, byte {at}: 0x{bad} is not "
+            f"{remedy(self.encoding, error.reason)}"
         )
+
+
+def _checked_encoding(encoding: str | None) -> str:
+    """Refuse an encoding in which lines cannot be found without decoding what is before them."""
+    try:
+        ends = "a\n".encode(encoding or "utf-8")
+    except LookupError:
+        raise ValueError(f"there is no encoding {encoding!r}") from None
+    if ends != b"a\n":
+        raise ValueError(f"a text in {encoding} cannot be read in blocks: convert it to UTF-8")
+    return encoding or "utf-8"
 
 
 def _skipped_line(file: Any) -> int:
