@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sojourn.families import Categorical, Family, Multinomial, Product
+from sojourn.families import Binomial, Categorical, Family, Multinomial, Product
 from sojourn.families.cdf import is_discrete, predictive_cdf
 from sojourn.families.draws import naturals_of
 from sojourn.families.means import expected_values
@@ -60,6 +60,11 @@ def mixture_quantiles(family: Family, natural: Floats, weights: Floats, levels: 
         parts = zip(family.parts, naturals_of(family, natural), strict=True)
         found = [mixture_quantiles(part, own, weights, levels) for part, own in parts]
         return np.concatenate(found, axis=2)
+    if isinstance(family, Binomial) and family.n_trials is None:
+        known = family.changed(n_features=family.n_successes, n_trials=family.typical_trials)
+        found = mixture_quantiles(known, natural, weights, levels)
+        trials = np.full((*found.shape[:2], 1), family.typical_trials)
+        return np.concatenate([found, trials], axis=2)
     out = []
     for at in range(0, len(weights), max(1, _ROWS // len(levels))):
         rows = weights[at : at + max(1, _ROWS // len(levels))]

@@ -40,8 +40,10 @@ class Binomial(DenseFamily):
         Number of columns of the data, that of the trials included; by default the data's.
     n_trials : float, optional
         The number of trials of every step; by default the last column of the data has it.
-    alpha, beta : float or array
-        α° and β° of each column of successes; ½ by default.
+    alpha : float or array
+        α° of each column of successes; ½ by default.
+    beta : float or array
+        β°, likewise.
     typical_trials : float, optional
         Trials of a step that is sampled; by default the mean of the last column, rounded.
 

@@ -70,8 +70,16 @@ class StudentT(DenseFamily):
         Number of columns D; by default the data's.
     df : float, optional
         The degrees of freedom ν of all states; by default every state learns its own.
-    mean, mean_strength, degrees_of_freedom, scale, location
-        The prior on μ and Σ, as in `Gaussian`.
+    mean : float or (D,) array, optional
+        The prior mean of μ; this and what follows as in `Gaussian`.
+    mean_strength : float
+        κ°: number of steps that the prior mean counts for.
+    degrees_of_freedom : float, optional
+        ν° of the prior on Σ.
+    scale : float, (D,) or (D, D) array, optional
+        Ψ° of the prior on Σ, or its diagonal.
+    location : float or (D,) array, optional
+        c, subtracted from the data to keep sums of squares accurate.
 
     Examples
     --------
