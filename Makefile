@@ -31,11 +31,15 @@ JOBS ?= 2
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run all tests, in two processes: make test JOBS=0 for one
-	$(BIN)/python $(PYTEST) -n $(JOBS)
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not long'
 
 .PHONY: test-fast
 test-fast: $(READY)  ## run all tests but those that take more than five seconds
-	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow'
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow and not long'
+
+.PHONY: test-long
+test-long: $(READY)  ## run the tests that take too long for every day: faults of a cluster, recovery of costly families
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m long
 
 GPU_BIN := .venv-gpu/bin
 TORCH ?= torch
