@@ -7,6 +7,8 @@ from scipy.integrate import quad
 from scipy.special import betaln, expit, gammaln, i0e
 
 import sojourn as sj
+from sojourn.families.draws import expected_risings
+from sojourn.families.learned_negative_binomial import KNOTS, risings
 from tests.support.families import EXAMPLES
 
 NAMES = ["von Mises", "beta", "gamma, learned shape", "negative binomial, learned dispersion"]
@@ -106,6 +108,7 @@ def test_the_sums_of_counts_give_the_evidence_of_a_dispersion():
         r, own = np.exp(grid), x[:, d]
         risen = gammaln(own[:, None] + r).sum(axis=0) - len(own) * gammaln(r)
         risen += steps[d] * (gammaln(mean[d] + r) - gammaln(r))
+        risen -= gammaln(own + 1.0).sum() + steps[d] * gammaln(mean[d] + 1.0)
         n, total = steps[d] + len(own), steps[d] * mean[d] + own.sum()
         logs = risen + betaln(r * n, total) + log_prior(grid, 1.0, 2.0)
         exact = np.log(np.exp(logs - logs.max()).sum() * (grid[1] - grid[0])) + logs.max()
@@ -138,3 +141,20 @@ def test_none_as_shape_or_dispersion_means_learned():
     assert isinstance(found, sj.LearnedNegativeBinomial)
     with pytest.raises(ValueError, match="LearnedGamma"):
         sj.Gamma(shape=None, prior_shape=1.0).resolve(data, 2)
+
+
+@pytest.mark.parametrize(("r", "chance"), [(0.4, 0.3), (2.0, 1e-3), (30.0, 1e-4), (0.2, 2e-4)])
+def test_expected_statistics_of_drawn_counts_are_sums_over_the_counts(r, chance):
+    x = np.arange(stats.nbinom.isf(1e-13, r, chance) + 1.0)
+    terms = gammaln(x[:, None] + np.exp(KNOTS)) - gammaln(np.exp(KNOTS)) - gammaln(x + 1.0)[:, None]
+    expected = stats.nbinom.pmf(x, r, chance) @ terms
+    got = np.ravel(expected_risings(np.array([[r]]), np.array([[chance]])))
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sums_of_very_large_counts_keep_their_digits():
+    # Differences of log Γ near 2^53 lose all of them; for whole r they are sums of logarithms.
+    x = np.array([2.0**53, 1e12, 3.0])
+    for r in (1, 4):
+        expected = sum(np.log(x + i) for i in range(1, r)) - gammaln(r)
+        np.testing.assert_allclose(risings(x, float(r)), expected + 0.0 * x, rtol=1e-12, atol=1e-12)

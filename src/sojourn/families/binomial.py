@@ -124,14 +124,12 @@ class Binomial(DenseFamily):
         """Return successes and trials, (T, D) and (T, 1)."""
         if self.n_trials is None:
             return x[:, :-1], x[:, -1:]
-        return x, 0.0 * x[:, :1] + self.n_trials
+        return x, namespace(x).full_like(x[:, :1], self.n_trials)
 
     def _entries(self, x: Floats) -> tuple[Floats, Floats, Floats]:
         """Return successes and failures, zeros where missing, and which are present."""
         xp = namespace(x)
         successes, trials = self._split(x)
-        if self.n_trials is not None:
-            trials = xp.full_like(successes, self.n_trials)
         failures = trials - successes
         present = ~xp.isnan(failures)
         return (

@@ -13,20 +13,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, i0e, i1e
-from scipy.stats import nbinom
+from scipy.special import betainc, digamma, gammainccinv, i0e, i1e
 
 from sojourn.families.autoregressive_gaussian import AutoregressiveGaussian
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
 from sojourn.families.beta import Beta, shapes_at
 from sojourn.families.binomial import Binomial
-from sojourn.families.columns import log_rising
 from sojourn.families.diagonal_gaussian import DiagonalGaussian
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.integrated import draw_nodes
 from sojourn.families.learned_gamma import LearnedGamma
-from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial
+from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial, risings
 from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
 from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
@@ -45,7 +43,7 @@ from sojourn.sequences import Sequences
 MASS = 1e9
 """Number of steps that a draw counts for."""
 
-_MOST_COUNTS = 20_000  # values of a count over which an expectation is summed
+_MOST_COUNTS = 1000  # smaller counts are summed over one by one
 _TINY = 1e-12  # probabilities are kept above this, so that a prior can be subtracted and added
 
 
@@ -215,26 +213,30 @@ def _(family: LearnedNegativeBinomial, natural: Floats, rng: np.random.Generator
     r = np.exp(draw_nodes(family.integrate(*parts), rng)[0])
     chance, other = (part / MASS for part in _beta(r * n, total, rng))
     mean = r * other / chance
-    drawn = [np.ones_like(r), np.maximum(mean, _TINY), *_expected_risings(r, chance)]
+    drawn = [np.ones_like(r), np.maximum(mean, _TINY), *expected_risings(r, chance)]
     return MASS * np.concatenate(drawn, axis=1)
 
 
-def _expected_risings(r: Floats, chance: Floats) -> list[Floats]:
-    """Return E[log Γ(x + r_j) − log Γ(r_j)] of negative binomials, an array for each knot."""
-    largest = nbinom.isf(1e-13, r, chance)
-    flat_r, flat_chance = r.ravel()[:, None], chance.ravel()[:, None]
+def expected_risings(r: Floats, chance: Floats) -> list[Floats]:
+    """Return E[f(x, r_j)] of negative binomials, an array for each knot.
+
+    Large counts are summed in groups, whose limits grow by about one per cent.
+    """
+    # Poisson counts of a Gamma variable, which is beyond this with a probability of 1e-13.
+    rate = gammainccinv(r, 1e-13) * (1.0 - chance) / chance
+    largest = np.ceil(rate + 8.0 * np.sqrt(rate) + 30.0)
     out = np.empty((r.size, len(KNOTS)))
-    narrow = (largest < _MOST_COUNTS).ravel()
-    for rows in np.array_split(np.flatnonzero(narrow), max(1, int(narrow.sum()) // 512)):
-        if len(rows):
-            support = np.arange(largest.ravel()[rows].max() + 1.0)
-            weights = nbinom.pmf(support, flat_r[rows], flat_chance[rows])
-            out[rows] = weights @ log_rising(np.exp(KNOTS), support[:, None])
-    # Of counts with a very wide distribution, quantiles; each stands for as many.
-    quantiles = (np.arange(_MOST_COUNTS) + 0.5) / _MOST_COUNTS
-    for row in np.flatnonzero(~narrow):
-        values = nbinom.ppf(quantiles, flat_r[row], flat_chance[row])
-        out[row] = log_rising(np.exp(KNOTS), values[:, None]).mean(axis=0)
+    for row, (size, p, last) in enumerate(
+        zip(r.ravel(), chance.ravel(), largest.ravel(), strict=True)
+    ):
+        ends = np.arange(min(last, _MOST_COUNTS))
+        if last > _MOST_COUNTS:
+            n_groups = int(100.0 * np.log(last / _MOST_COUNTS)) + 2
+            ends = np.concatenate([ends, np.geomspace(_MOST_COUNTS, last, n_groups).round()])
+        begins = np.concatenate([[0.0], ends[:-1] + 1.0])
+        weights = np.diff(betainc(size, ends + 1.0, p), prepend=0.0)
+        values = np.sqrt((begins + 0.5) * (ends + 0.5)) - 0.5
+        out[row] = weights @ risings(values[:, None], np.exp(KNOTS)) / weights.sum()
     return [out[:, j].reshape(r.shape) for j in range(len(KNOTS))]
 
 

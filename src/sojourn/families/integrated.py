@@ -236,7 +236,7 @@ def narrowed(
         )
         if n == _ROUNDS - 1:
             break
-        likely = logs > (top - _DEPTH)[..., None]
+        likely = logs >= (top - _DEPTH)[..., None]
         # On a coarse grid the best node may not be next to the peak.
         margin = 2.0 if n < _ROUNDS // 2 else 1.0
         for i, (lowest, highest) in enumerate(ranges):

@@ -14,7 +14,7 @@ from sojourn.families.checks import (
     column_moments,
     column_vector,
 )
-from sojourn.families.columns import log_beta, log_rising
+from sojourn.families.columns import log_rising
 from sojourn.families.integrated import IntegratedFamily, log_normal
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -37,9 +37,9 @@ class LearnedNegativeBinomial(IntegratedFamily):
 
     r is between 0.05 and 400; with the latter the distribution is close to a Poisson distribution.
     No fixed number of sums determines the likelihood for all r.  But f(x, r) = log Γ(x + r) −
-    log Γ(r) is a smooth function of log r, so that its sums at 20 values of r (Chebyshev's nodes)
-    give its sum at all others, by a polynomial: t(x) = (1, x, f(x, r_1), …, f(x, r_20)) for each
-    column, log h(x) = −log x!, and
+    log Γ(r) − log x! is a smooth function of log r, so that its sums at 20 values of r (Chebyshev's
+    nodes) give its sum at all others, by a polynomial: t(x) = (1, x, f(x, r_1), …, f(x, r_20)) for
+    each column, h(x) = 1, and
 
     .. math:: a_g(\lambda \mid r) = \log B(r \lambda_1, \lambda_2)
               + \textstyle\sum_j \ell_j(\log r)\, \lambda_{2 + j}
@@ -108,14 +108,12 @@ class LearnedNegativeBinomial(IntegratedFamily):
         return np.log1p(x)
 
     def entry_statistics(self, x: Floats) -> tuple[Floats | float, ...]:
-        """Return (1, x, log Γ(x + r_j) − log Γ(r_j))."""
-        xp = namespace(x)
-        sums = (log_rising(xp.full_like(x, float(r)), x) for r in np.exp(KNOTS))
-        return (1.0, x, *sums)
+        """Return (1, x, f(x, r_j))."""
+        return (1.0, x, *(risings(x, float(r)) for r in np.exp(KNOTS)))
 
     def entry_log_base(self, x: Floats) -> Floats:
-        """Return −log x!."""
-        return -namespace(x).gammaln(x + 1.0)
+        """Return zero."""
+        return namespace(x).zeros_like(x)
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of counts with few distinct values, by value."""
@@ -138,7 +136,9 @@ class LearnedNegativeBinomial(IntegratedFamily):
         xp = namespace(n)
         r = xp.exp(at[0])
         risen = sum(c * part for c, part in zip(lagrange(at[0]), sums, strict=True))
-        return risen + log_beta(r * n, total) + log_normal(at[0], _MEAN, _DEVIATION)
+        # log B(rn, Σx), without differences of large numbers where the sum is large.
+        beta = xp.gammaln(r * n) - log_rising(total + xp.zeros_like(r), r * n)
+        return risen + beta + log_normal(at[0], _MEAN, _DEVIATION)
 
     def log_given(self, x: Floats, at: tuple[Floats, ...], *parts: Floats) -> Floats:
         """Return the log probability of a beta negative binomial."""
@@ -182,6 +182,19 @@ KNOTS = 0.5 * (_LOW + _HIGH) - 0.5 * (_HIGH - _LOW) * np.cos(_ANGLES)
 """Logarithms of the dispersions r_j."""
 
 _BARYCENTRIC = (-1.0) ** np.arange(_KNOTS) * np.sin(_ANGLES)
+
+
+def risings(x: Floats, r: float | Floats) -> Floats:
+    """Return f(x, r) = log Γ(x + r) − log Γ(r) − log x!, to full precision for large x.
+
+    Examples
+    --------
+    >>> risings(np.array([2.0, 1e15]), 3.0).round(4)
+    array([ 1.7918, 68.3844])
+    """
+    xp = namespace(x)
+    r = xp.zeros_like(x) + r
+    return log_rising(x + 1.0 + xp.zeros_like(r), r - 1.0) - xp.gammaln(r)
 
 
 def lagrange(s: Floats) -> list[Floats]:
