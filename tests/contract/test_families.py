@@ -19,11 +19,11 @@ def sequences(values, lengths=None):
     return sj.Sequences.from_lengths(values, lengths)
 
 
-def drawn(name, seed, n=5):
+def drawn(name, seed, n=5, fewest=3):
     """A family, λ and data: the values, and x of the maths functions."""
     example, family = EVERY[name], RESOLVED[name]
     rng = np.random.default_rng(seed)
-    natural = example.draw_natural(family, rng, N_STATES)
+    natural = example.draw_natural(family, rng, N_STATES, fewest)
     data = sequences(example.draw_data(rng, n))
     return family, natural, data, family.observations(data)
 
@@ -52,8 +52,9 @@ def test_collapsed_potentials_are_differences_of_log_normalisers(name, seed):
 @any_seed
 @settings(deadline=None, max_examples=25)
 def test_mean_field_potentials_are_gradients_of_the_log_normaliser(name, seed):
-    family, natural, _, x = drawn(name, seed)
-    error = EXAMPLES[name].error
+    example = EXAMPLES[name]
+    family, natural, _, x = drawn(name, seed, fewest=example.inside)
+    error = min(example.error, 0.01)  # integrals are more accurate with more steps
     # The derivative of a_g along t(x), by central differences that are extrapolated.
     got = family.expected_log_likelihood(x, natural)
     expected = np.empty((5, N_STATES))

@@ -20,14 +20,15 @@ class Example:
     support: Any = None  # every x, where there are finitely many
     missing: str = "entries"  # what may be missing: "entries", "rows" or "symbols"
     error: float = 1e-9  # of a_g, where it is an integral that is computed numerically
+    inside: int = 3  # from how many steps on λ is far from the border of where a_g is finite
 
     def resolve(self, n_states=N_STATES):
         values = self.draw_data(np.random.default_rng(99), 200)
         return self.given.resolve(sj.Sequences(values, [0, len(values)]), n_states)
 
-    def draw_natural(self, family, rng, n_states):
+    def draw_natural(self, family, rng, n_states, fewest=3):
         """The prior with the statistics of some weighted data: λ as training meets it."""
-        n = int(rng.integers(3, 40))
+        n = int(rng.integers(fewest, 40))
         data = sj.Sequences(self.draw_data(rng, n), [0, n])
         weights = rng.gamma(0.7, 1.0, (n_states, n))
         if family.latent:
@@ -122,9 +123,17 @@ EXAMPLES = {
         sj.Binomial(n_trials=9), lambda rng, n: 1.0 * rng.binomial(9, [0.2, 0.7], (n, 2))
     ),
     "von Mises": Example(
-        sj.VonMises(), lambda rng, n: rng.vonmises([0.0, 3.0], [0.5, 20.0], (n, 2)), error=1e-3
+        sj.VonMises(),
+        lambda rng, n: rng.vonmises([0.0, 3.0], [0.5, 20.0], (n, 2)),
+        error=1e-3,
+        inside=20,
     ),
-    "beta": Example(sj.Beta(), lambda rng, n: rng.beta([2.0, 9.0], [5.0, 0.7], (n, 2)), error=0.5),
+    "beta": Example(
+        sj.Beta(),
+        lambda rng, n: rng.beta([2.0, 9.0], [5.0, 0.7], (n, 2)),
+        error=0.3,
+        inside=20,
+    ),
     "gamma, learned shape": Example(
         sj.LearnedGamma(),
         lambda rng, n: rng.gamma([0.6, 4.0], [3.0, 0.1], (n, 2)) + 1e-9,
