@@ -62,9 +62,9 @@ def mixture_quantiles(family: Family, natural: Floats, weights: Floats, levels: 
         return np.concatenate(found, axis=2)
     if isinstance(family, Binomial) and family.n_trials is None:
         known = family.changed(n_features=family.n_successes, n_trials=family.typical_trials)
-        found = mixture_quantiles(known, natural, weights, levels)
-        trials = np.full((*found.shape[:2], 1), family.typical_trials)
-        return np.concatenate([found, trials], axis=2)
+        successes = mixture_quantiles(known, natural, weights, levels)
+        trials = np.full((*successes.shape[:2], 1), family.typical_trials)
+        return np.concatenate([successes, trials], axis=2)
     out = []
     for at in range(0, len(weights), max(1, _ROWS // len(levels))):
         rows = weights[at : at + max(1, _ROWS // len(levels))]

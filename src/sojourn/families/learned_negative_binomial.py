@@ -193,8 +193,8 @@ def risings(x: Floats, r: float | Floats) -> Floats:
     array([ 1.7918, 68.3844])
     """
     xp = namespace(x)
-    r = xp.zeros_like(x) + r
-    return log_rising(x + 1.0 + xp.zeros_like(r), r - 1.0) - xp.gammaln(r)
+    shapes: Floats = xp.zeros_like(x) + r
+    return log_rising(x + 1.0 + xp.zeros_like(shapes), shapes - 1.0) - xp.gammaln(shapes)
 
 
 def lagrange(s: Floats) -> list[Floats]:
