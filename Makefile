@@ -31,11 +31,15 @@ JOBS ?= 2
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 
 test: $(READY)  ## run all tests, in two processes: make test JOBS=0 for one
-	$(BIN)/python $(PYTEST) -n $(JOBS)
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not long'
 
 .PHONY: test-fast
 test-fast: $(READY)  ## run all tests but those that take more than five seconds
-	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow'
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m 'not slow and not long'
+
+.PHONY: test-long
+test-long: $(READY)  ## run the tests that take too long for every day: faults of a cluster, recovery of costly families
+	$(BIN)/python $(PYTEST) -n $(JOBS) -m long
 
 GPU_BIN := .venv-gpu/bin
 TORCH ?= torch
@@ -140,11 +144,11 @@ AGREEMENT_BIN := .venv-agreement/bin
 
 .venv-agreement/.ready: pyproject.toml
 	$(PYTHON) -m venv .venv-agreement
-	$(AGREEMENT_BIN)/python -m pip install --quiet --disable-pip-version-check -e . hmmlearn dynamax==1.0.3 deeptime==0.4.5
+	$(AGREEMENT_BIN)/python -m pip install --quiet --disable-pip-version-check -e . hmmlearn dynamax==1.0.3 deeptime==0.4.5 pomegranate==1.1.2
 	touch $@
 
 .PHONY: agreement
-agreement: .venv-agreement/.ready  ## compare filters, passage times and decoding with dynamax, deeptime and hmmlearn
+agreement: .venv-agreement/.ready  ## compare filters, passage times, decoding and labels with dynamax, deeptime, hmmlearn and pomegranate
 	$(AGREEMENT_BIN)/python -m benchmarks.agreement
 
 .PHONY: coverage

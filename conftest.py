@@ -39,6 +39,17 @@ if HAS_TORCH:
         os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+LONG = set((Path(__file__).parent / "tests" / "long.txt").read_text().splitlines())
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests that take too long for every day; `tools.long_tests` writes their list."""
+    for item in items:
+        module = getattr(item, "module", None)
+        if module is not None and f"{module.__name__}::{item.name}" in LONG:
+            item.add_marker("long")
+
+
 def save_one_at_a_time(save):
     """Let one process at a time add to numba's files of compiled code.
 

@@ -1,11 +1,11 @@
-"""Agreement with other libraries at the same parameters: filtering, passage times, decoding.
+"""Agreement with other libraries at the same parameters: filtering, passage times, labels.
 
 make agreement
 
 dynamax filters and smooths with a fixed lag, deeptime has passage times and time scales, hmmlearn
-has "map" decoding and stationary distributions.  Each is compared at the parameters of random
-models; the largest differences are recorded.  The tests of the library hold the same functions to
-enumeration, without other libraries.
+has "map" decoding and stationary distributions, pomegranate soft labels (its `priors`).  Each is
+compared at the parameters of random models; the largest differences are recorded.  The tests of
+the library hold the same functions to enumeration, without other libraries.
 """
 
 from __future__ import annotations
@@ -108,6 +108,35 @@ def from_hmmlearn(model: FittedModel, x: np.ndarray) -> dict[str, float]:
     }
 
 
+def from_pomegranate(model: FittedModel, x: np.ndarray, seed: int) -> dict[str, float]:
+    """Compare the likelihood and the probabilities with weights of states at every step."""
+    import torch
+    from pomegranate.distributions import Categorical
+    from pomegranate.hmm import DenseHMM
+
+    k, symbols = len(model.startprob), model.parameters["emissionprob_"]
+    # Its end probabilities are of one: sequences may end in every state.
+    peer = DenseHMM(
+        [Categorical(torch.tensor(own[None]), check_data=False) for own in symbols],
+        edges=torch.tensor(model.transmat),
+        starts=torch.tensor(model.startprob),
+        ends=torch.ones(k, dtype=torch.float64),
+        check_data=False,
+    ).double()
+    weights = np.random.default_rng(seed).dirichlet(np.ones(k), len(x))
+    given, priors = torch.tensor(x)[None, :, None], torch.tensor(weights)[None]
+    likelihood = float(peer.log_probability(given, priors=priors)[0])
+    probabilities = peer.predict_proba(given, priors=priors)[0].numpy()
+    return {
+        "log likelihood with soft labels, pomegranate": _relative(
+            model.score(x, y=weights), likelihood
+        ),
+        "probabilities with soft labels, pomegranate": _distance(
+            model.predict_proba(x, y=weights), probabilities
+        ),
+    }
+
+
 def _distance(one: Any, other: Any) -> float:
     return float(np.abs(np.asarray(one) - np.asarray(other)).max())
 
@@ -123,6 +152,7 @@ def main() -> None:
     for seed in range(N_MODELS):
         model, x = random_model(seed)
         found = from_dynamax(model, x) | from_deeptime(model) | from_hmmlearn(model, x)
+        found |= from_pomegranate(model, x, seed)
         for name, value in found.items():
             largest[name] = max(largest.get(name, 0.0), value)
     for name, value in largest.items():
@@ -137,7 +167,7 @@ def main() -> None:
             "lag": LAG - 1,
             "largest_difference": largest,
         },
-        packages=("dynamax", "deeptime", "hmmlearn"),
+        packages=("dynamax", "deeptime", "hmmlearn", "pomegranate"),
     )
     if too_far:
         raise SystemExit(f"further than 1e-8: {', '.join(too_far)}")

@@ -123,9 +123,8 @@ def _live() -> str:
 
 def _agreement() -> str:
     found = read("benchmarks/results/agreement.json")
-    versions = ", ".join(
-        f"{name} {found['versions'][name]}" for name in ("dynamax", "deeptime", "hmmlearn")
-    )
+    peers = ("dynamax", "deeptime", "hmmlearn", "pomegranate")
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in peers)
     largest = max(found["largest_difference"].values())
     names = "; ".join(
         name.replace(",", " of") for name in found["largest_difference"] if "differ" not in name

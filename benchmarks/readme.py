@@ -108,10 +108,37 @@ def _times(row: dict[str, Any]) -> str:
     return f"{row['ours_is_faster_by']:.0f}×" if "ours_is_faster_by" in row else ""
 
 
+def known_figures() -> str:
+    """Return what labels and constraints cost, as tables."""
+    found = read("benchmarks/results/known.json")
+    steps = found["sequences"] * found["length"]
+    lines = [
+        f"Time of training relative to training without, {found['passes']} passes over {steps:,} "
+        f"steps on one core ({found['machine']['processor']}, {found['date']}, "
+        f"`{found['command']}`, [result](../benchmarks/results/known.json)); from one run to "
+        "another they differ by up to a tenth:",
+    ]
+    for kind, first in (("labels", "family"), ("constraints", "model")):
+        names = [name for name in found[kind][0]["ratios"] if name != "none"]
+        lines += [
+            "",
+            f"| {kind} | states | {' | '.join(names)} |",
+            "|---|---|" + "---|" * len(names),
+            *(
+                f"| `{row[first]}` | {row['n_states']} | "
+                + " | ".join(f"{row['ratios'][name]:.2f}" for name in names)
+                + " |"
+                for row in found[kind]
+            ),
+        ]
+    return "\n".join(lines)
+
+
 PAGES = {
     "README.md": figures,
     "docs/peers.md": peer_figures,
     "docs/now-and-next.md": now_tables.figures,
+    "docs/what-is-known.md": known_figures,
 }
 
 

@@ -408,7 +408,7 @@ def test_paths_of_tests_named_in_documents_exist():
         (page.name, path)
         for page in pages
         if page.suffix in (".md", ".py")
-        for path in re.findall(r"\btests/[\w/]+(?:\.py)?", page.read_text())
+        for path in re.findall(r"\btests/[\w/]+(?:\.(?:py|txt))?", page.read_text())
     }
     assert len(named) > 5
     holds([f"{page} names {path}" for page, path in named if not (ROOT / path).exists()])

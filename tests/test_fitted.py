@@ -162,7 +162,7 @@ def test_a_small_start_needs_moves():
     [
         (sj.HMM, {"stickiness": (1.0, 0.0)}, "positive shape and rate"),
         (sj.HMM, {"stickiness": (1.0, 0.1), "inference": "svi"}, "needs inference='scvi'"),
-        (sj.HDPHMM, {"stickiness": (1.0, 0.1)}, "not a finite number"),
+        (sj.HDPHMM, {"stickiness": (1.0, 0.1)}, "a finite number"),
         (sj.HMM, {"inference": sj.Sampling("beam")}, "is not one of"),
         (sj.HDPHMM, {"inference": sj.Sampling("scvi")}, "is not one of"),
         (sj.HMM, {"inference": sj.Sampling("gibbs", n_samples=0)}, "n_samples must be a whole"),

@@ -161,3 +161,12 @@ def test_states_with_names_are_called_by_them():
     assert [list(path[:5]) for path in paths] == [["b", "a", "b", "a", "a"], ["b", "b"]]
     with pytest.raises(ValueError, match="names=True returns paths in memory"):
         model.predict(X, names=True, out="x.parquet")
+
+
+def test_equal_rows_of_masks_are_kept_once():
+    rng = np.random.default_rng(0)
+    some = np.vstack([rng.random((6, 3)), [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]])
+    masks = some[rng.integers(len(some), size=200)]
+    found = from_masks(masks, 3, np.array([0, 200]))
+    np.testing.assert_array_equal(found.masks(3), masks)
+    assert len(found.table) == 1 + len(some)

@@ -181,5 +181,5 @@ def _path(part: Any, X: Any, lengths: ArrayLike | None, names: list[str]) -> NDA
 def _checked(data: Sequences, least: int = 0) -> NDArray[np.int64]:
     path = np.asarray(data.values)
     if path.dtype.kind not in "iu" or (path < least).any():
-        raise ValueError("paths and labels must be integers from 0")
+        raise ValueError("paths and labels must be integers from 0, or -1 where they are unknown")
     return path.astype(np.int64)

@@ -21,6 +21,7 @@ from sojourn.data import Data, check_out
 from sojourn.families import Family, Product
 from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Statistics, predict
+from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.long import LongPrediction
 from sojourn.inference.occupancy import n_used, state_shares
 from sojourn.kernels.interface import Floats
@@ -246,6 +247,7 @@ class FittedModel(AnalysisMixin):
         use = TableUse.of(self.provenance, words_of(self.family))
         data = Data(X, lengths, self.family, y, use=use)
         data.label(self.state_names, self.posterior.n_states, all_states=True)
+        refuse_contradictions(data.sequences, self.posterior.transitions.constraints)
         return data.validated(self.family)
 
     def _results(

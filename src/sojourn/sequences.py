@@ -290,15 +290,10 @@ class Sequences:
         """
         offsets = np.zeros(len(begins) + 1, dtype=np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        if self.values.ndim == 1 and _is_compiled(self.values.dtype):
-            from sojourn.kernels.cpu.symbols import take_ragged  # compiled, so loaded on first use
-
-            taken = take_ragged(self.values, begins, offsets)
-        else:
-            taken = self.values[flat_steps(begins, lengths)]
-        found = Sequences._sound(taken, offsets, counted)
+        found = Sequences._sound(_runs(self.values, begins, lengths, offsets), offsets, counted)
         if self.labels is not None:
-            found.labels = self.labels[flat_steps(begins, lengths)]
+            codes = _runs(self.labels.codes, begins, lengths, offsets)
+            found.labels = Labels(codes, self.labels.table)
         if self.weights is not None:
             found.weights = self.weights[np.searchsorted(self.offsets, begins, side="right") - 1]
         return found
@@ -425,6 +420,21 @@ def _one_sequence(n: int, sequence: ArrayLike) -> NDArray[Any]:
 
 def _kind(array: NDArray[Any]) -> str:
     return "strings" if array.dtype.kind in "UTO" else "numbers"
+
+
+def _runs(
+    values: NDArray[Any],
+    begins: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+) -> NDArray[Any]:
+    """Return the runs of some values one after another."""
+    if values.ndim == 1 and _is_compiled(values.dtype):
+        from sojourn.kernels.cpu.symbols import take_ragged  # compiled, so loaded on first use
+
+        taken: NDArray[Any] = take_ragged(values, begins, offsets)
+        return taken
+    return values[flat_steps(begins, lengths)]
 
 
 def _is_compiled(dtype: np.dtype[Any]) -> bool:

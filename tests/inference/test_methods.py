@@ -112,7 +112,7 @@ def test_vb_is_hmmlearns_iteration_by_iteration_bound_included():
 
 @pytest.mark.parametrize("model", [sj.HMM, sj.HDPHMM])
 @pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0])
 def test_the_bound_of_vb_never_falls(model, name, seed):
     example = EXAMPLES[name]
     rng = np.random.default_rng(seed)

@@ -242,7 +242,7 @@ def test_transition_potentials_are_those_of_the_prior_to_the_bit(kernel, one_row
     rng = np.random.default_rng(0)
     counts = Rows(rng.gamma(1.0, size=7), rng.gamma(1.0, size=(7, 7)))
     prior = Rows(rng.random(7), rng.random(7 if one_row else (7, 7)))
-    rows, start_total, totals = PriorCounts(prior, total).plus(counts)
+    rows, start_total, totals, *_ = PriorCounts(prior, total).plus(counts)
     start, transitions = kernel.transition_potentials(prior, total, counts, dtype)
     expected = (rows.start / start_total).astype(dtype)
     assert start.dtype == dtype

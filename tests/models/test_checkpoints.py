@@ -71,13 +71,13 @@ def stop_after(n_updates):
 
 
 @pytest.mark.slow
-def test_twenty_kills_at_random_moments_change_no_bit(tmp_path):
+def test_kills_at_random_moments_change_no_bit(tmp_path):
     generate(tmp_path / "data.parquet", n_sequences=1500, n_states=3, n_symbols=60)
     script = [sys.executable, str(KILLED), str(tmp_path), "0"]
     done = subprocess.run(script, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["kills"] == 20
+    assert report["kills"] == 8
     # Two, or one more when the kill fell between writing and tidying up.
     assert max(report["checkpoints"]) in (2, 3)
     resumed, whole = (sj.load(tmp_path / f"{n}.sojourn") for n in ("resumed", "whole"))

@@ -1,6 +1,10 @@
 """What is known beside the values: labels and weights in training and prediction."""
 
+from functools import partial
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sojourn as sj
@@ -141,6 +145,57 @@ def test_bad_labels_are_refused_before_anything_changes(y):
     with pytest.raises(ValueError, match=r"label"):
         model.partial_fit(X, y=y, total_sequences=3)
     np.testing.assert_array_equal(model.transmat_, before)
+
+
+CONTRADICTIONS = {  # of labels in a model whose states come in order
+    "back": ([0, -1, 2, -1, 1], 4),
+    "too far": ([0, -1, -1, -1, 4], None),
+    "too soon": ([0, -1, -1, 4, -1], 3),
+    "not the first": ([2, -1, -1, -1, -1], 0),
+    "sets": ([{0}, {0, 2}, {2, 3}, {0, 1}, None], 2),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_labels_that_constraints_make_impossible_are_refused_with_their_place(case, tmp_path):
+    bad, position = CONTRADICTIONS[case]
+    X = np.random.default_rng(0).integers(3, size=(3, 5))
+    y = [[None] * 5, [0, 1, 2, 3, 4], bad]
+    model = sj.HMM(5, sj.Categorical(3), random_state=0, batch_size=2, n_passes=2)
+    model.set_params(transition_constraints="left-right").fit(X)
+    before = model.statistics_
+    calls = [model.fit, model.score, model.decode, model.predict_proba]
+    calls.append(partial(model.partial_fit, total_sequences=3))
+    if position is None:
+        for call in calls:
+            call(X, y=y)
+        return
+    place = f"sequence 2, position {position}: no path of states that the labels allow"
+    for call in calls:
+        with pytest.raises(ValueError, match=place):
+            call(X, y=y)
+    if case != "sets":
+        numbers = [[-1 if label is None else label for label in own] for own in y]
+        pq.write_table(pa.table({"x": X.tolist(), "tag": numbers}), tmp_path / "x.parquet")
+        source = sj.open(tmp_path / "x.parquet", column="x", label="tag")
+        with pytest.raises(ValueError, match=place):
+            model.fit(source)
+        once = source.read_all()
+        with pytest.raises(ValueError, match=f"position {position}: no path"):
+            model.score(source)
+        with pytest.raises(ValueError, match=place):
+            model.predict(once)
+    for name in ("start", "transitions", "emissions"):
+        np.testing.assert_array_equal(getattr(model.statistics_, name), getattr(before, name))
+
+
+def test_a_label_that_all_but_never_happens_is_not_a_contradiction():
+    # The first of two states is left at every other step: far below the smallest number.
+    x, y = np.zeros(3000, dtype=int), np.full(3000, -1)
+    y[-2] = 0
+    model = sj.HMM(2, sj.Categorical(2), random_state=0, **ONE_PASS)
+    model.set_params(transition_constraints="left-right").fit(x[:, None], [3000], y=y)
+    assert (model.predict(x[:, None], y=y)[:-1] == 0).all()
 
 
 def test_names_are_checked():

@@ -256,8 +256,8 @@ def test_a_small_start_has_at_least_one_state():
         ({"moves": "always"}, "neither 'auto', None nor MoveSettings"),
         ({"moves": sj.MoveSettings(init_states=9)}, "more than n_states"),
         ({"moves": sj.MoveSettings(init_states=2), "inference": "svi"}, "needs moves='auto'"),
-        ({"stickiness": -1.0}, "stickiness=-1.0 is not a finite number"),
-        ({"stickiness": "much"}, "stickiness='much' is not a finite number"),
+        ({"stickiness": -1.0}, "stickiness=-1.0 is neither a finite number"),
+        ({"stickiness": "much"}, "stickiness='much' is neither a finite number"),
         ({"stickiness": "learned", "inference": "svi"}, "needs inference='scvi'"),
         ({"init": "clever"}, "init='clever' is neither"),
     ],
@@ -765,7 +765,7 @@ def test_bad_matches_are_refused(merged):
     with pytest.raises(ValueError, match="3 and 2 steps"):
         sj.match_states([0, 1, 1], [0, 1])
     with pytest.raises(ValueError, match="integers from 0"):
-        sj.match_states([0, -1], [0, 1])
+        sj.match_states([0, -2], [0, 1])
 
 
 # ---- settings -----------------------------------------------------------------------------------

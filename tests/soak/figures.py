@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "soak.json"
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- soak: begin -->\n", "<!-- soak: end -->"
+_NOTHING = {"cases": 0, "accepted": 0, "refused": 0, "seconds": 0.0, "failures": 0}
 PARTS = ("inputs", "model_files", "data_files", "commands", "kills", "cluster")
 
 
@@ -25,6 +26,19 @@ def totals(runs):
             found[name]["extra_mb"] = max(run["extra_mb"] for run in own)
             found[name]["seconds"] = round(sum(run["seconds"] for run in own), 1)
     return found
+
+
+def together(runs):
+    """Put runs of one part, day and seed into one: a run in several processes is one run."""
+    found = {}
+    for run in runs:
+        key = tuple(run[name] for name in ("part", "date", "seed", "boundscheck"))
+        known = found.setdefault(key, run | _NOTHING)
+        for name in _NOTHING:
+            known[name] = round(known[name] + run.get(name, 0), 1)
+        known["first"] = min(known["first"], run["first"])
+        known["extra_mb"] = max(known["extra_mb"], run["extra_mb"])
+    return list(found.values())
 
 
 def table(results):
@@ -59,6 +73,7 @@ def main(paths):
         other = json.loads(Path(path).read_text())
         results["machine"] = other["machine"]
         results["runs"] += other["runs"]
+    results["runs"] = together(results["runs"])
     results["totals"] = totals(results["runs"])
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     PAGE.write_text(page_with(PAGE.read_text(), results))

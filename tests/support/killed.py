@@ -1,6 +1,6 @@
 """Train, be killed at random moments, resume: test_checkpoints.py runs it in its own process.
 
-Children are forked from a process that has everything loaded, so that 20 of them take seconds.
+Children are forked from a process that has everything loaded, so that many of them take seconds.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 import sojourn as sj
 from sojourn.sources import shuffle
 
-KILLS = 20
+KILLS = 8
 
 
 def train(folder, checkpoints=None, n_passes=9, beat=None):
@@ -32,7 +32,7 @@ def train(folder, checkpoints=None, n_passes=9, beat=None):
     def slow(progress):
         if beat is not None:
             os.write(beat, b".")
-            time.sleep(0.01)  # twenty kills must come before the end
+            time.sleep(0.01)  # all kills must come before the end
 
     options = {}
     if checkpoints is not None:

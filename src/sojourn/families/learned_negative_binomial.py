@@ -193,8 +193,8 @@ def risings(x: Floats, r: float | Floats) -> Floats:
     array([ 1.7918, 68.3844])
     """
     xp = namespace(x)
-    sizes = xp.zeros_like(x) + r
-    return log_rising(x + 1.0 + xp.zeros_like(sizes), sizes - 1.0) - xp.gammaln(sizes)
+    shapes: Floats = xp.zeros_like(x) + r
+    return log_rising(x + 1.0 + xp.zeros_like(shapes), shapes - 1.0) - xp.gammaln(shapes)
 
 
 def lagrange(s: Floats) -> list[Floats]:

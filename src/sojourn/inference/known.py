@@ -10,11 +10,12 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
 from sojourn.inference.posterior import Posterior
-from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.edges import written_out
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.labels import Labels
 from sojourn.sequences import Sequences
+from sojourn.transitions.constraints import RowConstraints
 
 _FEW = 4  # pairs of rows and masks per step up to which they are numbered: a pass over a table
 _SMALL = {"float32": 1e-25, "float64": 1e-200}  # a potential below has lost its last digits
@@ -35,6 +36,52 @@ def of_equal_weight(data: Sequences) -> Iterator[Sequences]:
     for weight in np.unique(data.weights):
         same = np.flatnonzero(data.weights == weight)
         yield data if len(same) == len(data) else data.take(same)
+
+
+def refuse_contradictions(
+    data: Sequences | None, constraints: RowConstraints | None, *, first: int | None = 0
+) -> None:
+    """Raise an error for a sequence that labels and constraints together make impossible.
+
+    Parameters
+    ----------
+    data : Sequences or None
+        With labels or without.
+    constraints : RowConstraints or None
+        Those on start and transitions.
+    first : int or None
+        Number of the first sequence in the data of the user; None if it is not known.
+
+    Examples
+    --------
+    >>> from sojourn.labels import Naming
+    >>> data = Sequences.from_list([[3, 1], [4, 1, 5]])
+    >>> data = data.with_known(Naming(None, 2).encode(np.array([0, 1, -1, 1, 0])))
+    >>> known = RowConstraints.make(2, "left-right", None)
+    >>> refuse_contradictions(data, known)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: sequence 1, position 2: no path of states that the labels allow ...
+    """
+    if data is None or data.labels is None or constraints is None or data.labels.table is None:
+        return
+    start, follows = (np.asarray(to_host(part)) for part in constraints.allowed)
+    from sojourn.kernels.cpu.masks import without_path  # compiled
+
+    counted = data.counted
+    begins = np.ones(len(data), np.bool_) if counted is None else counted[:, 2] == 0
+    codes, masks = data.labels.compact(len(start))
+    found = without_path(data.offsets, codes, masks, begins, start, follows)
+    if found is None:
+        return
+    n, position = found
+    position -= 0 if counted is None else int(counted[n, 0])
+    value = np.asarray(data[n][0]).tolist()
+    which = f"a sequence that starts with {value!r}" if first is None else f"sequence {first + n}"
+    raise ValueError(
+        f"{which}, position {position}: no path of states that the labels allow leads there "
+        "under the constraints on start and transitions"
+    )
 
 
 def masked(

@@ -10,7 +10,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
 from sojourn.inference.backend import Chunk, LocalPieces
-from sojourn.inference.known import masked, of_equal_weight
+from sojourn.inference.known import masked, of_equal_weight, refuse_contradictions
 from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums, Uncertainty
@@ -125,6 +125,8 @@ def _in_full(
     squares: bool,
 ) -> tuple[Smoothed, Potentials, Integers]:
     """Compute a chunk again in which a sequence underflowed, by a backend that is more exact."""
+    # In the end it gives every state a chance, also those that labels forbid.
+    refuse_contradictions(chunk.sequences, posterior.transitions.constraints, first=None)
     transitions = exact.transition_potentials(posterior, objective)
     collapsed = objective.collapsed
     (_, factors, index), *_ = chunk_potentials(

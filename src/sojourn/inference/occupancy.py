@@ -35,7 +35,7 @@ def state_shares(counts: Rows) -> Floats:
 
 
 def n_used(counts: Rows) -> int:
-    """Count the states in use: of few steps, those with one step at least.
+    """Count the states in use: of few steps, those with one step at least; one is always in use.
 
     Examples
     --------
@@ -44,4 +44,4 @@ def n_used(counts: Rows) -> int:
     1
     """
     masses = state_masses(counts)
-    return int((masses > max(USED_SHARE * masses.sum(), _ONE_STEP)).sum())
+    return max(1, int((masses > max(USED_SHARE * masses.sum(), _ONE_STEP)).sum()))

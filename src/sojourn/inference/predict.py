@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sojourn.families import Family
 from sojourn.inference.backend import Chunk, LocalBackend
+from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.local import chunk_potentials, impossible
 from sojourn.inference.long import LongPrediction, is_long
 from sojourn.inference.posterior import Posterior
@@ -127,6 +128,8 @@ def draw(
 def _chunks(
     posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
+    if backend.exact is None:  # it gives every state a chance, also those that labels forbid
+        refuse_contradictions(data, posterior.transitions.constraints, first=None)
     posterior = backend.place(posterior)
     chunks = backend.chunks(family, data, posterior.emissions.n_states)
     means = posterior.transitions.means(posterior.counts)

@@ -251,6 +251,7 @@ def _settle(
     whole = replace(
         remembered[0],
         n_steps=sum(sums.n_steps for sums in remembered),
+        mass=sum(sums.mass or 0.0 for sums in remembered),
         entropy=sum(sums.entropy for sums in remembered),
         log_base=sum(sums.log_base for sums in remembered),
         uncertainty=Uncertainty.total(

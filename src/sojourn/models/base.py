@@ -273,8 +273,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         --------
         >>> import numpy as np, sojourn as sj
         >>> model = sj.HMM(2, sj.Poisson(), random_state=0).fit([[9, 8, 9, 1, 2, 1, 8, 9]] * 9)
-        >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[1, 9]])[0]
-        array([0, 1], dtype=int32)
+        >>> model.relabel(np.argsort(model.lambdas_[:, 0])).predict([[9, 1, 2, 9]])[0]
+        array([1, 0, 0, 1], dtype=int32)
         """
         relabel(self.fitted_, order)
         return self

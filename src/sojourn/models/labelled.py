@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
-from sojourn.inference.local import CHUNK_STEPS
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
+
+_STEPS = 2**13  # in a chunk, so that its responsibilities stay in the cache
 
 
 def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statistics:
@@ -21,31 +24,39 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
     n_states = len(drawn.start)
     start, transitions = np.zeros(n_states), np.zeros((n_states, n_states))
     emissions, seen = np.zeros(drawn.emissions.shape), np.zeros(n_states)
-    for chunk in data.chunks(CHUNK_STEPS):
-        assert chunk.labels is not None
-        codes, table = chunk.labels.compact(n_states)
-        single = np.where((table > 0.0).sum(axis=1) == 1, table.argmax(axis=1), -1)
-        states = single[codes]
-        known = states >= 0
-        if not known.any():
-            continue
-        firsts = states[chunk.offsets[:-1]]
-        np.add.at(start, firsts[firsts >= 0], 1.0)
-        inside = np.ones(len(states), dtype=bool)
-        inside[chunk.offsets[:-1]] = False
-        inside[1:] &= known[1:] & known[:-1]
-        inside[0] = False
-        later = np.flatnonzero(inside)
-        np.add.at(transitions, (states[later - 1], states[later]), 1.0)
-        responsibilities = np.zeros((len(states), n_states))
-        responsibilities[np.flatnonzero(known), states[known]] = 1.0
+    n_codes = n_states + 1
+    alone = np.eye(n_codes, n_states, -1)  # row 0 is for steps of which nothing is known
+    for chunk, codes in _with_labels(data, n_states):
+        start += np.bincount(codes[chunk.offsets[:-1]], minlength=n_codes)[1:]
+        pairs = n_codes * codes[:-1] + codes[1:]
+        pairs[chunk.offsets[1:-1] - 1] = 0  # from one sequence to the next
+        counts = np.bincount(pairs, minlength=n_codes**2).reshape(n_codes, n_codes)
+        transitions += counts[1:, 1:]
+        responsibilities = np.take(alone, codes, axis=0)
         encoded = family.encode(chunk)
         if family.latent:  # nothing is known yet about the unknowns of steps
             emissions += family.start_sums(encoded, responsibilities, np.random.default_rng(0)).T
         else:
             emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
-        seen += responsibilities.sum(axis=0)
+        seen += np.bincount(codes, minlength=n_codes)[1:]
     return _replaced(drawn, Statistics(start, transitions, emissions), seen)
+
+
+def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, Integers]]:
+    """Yield sequences with labels of one state; for each step 1 + its state, 0 for unknown."""
+    assert data.labels is not None
+    rows, table = data.labels.compact(n_states)
+    single = np.where((table > 0.0).sum(axis=1) == 1, 1 + table.argmax(axis=1), 0)
+    if not single.any():
+        return
+    codes = single.astype(np.int32)[rows]
+    known = np.maximum.reduceat(codes, data.offsets[:-1]) > 0
+    if not known.all():
+        codes = codes[np.repeat(known, data.lengths)]
+        data = data.take(np.flatnonzero(known))
+    for chunk in data.chunks(_STEPS):
+        yield chunk, codes[: chunk.n_steps]
+        codes = codes[chunk.n_steps :]
 
 
 def _replaced(drawn: Statistics, own: Statistics, mass: Floats) -> Statistics:

@@ -11,12 +11,14 @@ from sojourn.data import Data, is_source
 from sojourn.families import Family
 from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Problem, Progress, step
+from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.problem import Tiled
 from sojourn.labels import Labels
 from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
+    constraints_of,
     inference_name,
     is_sampled,
     method_of,
@@ -62,13 +64,8 @@ def partial_fit(
     _check_starts(len(data) - continues, total_sequences)
     if before is None:
         family = known.resolve(take_given(model), model.n_states)[0]
-    data = family.validate(data)
+    data = _joined(model, before, family.validate(data), continues=continues)
     carried = data[len(data) - 1 :]
-    if continues:
-        assert before is not None
-        steps, begins = before.carried
-        data = _continued(steps, begins, data)
-        carried = data[len(data) - 1 :]
     share = _share(data, total_sequences, total_steps)
     if before is None:
         seed = as_seed(model.random_state)
@@ -142,6 +139,19 @@ def _share(data: Sequences, total_sequences: int, total_steps: int | None) -> fl
     if total_steps is None:
         return len(data) / total_sequences
     return data.n_counted / total_steps
+
+
+def _joined(
+    model: BaseHMM, before: FittedModel | None, data: Sequences, *, continues: bool
+) -> Sequences:
+    """Put what was kept of the previous call before a minibatch; check its labels."""
+    if continues:
+        assert before is not None
+        steps, begins = before.carried
+        data = _continued(steps, begins, data)
+    known = constraints_of(model) if before is None else before.posterior.transitions.constraints
+    refuse_contradictions(data, known)
+    return data
 
 
 def _continued(carried: Any, begins: bool, data: Sequences) -> Sequences:

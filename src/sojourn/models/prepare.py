@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from sojourn.data import Data
 from sojourn.families import Family
+from sojourn.inference.known import refuse_contradictions
 from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, make_checkpoints
 from sojourn.models.fixed import emission_of, take_given
@@ -18,6 +19,7 @@ from sojourn.models.parameters import (
     Whole,
     check_parameters,
     compute_of,
+    constraints_of,
     inference_name,
     is_sampled,
     method_of,
@@ -27,6 +29,7 @@ from sojourn.models.start import is_symmetric
 from sojourn.sources.arrow_arrays import Roles
 from sojourn.sources.frames import TableUse
 from sojourn.sources.npy import NpySource
+from sojourn.transitions.constraints import RowConstraints
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -72,10 +75,23 @@ def labelled_data(
     """Check the data with their labels and weights, before anything changes."""
     data = Data(X, lengths, emission_of(model), y, sample_weight, TableUse(roles))
     data.label(model.state_names, model.n_states)
+    _check_paths(data, constraints_of(model))
     data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
     warn_of_whole_numbers(model.emission, data)
     warn_of_blanks(data)
     return data
+
+
+def _check_paths(data: Data, constraints: RowConstraints | None) -> None:
+    """Raise an error if labels and constraints contradict; files are read through for it."""
+    refuse_contradictions(data.sequences, constraints)
+    source = data.source
+    if constraints is None or source is None or not (source.has_labels and source.is_repeatable):
+        return
+    first = 0
+    for piece in source:
+        refuse_contradictions(piece, constraints, first=first)
+        first += len(piece)
 
 
 def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:

@@ -28,10 +28,11 @@ WEIGHTS = RNG.choice([0.5, 2.0], 12)
 FAMILIES = {"symbols": (sj.Categorical(3), SYMBOLS), "counts": (sj.Poisson(), COUNTS)}
 
 
-def fitted(name, device, **known):
+def fitted(name, device, constraints=None, **known):
     family, data = FAMILIES[name]
     model = sj.HMM(3, family, random_state=0, batch_size=5, n_passes=2, device=device)
-    return model.set_params(dtype="float32", tile_length=None).fit(data, **known)
+    model.set_params(dtype="float32", tile_length=None, transition_constraints=constraints)
+    return model.fit(data, **known)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -44,8 +45,14 @@ def test_labels_and_weights_count_as_on_the_cpu(name):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_masks_multiply_the_potentials_of_every_path(name):
-    model = fitted(name, "cuda")
+@pytest.mark.parametrize("with_zeros", [False, True])
+def test_masks_multiply_the_potentials_of_every_path(name, with_zeros):
+    constraints = np.full((3, 3), np.nan)
+    constraints[0, 2] = constraints[1, 0] = 0.0
+    model = fitted(name, "cuda", constraints if with_zeros else None)
+    if with_zeros:
+        for found in (model.transmat_, model.statistics_.transitions):
+            np.testing.assert_array_equal(found == 0.0, constraints == 0.0)
     x = FAMILIES[name][1][1][:3]
     natural = model.emission_.prior() + model.statistics_.emissions
     values = model.emission_.validate(sj.Sequences(x if name == "symbols" else x[:, None], [0, 3]))

@@ -21,6 +21,7 @@ from tests.support.cluster.data import (
     draw,
     make_small,
     model,
+    write_known,
     write_parquet,
 )
 from tests.support.cluster.processes import Processes
@@ -93,6 +94,9 @@ def test_one_two_and_three_workers_learn_what_one_process_does(cluster, path, al
     assert len(list(there.iterdir())) == sj.open(path).n_blocks
     np.testing.assert_array_equal(ours.values, theirs.values)
     np.testing.assert_array_equal(ours.offsets, theirs.offsets)
+    # Labels and weights travel with the sequences.
+    known, given = write_known(tmp_path / "known.parquet", draw(500)), model(n_passes=1)
+    assert_same(clone(given).fit(known, client=cluster.client), clone(given).fit(known))
 
 
 def test_tiles_of_long_sequences_on_workers_that_come_and_go(cluster, tmp_path):
@@ -116,6 +120,7 @@ def test_a_worker_that_is_killed_is_replaced_by_another(cluster, path, alone):
     assert len(cluster.workers) == 1
 
 
+@pytest.mark.long
 def test_a_late_worker_takes_over_when_the_only_one_is_killed(cluster, path, alone):
     cluster.scale(1)
     (first,) = cluster.workers
@@ -129,6 +134,7 @@ def test_a_late_worker_takes_over_when_the_only_one_is_killed(cluster, path, alo
     assert list(cluster.known()) == late
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_is_replaced_by_another(cluster, path, alone):
     cluster.scale(2)
     name = next(iter(cluster.workers))
@@ -162,6 +168,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_client_that_is_killed_goes_on_from_its_checkpoint(cluster, path, tmp_path):
     cluster.scale(2)
     folder = tmp_path / "checkpoints"
@@ -189,6 +196,7 @@ def test_a_worker_with_another_version_is_refused(cluster, path, tmp_path):
     cluster.kill(name)
 
 
+@pytest.mark.long
 def test_a_lost_scheduler_is_an_error_and_leaves_the_checkpoint(path, alone, tmp_path):
     lost = Processes(tmp_path)
     folder = tmp_path / "checkpoints"
@@ -234,6 +242,7 @@ def test_the_command_line_on_a_cluster(cluster, path, tmp_path):
     assert sj.open(tmp_path / "states").n_steps == sj.open(path).n_steps
 
 
+@pytest.mark.long
 def test_the_command_line_starts_and_stops_workers(path, tmp_path):
     target = tmp_path / "model.sojourn"
     run("fit", path, "-k", 2, "--passes", 1, "--batch-size", 500, "-o", target, "--workers", 2)

@@ -17,7 +17,14 @@ from sojourn.backends.dask.client import FAN_IN, Cluster
 from sojourn.families import DecayedTable, RowSums
 from sojourn.inference.statistics import BatchSums
 from sojourn.sources import shuffle
-from tests.support.cluster.data import assert_same, draw, make_small, model, write_parquet
+from tests.support.cluster.data import (
+    assert_same,
+    draw,
+    make_small,
+    model,
+    write_known,
+    write_parquet,
+)
 from tests.support.cluster.here import Here
 from tests.support.families import EXAMPLES
 
@@ -75,6 +82,15 @@ def test_constraints_hold_on_a_cluster(path):
     assert_same(together, alone)
     assert (together.transmat_[0, 1], together.transmat_[2, 0]) == (0.3, 0.0)
     assert together.statistics_.transitions[2, 0] == 0.0
+
+
+def test_labels_and_weights_count_on_a_cluster(tmp_path):
+    source = write_known(tmp_path / "known.parquet", draw(500))
+    given = model(moves=None, n_passes=1)
+    alone, together = clone(given).fit(source), clone(given).fit(source, client="here")
+    assert_same(together, alone)
+    without = clone(given).fit(sj.open(tmp_path / "known.parquet", column="x"))
+    assert np.abs(without.statistics_.transitions - alone.statistics_.transitions).max() > 1.0
 
 
 @pytest.mark.parametrize("inference", ["scvi", "svi", "vb", "em"])

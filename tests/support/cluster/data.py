@@ -1,6 +1,8 @@
 """Data and models that the tests of the cluster share."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import sojourn as sj
 from sojourn.backends.dask import batches
@@ -36,6 +38,16 @@ def write_parquet(path, sequences):
     with ParquetSink(path, "symbols") as sink:
         sink.write(sequences)
     return path
+
+
+def write_known(path, sequences):
+    """Write sequences with labels, half of them unknown, and weights."""
+    rng = np.random.default_rng(0)
+    known = [np.where(rng.random(len(x)) < 0.5, x >= 1500, -1).tolist() for x in sequences]
+    weights = rng.choice([0.5, 1.0, 2.0], len(sequences))
+    table = pa.table({"x": [x.tolist() for x in sequences], "tag": known, "w": weights})
+    pq.write_table(table, path, row_group_size=60)
+    return sj.open(path, column="x", label="tag", weight="w")
 
 
 def model(**options):

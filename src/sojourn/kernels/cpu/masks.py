@@ -30,7 +30,8 @@ def number_pairs(
     (array([0, 1, 2, 1], dtype=int32), array([0, 1, 2]))
     """
     known = np.full(n_rows * n_codes, -1, np.int32)
-    numbers, firsts = np.empty(len(index), np.int32), np.empty(len(index), np.int64)
+    numbers = np.empty(len(index), np.int32)
+    firsts = np.empty(min(len(index), len(known)), np.int64)
     n_pairs = _number_pairs(
         np.asarray(index, np.int32), np.asarray(codes, np.int32), n_codes, known, numbers, firsts
     )
@@ -127,3 +128,73 @@ def _mask_in_place(counter, n_units, table, masks, plain, codes, least, small):
                 most = max(most, value)
             small[t] = most < least
         unit = take_unit(counter)
+
+
+def without_path(
+    offsets: Integers,
+    codes: Integers,
+    masks: Floats,
+    begins: NDArray[np.bool_],
+    start: NDArray[np.bool_],
+    follows: NDArray[np.bool_],
+) -> tuple[int, int] | None:
+    """Find the first sequence without a path through states that its masks allow.
+
+    Parameters
+    ----------
+    offsets : (N + 1,) integer array
+    codes : (T,) integer array
+        Row of the masks for each step.
+    masks : (M, K) array
+        Weights of states, 0 for those that are not possible.
+    begins : (N,) boolean array
+        Whether a sequence begins with its first step; otherwise it may begin in any state.
+    start, follows : (K,) and (K, K) boolean arrays
+        The states in which a sequence may begin, and which may follow which.
+
+    Returns
+    -------
+    tuple of int or None
+        The sequence, and the first step that cannot be reached, from its beginning.
+
+    Examples
+    --------
+    >>> masks, one = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]), np.ones(1, bool)
+    >>> onward = np.array([[True, True], [False, True]])
+    >>> without_path(np.array([0, 3]), np.array([2, 0, 1]), masks, one, np.ones(2, bool), onward)
+    (0, 2)
+    """
+    found = _without_path(
+        np.asarray(offsets, np.int64),
+        np.asarray(codes, np.int32),
+        np.ascontiguousarray(masks > 0.0),
+        np.ascontiguousarray(begins),
+        np.ascontiguousarray(start),
+        np.ascontiguousarray(follows),
+    )
+    return None if found[0] < 0 else found
+
+
+@njit(nogil=True, cache=True)
+def _without_path(offsets, codes, possible, begins, start, follows):
+    n_states = start.shape[0]
+    now, after = np.ones(n_states, np.bool_), np.ones(n_states, np.bool_)
+    for n in range(offsets.shape[0] - 1):
+        for t in range(offsets[n], offsets[n + 1]):
+            if t == offsets[n]:
+                for k in range(n_states):
+                    after[k] = start[k] or not begins[n]
+            else:
+                after[:] = False
+                for j in range(n_states):
+                    if now[j]:
+                        for k in range(n_states):
+                            after[k] |= follows[j, k]
+            is_reached = False
+            for k in range(n_states):
+                after[k] &= possible[codes[t], k]
+                is_reached |= after[k]
+            if not is_reached:
+                return n, t - offsets[n]
+            now, after = after, now
+    return -1, -1

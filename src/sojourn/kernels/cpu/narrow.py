@@ -48,7 +48,7 @@ def tile_length(n_steps: int) -> int:
     Examples
     --------
     >>> tile_length(1_000_000)
-    1008
+    1024
     """
     n_strips = max(1, min(_STRIPS, n_steps // (WIDTH * _SHORTEST_TILE)))
     n_strips = max(n_strips, -(-n_steps // (WIDTH * _LONGEST_TILE)))
