@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sojourn.kernels.interface import Squares
-from sojourn.transitions import HDP, Rows
+from sojourn.transitions import Rows
 from sojourn.transitions.tables import (
     Occurrence,
     exchangeable_tables,
@@ -40,35 +39,3 @@ def test_compiled_tables_are_the_closed_forms(n_states, by_row):
     each = np.array([3.0] + [0.2] * n_states)
     expected = expected_log_eta(each, sums, np.concatenate([[-np.inf], absent]))
     np.testing.assert_allclose(log_eta, expected, rtol=1e-10)
-
-
-def minibatches(n, rng):
-    counts = [Rows(rng.random(3), 5.0 * rng.random((3, 3))) for _ in range(n)]
-    squares = [
-        Squares(0.5 * c.start, 0.3 * c.transitions, 0.7 * c.transitions.sum(axis=1)) for c in counts
-    ]
-    return counts, squares
-
-
-def test_squares_come_from_the_first_half_of_a_large_batch():
-    rng = np.random.default_rng(0)
-    counts, squares = minibatches(4, rng)
-    hdp = exact = HDP.make(3, batch_size=8)
-    wanted = []
-    for own, certain in zip(counts, squares, strict=True):
-        wanted.append(hdp.wants_squares(8))
-        hdp = hdp.observe(own, certain if wanted[-1] else None, 2, 8)
-        exact = exact.observe(own, certain, 2, 8)
-    assert wanted == [True, True, False, False]
-    # Where all minibatches are as certain as one another nothing is lost.
-    np.testing.assert_allclose(hdp.tables, exact.tables, rtol=1e-12)
-    np.testing.assert_allclose(hdp.alpha, exact.alpha, rtol=1e-12)
-
-
-def test_a_transition_that_is_not_among_the_squares_is_as_in_the_fast_form():
-    counts = Rows(np.ones(2), np.array([[4.0, 0.0], [1.0, 2.0]]))
-    squares = Squares(np.ones(2), 0.5 * counts.transitions, np.ones(2))
-    hdp = HDP.make(2, batch_size=4).observe(counts, squares, 2, 4)
-    later = Rows(np.ones(2), np.ones((2, 2)))
-    found = hdp.observe(later, None, 1, 4).pending["squares_pairs"]
-    np.testing.assert_allclose(found, [[2.5, 0.0], [1.0, 1.5]])

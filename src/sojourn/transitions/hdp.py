@@ -50,7 +50,6 @@ OccupancyForm = Literal["auto", "exact", "fast"]
 _FIRST_CONCENTRATION = 0.1
 _REFITS = 3  # rounds in which the posteriors are fitted to given counts
 _FAST_FROM = 100.0  # copies N/B of the batch from which the fast form is used
-_SQUARES_SHARE = 0.5  # share of a large batch from which Σ q² / Σ q is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,20 +228,16 @@ class HDP(Transitions):
         return with_constraints(self.constraints, rows)
 
     def wants_squares(self, total_sequences: int) -> bool:
-        """Return whether the sums of q² of the next minibatch are needed.
+        """Return whether the sums of q² are needed, or are taken to be zero.
 
         The fast form has L = −(N/B) Σ q, the limit of eq (4) without them.  With r = N/B ≥ 4
         copies of the batch this underestimates P = 1 − exp L, the probability that a transition
         occurs at all, by at most max_q (e^{−rq} − (1 − q)^r) < 0.3 / r; a single step is the worst
-        case.  With "auto" the fast form is used if r ≥ 100, and otherwise Σ q² comes from the first
-        minibatches of a large batch, and follows Σ q in the rest.
+        case.  With "auto" the fast form is used if r ≥ 100.
         """
-        if self.occupancy != "auto":
-            return self.occupancy == "exact"
-        most = min(self.batch_size, total_sequences)
-        # A graph of launches on a device is recorded once, with or without squares.
-        is_early = is_tensor(self.tables) or self.n_pending < _SQUARES_SHARE * most
-        return is_early and total_sequences < _FAST_FROM * most
+        if self.occupancy == "auto":
+            return total_sequences < _FAST_FROM * min(self.batch_size, total_sequences)
+        return self.occupancy == "exact"
 
     def observe(
         self,

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.transitions.constraints import arrays_of
 
 _PREFIX = "pending."
-_SMALLEST = 1e-200  # a sum below this is of no event
 
 
 def step_size_of(n_updates: int, *, forgetting_rate: float, delay: float) -> float:
@@ -24,29 +22,9 @@ def step_size_of(n_updates: int, *, forgetting_rate: float, delay: float) -> flo
 def added(pending: dict[str, Floats], parts: dict[str, Floats]) -> dict[str, Floats]:
     """Return the sums of a large batch with those of another minibatch added.
 
-    The sums are new arrays, also those of the first minibatch.  Sums of q² that the minibatch does
-    not have grow with those of q.
-
-    Examples
-    --------
-    >>> known = {name: np.ones(2) for name in ("start", "squares_start")}
-    >>> added(known, {"start": np.array([1.0, 3.0])})["squares_start"]
-    array([2., 4.])
+    The sums are new arrays, also those of the first minibatch.
     """
-    total = {name: pending.get(name, 0.0) + value for name, value in parts.items()}
-    for name in pending.keys() - parts.keys():
-        before, after = (_events(sums, name) for sums in (pending, total))
-        xp = namespace(before)
-        grown = after / xp.where(before > _SMALLEST, before, 1.0)
-        total[name] = pending[name] * xp.where(before > _SMALLEST, grown, 0.0)
-    return total
-
-
-def _events(sums: dict[str, Floats], squares: str) -> Floats:
-    """Return the sums of q that belong to sums of q²."""
-    if squares == "squares_rows":
-        return sums["transitions"].sum(axis=1)
-    return sums["start" if squares == "squares_start" else "transitions"]
+    return {name: pending.get(name, 0.0) + value for name, value in parts.items()}
 
 
 def state_of(prior: Any, array: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
