@@ -115,8 +115,8 @@ def known_figures() -> str:
     lines = [
         f"Time of training relative to training without, {found['passes']} passes over {steps:,} "
         f"steps on one core ({found['machine']['processor']}, {found['date']}, "
-        f"`{found['command']}`, [result](../benchmarks/results/known.json)); from one run to "
-        "another they differ by up to a tenth:",
+        f"`{found['command']}`, [result](../benchmarks/results/known.json)); on a busy "
+        "machine, where they differ by up to a fifth from one run to another:",
     ]
     for kind, first in (("labels", "family"), ("constraints", "model")):
         names = [name for name in found[kind][0]["ratios"] if name != "none"]
