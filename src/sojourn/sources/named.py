@@ -9,10 +9,11 @@ from typing import Any
 from sojourn.labels import Naming, kind_of
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Block, Reader, Source, Summary, reading
+from sojourn.sources.view import SourceView
 from sojourn.vocabulary import Vocabulary
 
 
-class NamedSource(Source):
+class NamedSource(SourceView):
     """Another source, whose labels are rows of a table of states in place of names or numbers.
 
     Parameters
@@ -22,8 +23,7 @@ class NamedSource(Source):
     """
 
     def __init__(self, whole: Source, naming: Naming) -> None:
-        super().__init__(whole.paths)
-        self.whole = whole
+        super().__init__(whole)
         self.naming = naming
 
     def __reduce__(self) -> Any:
@@ -35,43 +35,13 @@ class NamedSource(Source):
         return [NamedSource(file, self.naming) for file in self.whole.files()]
 
     @property
-    def n_blocks(self) -> int:
-        """Number of blocks."""
-        return self.whole.n_blocks
-
-    @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        return self.whole.name
-
-    @property
     def is_repeatable(self) -> bool:
         """Whether it can be read more than once."""
         return self.whole.is_repeatable
 
-    @property
-    def words(self) -> Mapping[int, Vocabulary]:
-        """Words of the symbols in columns of vectors, by the number of the column."""
-        return self.whole.words
-
     def encoded_by(self, words: Mapping[int, Vocabulary]) -> NamedSource:
         """Return the same data with other words for the symbols in columns of vectors."""
         return NamedSource(self.whole.encoded_by(words), self.naming)
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether steps have labels."""
-        return self.whole.has_labels
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether sequences have weights."""
-        return self.whole.has_weights
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The words of the symbols, if the file contains them."""
-        return self.whole.vocabulary
 
     @cached_property
     def summary(self) -> Summary:

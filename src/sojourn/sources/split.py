@@ -10,6 +10,7 @@ import numpy as np
 
 from sojourn.sequences import Sequences
 from sojourn.sources.base import PIECE_STEPS, Block, Reader, Source, Summary, joined, scan
+from sojourn.sources.view import SourceView
 from sojourn.vocabulary import Vocabulary
 
 _MANY = 40
@@ -17,7 +18,7 @@ _MANY = 40
 none is e**-40."""
 
 
-class PartSource(Source):
+class PartSource(SourceView):
     """A random subset of the sequences of another source, or the rest.
 
     Whether a sequence belongs to it depends only on the seed and the position of the sequence, so
@@ -38,8 +39,7 @@ class PartSource(Source):
     def __init__(
         self, whole: Source, share: float, *, held_out: bool, seed: int, first: int = 0
     ) -> None:
-        super().__init__(whole.paths)
-        self.whole = whole
+        super().__init__(whole)
         self.share = share
         self.held_out = held_out
         self.seed = seed
@@ -60,21 +60,6 @@ class PartSource(Source):
             first += file.n_blocks
         return parts
 
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks, the same as of the complete source."""
-        return self.whole.n_blocks
-
-    @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        return self.whole.name
-
-    @property
-    def words(self) -> Mapping[int, Vocabulary]:
-        """Words of the symbols in columns of vectors, by the number of the column."""
-        return self.whole.words
-
     def encoded_by(self, words: Mapping[int, Vocabulary]) -> PartSource:
         """Return the same part with other words for the symbols in columns of vectors."""
         return PartSource(
@@ -84,21 +69,6 @@ class PartSource(Source):
             seed=self.seed,
             first=self.first,
         )
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether steps have labels."""
-        return self.whole.has_labels
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether sequences have weights."""
-        return self.whole.has_weights
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The words of the symbols, if the file contains them."""
-        return self.whole.vocabulary
 
     @cached_property
     def summary(self) -> Summary:
@@ -169,7 +139,7 @@ def _threshold(source: Source, share: float, seed: int) -> float:
     return float(np.sort(np.concatenate(draws))[n_out])
 
 
-class EndSource(Source):
+class EndSource(SourceView):
     """The first steps of a source with one sequence, or the rest of them.
 
     Parameters
@@ -183,8 +153,7 @@ class EndSource(Source):
     """
 
     def __init__(self, whole: Source, cut: int, *, held_out: bool) -> None:
-        super().__init__(whole.paths)
-        self.whole = whole
+        super().__init__(whole)
         self.cut = cut
         self.held_out = held_out
 
@@ -193,30 +162,11 @@ class EndSource(Source):
         return partial(EndSource, held_out=self.held_out), (self.whole, self.cut)
 
     n_blocks = 1
-
-    @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        return self.whole.name
-
-    @property
-    def has_labels(self) -> bool:
-        """Whether steps have labels."""
-        return self.whole.has_labels
-
-    @property
-    def words(self) -> Mapping[int, Vocabulary]:
-        """Words of the symbols in columns of vectors, by the number of the column."""
-        return self.whole.words
+    has_weights = False  # a sequence that is alone counts once
 
     def encoded_by(self, words: Mapping[int, Vocabulary]) -> EndSource:
         """Return the same part with other words for the symbols in columns of vectors."""
         return EndSource(self.whole.encoded_by(words), self.cut, held_out=self.held_out)
-
-    @property
-    def vocabulary(self) -> Vocabulary | None:
-        """The words of the symbols, if the file contains them."""
-        return self.whole.vocabulary
 
     def opened(self) -> Reader:
         """Return a function that reads the part; of the rest, no more than a stretch at a time."""

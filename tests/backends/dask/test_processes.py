@@ -120,7 +120,6 @@ def test_a_worker_that_is_killed_is_replaced_by_another(cluster, path, alone):
     assert len(cluster.workers) == 1
 
 
-@pytest.mark.long
 def test_a_late_worker_takes_over_when_the_only_one_is_killed(cluster, path, alone):
     cluster.scale(1)
     (first,) = cluster.workers
@@ -134,7 +133,6 @@ def test_a_late_worker_takes_over_when_the_only_one_is_killed(cluster, path, alo
     assert list(cluster.known()) == late
 
 
-@pytest.mark.long
 def test_a_worker_that_hangs_is_replaced_by_another(cluster, path, alone):
     cluster.scale(2)
     name = next(iter(cluster.workers))
@@ -168,7 +166,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.long
 def test_a_client_that_is_killed_goes_on_from_its_checkpoint(cluster, path, tmp_path):
     cluster.scale(2)
     folder = tmp_path / "checkpoints"
@@ -196,7 +193,6 @@ def test_a_worker_with_another_version_is_refused(cluster, path, tmp_path):
     cluster.kill(name)
 
 
-@pytest.mark.long
 def test_a_lost_scheduler_is_an_error_and_leaves_the_checkpoint(path, alone, tmp_path):
     lost = Processes(tmp_path)
     folder = tmp_path / "checkpoints"
@@ -242,7 +238,6 @@ def test_the_command_line_on_a_cluster(cluster, path, tmp_path):
     assert sj.open(tmp_path / "states").n_steps == sj.open(path).n_steps
 
 
-@pytest.mark.long
 def test_the_command_line_starts_and_stops_workers(path, tmp_path):
     target = tmp_path / "model.sojourn"
     run("fit", path, "-k", 2, "--passes", 1, "--batch-size", 500, "-o", target, "--workers", 2)
