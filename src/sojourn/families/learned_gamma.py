@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sojourn.families.checks import (
-    as_given,
-    check_columns,
     check_positive,
-    column_moments,
-    column_vector,
 )
 from sojourn.families.columns import log_rising
-from sojourn.families.integrated import IntegratedFamily, log_normal
+from sojourn.families.integrated import log_normal
+from sojourn.families.prior_mean import PriorMeanFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -23,7 +20,7 @@ from sojourn.sequences import Sequences
 _MEAN, _DEVIATION = 1.0, 2.0  # of the logarithm of the shape
 
 
-class LearnedGamma(IntegratedFamily):
+class LearnedGamma(PriorMeanFamily):
     r"""Vectors of positive numbers; every state learns the shape c and the rate of each column.
 
     .. math::
@@ -64,35 +61,13 @@ class LearnedGamma(IntegratedFamily):
     ranges = ((-7.0, 16.0),)
     parameter_names = ("shapes_", "rates_")
 
-    def __init__(
-        self,
-        n_features: int | None = None,
-        prior_steps: float | ArrayLike = 0.1,
-        prior_mean: float | ArrayLike | None = None,
-    ) -> None:
-        self.n_features = n_features
-        self.prior_steps = prior_steps
-        self.prior_mean = prior_mean
-
-    def resolve(self, data: Sequences, n_states: int) -> Self:
-        """Take columns and prior mean from the data."""
-        n_features = check_columns(data, self.n_features, "LearnedGamma")
-        mean = column_moments(check_positive(data, n_features).values).mean
-        mean = as_given(self.prior_mean, np.where(mean > 0.0, mean, 1.0))
-        return self.changed(
-            n_features=n_features,
-            prior_steps=column_vector("prior_steps", self.prior_steps, n_features),
-            prior_mean=column_vector("prior_mean", mean, n_features),
-        )
-
-    def validate(self, data: Sequences) -> Sequences:
+    def check(self, data: Sequences, n_features: int) -> Sequences:
         """Check that the data are positive."""
-        return check_positive(data, self.features)
+        return check_positive(data, n_features)
 
-    def prior(self) -> Floats:
-        """Return λ° = n° (1, log m, m)."""
-        steps, mean = np.asarray(self.prior_steps), np.asarray(self.prior_mean)
-        return np.concatenate([steps, steps * np.log(mean), steps * mean])
+    def usual_mean(self, mean: Floats) -> Floats:
+        """Return them; one where there are none."""
+        return np.where(mean > 0.0, mean, 1.0)
 
     def points(self, x: Floats) -> Floats:
         """Return log x."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sojourn.families.checks import (
-    as_given,
-    check_columns,
     check_counts,
-    column_moments,
-    column_vector,
 )
 from sojourn.families.columns import log_rising
-from sojourn.families.integrated import IntegratedFamily, log_normal
+from sojourn.families.integrated import log_normal
+from sojourn.families.prior_mean import PriorMeanFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -25,7 +22,7 @@ _LOW, _HIGH = -3.0, 6.0  # its range: from 0.05 to 400
 _KNOTS = 20  # values of r for which log Γ(x + r) is summed
 
 
-class LearnedNegativeBinomial(IntegratedFamily):
+class LearnedNegativeBinomial(PriorMeanFamily):
     r"""Vectors of counts; every state learns the dispersion r and the mean of each column.
 
     .. math::
@@ -72,36 +69,13 @@ class LearnedNegativeBinomial(IntegratedFamily):
     ranges = ((_LOW, _HIGH),)
     parameter_names = ("dispersions_", "probs_")
 
-    def __init__(
-        self,
-        n_features: int | None = None,
-        prior_steps: float | ArrayLike = 0.1,
-        prior_mean: float | ArrayLike | None = None,
-    ) -> None:
-        self.n_features = n_features
-        self.prior_steps = prior_steps
-        self.prior_mean = prior_mean
-
-    def resolve(self, data: Sequences, n_states: int) -> Self:
-        """Take columns and prior mean from the data."""
-        n_features = check_columns(data, self.n_features, "LearnedNegativeBinomial")
-        mean = column_moments(check_counts(data, n_features).values).mean
-        mean = as_given(self.prior_mean, np.maximum(mean, 1e-3))
-        return self.changed(
-            n_features=n_features,
-            prior_steps=column_vector("prior_steps", self.prior_steps, n_features),
-            prior_mean=column_vector("prior_mean", mean, n_features),
-        )
-
-    def validate(self, data: Sequences) -> Sequences:
+    def check(self, data: Sequences, n_features: int) -> Sequences:
         """Check that the data are counts."""
-        return check_counts(data, self.features)
+        return check_counts(data, n_features)
 
-    def prior(self) -> Floats:
-        """Return λ° = n° t(m)."""
-        steps, mean = np.asarray(self.prior_steps), np.asarray(self.prior_mean)
-        parts = self.entry_statistics(mean[None])
-        return np.concatenate([steps * np.broadcast_to(part, (1, len(mean)))[0] for part in parts])
+    def usual_mean(self, mean: Floats) -> Floats:
+        """Return them, or a little where all counts are zero."""
+        return np.maximum(mean, 1e-3)
 
     def points(self, x: Floats) -> Floats:
         """Return log(1 + x)."""
