@@ -91,7 +91,7 @@ class PaddedKernel:
 
 def _padded(potentials: Potentials, width: int) -> Potentials:
     """Add states of potential zero, which no state leads to or comes from."""
-    start, matrix, table, log_scale = potentials
+    start, matrix, table, log_scale = potentials[:4]
     n_states = len(start)
     extra = width - n_states
     if extra == 0:

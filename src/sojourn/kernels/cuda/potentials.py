@@ -64,7 +64,7 @@ def with_transpose(matrix: Tensor) -> Tensor:
 
 def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
     """E_q of the logarithm of the product of potentials along the path."""
-    start, matrix, rows, log_scale = plain(potentials)
+    start, matrix, rows, log_scale = plain(potentials)[:4]
     n_states = len(start)
     # A potential of zero has no responsibility: the clamp only avoids 0 · log 0.
     logs = rows[:, :n_states].clamp(min=torch.finfo(rows.dtype).tiny).log()

@@ -1,0 +1,104 @@
+"""States that last, held by enumeration of all segmentations."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sojourn.kernels import reference
+from sojourn.kernels.interface import DurationPotentials, Potentials
+
+
+def segmentations(n_steps, n_states):
+    """Yield all ways to cut a sequence into segments of alternating states; the last may go on."""
+    for cuts in itertools.product((False, True), repeat=n_steps - 1):
+        ends = [t + 1 for t, cut in enumerate(cuts) if cut] + [n_steps]
+        for states in itertools.product(range(n_states), repeat=len(ends)):
+            if all(a != b for a, b in itertools.pairwise(states)):
+                yield list(zip(states, np.diff([0, *ends]), strict=True))
+
+
+def length_weights(durations, state, n_steps):
+    """Potential of a segment of exactly, and of at least, so many steps, by walks over copies."""
+    entry, stay, advance = (part[state] for part in durations)
+    at = entry.astype(float)
+    for _ in range(n_steps - 1):
+        moved = stay * at
+        moved[1:] += advance * at[:-1]
+        at = moved
+    return at[-1] * advance, at.sum()
+
+
+def by_segments(potentials, index):
+    """Return Z, and expected numbers of steps, starts and changes of state."""
+    n_states = len(potentials.start)
+    total, start = 0.0, np.zeros(n_states)
+    steps, changes = np.zeros((len(index), n_states)), np.zeros((n_states, n_states))
+    for segments in segmentations(len(index), n_states):
+        path = np.repeat(*zip(*segments, strict=True))
+        weight = potentials.start[path[0]] * potentials.emissions[index, path].prod()
+        weight *= np.exp(potentials.log_scale[index].sum())
+        for n, (state, length) in enumerate(segments):
+            exact, open_end = length_weights(potentials.durations, state, length)
+            weight *= open_end if n + 1 == len(segments) else exact
+        for (a, _), (b, _) in itertools.pairwise(segments):
+            weight *= potentials.transitions[a, b]
+        total += weight
+        start[path[0]] += weight
+        steps[np.arange(len(index)), path] += weight
+        for (a, _), (b, _) in itertools.pairwise(segments):
+            changes[a, b] += weight
+    return total, start / total, steps / total, changes / total
+
+
+def model(rng, n_states, n_copies, kind):
+    transitions = rng.random((n_states, n_states))
+    np.fill_diagonal(transitions, 0.0)
+    entry = rng.random((n_states, n_copies))
+    stay = rng.random(n_states)
+    if kind == "negative binomial":
+        entry = np.eye(n_copies)[rng.integers(n_copies, size=n_states)]
+    if kind == "explicit":
+        stay = np.zeros(n_states)
+    durations = DurationPotentials(entry, stay, rng.random(n_states) + 0.1)
+    emissions = rng.random((4, n_states)) + 0.05
+    return Potentials(rng.random(n_states), transitions, emissions, rng.normal(size=4), durations)
+
+
+@pytest.mark.parametrize("kind", ["negative binomial", "explicit", "both"])
+@pytest.mark.parametrize(("n_states", "n_copies"), [(2, 1), (2, 3), (3, 2)])
+def test_expectations_are_those_of_all_segmentations(kind, n_states, n_copies):
+    rng = np.random.default_rng(n_states * 10 + n_copies)
+    potentials = model(rng, n_states, n_copies, kind)
+    lengths = [1, 2, 6]
+    index = rng.integers(4, size=sum(lengths))
+    offsets = np.cumsum([0, *lengths])
+    found = reference.forward_backward(potentials, index, offsets, squares=True)
+    pieces = [by_segments(potentials, index[a:b]) for a, b in itertools.pairwise(offsets)]
+    total, start, steps, changes = zip(*pieces, strict=True)
+    np.testing.assert_allclose(found.log_normalizers, np.log(total), rtol=1e-12)
+    np.testing.assert_allclose(found.responsibilities, np.concatenate(steps), atol=1e-12)
+    np.testing.assert_allclose(found.start, sum(start), atol=1e-12)
+    np.testing.assert_allclose(found.transitions, sum(changes), atol=1e-12)
+    counts = found.durations
+    np.testing.assert_allclose(
+        counts.entries.sum(axis=1), found.start + found.transitions.sum(axis=0), atol=1e-12
+    )
+    # Every step but the first of a sequence is a stay or an advance.
+    after = sum(lengths) - len(lengths)
+    assert counts.stays.sum() + counts.advances.sum() == pytest.approx(after)
+
+
+def test_one_copy_is_the_plain_model_with_the_same_chances_of_staying():
+    rng = np.random.default_rng(0)
+    potentials = model(rng, 3, 1, "negative binomial")
+    entry, stay, advance = potentials.durations
+    matrix = advance[:, None] * potentials.transitions + np.diag(stay)
+    plain = potentials._replace(transitions=matrix, durations=None)
+    index, offsets = rng.integers(4, size=12), np.array([0, 1, 12])
+    lasting = reference.forward_backward(potentials, index, offsets)
+    without = reference.forward_backward(plain, index, offsets)
+    np.testing.assert_allclose(lasting.log_normalizers, without.log_normalizers, rtol=1e-12)
+    np.testing.assert_allclose(lasting.responsibilities, without.responsibilities, atol=1e-12)
+    np.testing.assert_allclose(lasting.durations.stays, np.diag(without.transitions), atol=1e-12)
+    assert (entry == 1.0).all()
