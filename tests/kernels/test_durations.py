@@ -5,7 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from sojourn.kernels import reference
+from sojourn.kernels import cpu, reference
+from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
+from sojourn.kernels.durations import expanded
+from sojourn.kernels.edges import TileKernel, Tiles
 from sojourn.kernels.interface import DurationPotentials, Potentials
 
 
@@ -102,3 +105,88 @@ def test_one_copy_is_the_plain_model_with_the_same_chances_of_staying():
     np.testing.assert_allclose(lasting.responsibilities, without.responsibilities, atol=1e-12)
     np.testing.assert_allclose(lasting.durations.stays, np.diag(without.transitions), atol=1e-12)
     assert (entry == 1.0).all()
+
+
+def batch(seed, n_states, n_copies, lengths, kind="both", dtype=np.float64):
+    """Draw a model and data."""
+    rng = np.random.default_rng(seed)
+    potentials = model(rng, n_states, n_copies, kind)
+    durations = DurationPotentials(*(part.astype(dtype) for part in potentials.durations))
+    start, transitions, table = (part.astype(dtype) for part in potentials[:3])
+    offsets = np.cumsum([0, *lengths])
+    index = rng.integers(4, size=offsets[-1]).astype(np.int32)
+    return Potentials(start, transitions, table, potentials.log_scale, durations), index, offsets
+
+
+def assert_same(got, expected, tolerance):
+    """Compare all that is summed."""
+    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
+        np.testing.assert_allclose(
+            getattr(got, name), getattr(expected, name), rtol=tolerance, atol=tolerance
+        )
+    for name in ("durations", "squares"):
+        for ours, theirs in zip(getattr(got, name), getattr(expected, name), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["negative binomial", "explicit", "both"])
+@pytest.mark.parametrize(("n_states", "n_copies"), [(2, 1), (3, 4), (20, 3)])
+def test_the_compiled_kernel_does_what_the_reference_does(kind, n_states, n_copies):
+    data = batch(1, n_states, n_copies, [9, 1, 4, 4, 30], kind)
+    expected = reference.forward_backward(*data, squares=True)
+    got = cpu.forward_backward(*data, squares=True)
+    assert_same(got, expected, 1e-10)
+    np.testing.assert_allclose(cpu.log_normalizers(*data), expected.log_normalizers)
+    for ours, theirs in zip(cpu.viterbi(*data), reference.viterbi(*data), strict=True):
+        np.testing.assert_allclose(ours, theirs)
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_log_potential_has_what_lies_within_states(kernel):
+    data = batch(2, 3, 3, [7, 1, 12])
+    plain = expanded(data[0]), *data[1:]
+    found, copies = (kernel.forward_backward(*each) for each in (data, plain))
+    assert kernel.log_potential(found, *data[:2]) == pytest.approx(
+        kernel.log_potential(copies, *plain[:2]), rel=1e-10
+    )
+
+
+def test_tiles_are_parts_of_the_whole():
+    potentials, index, offsets = batch(3, 3, 3, [40, 7])
+    expected = reference.forward_backward(potentials, index, offsets)
+    # Buffers that reach both ends, so that edges are exact.
+    counted = np.array([[0, 11, 0, 0], [11, 12, 0, 0], [12, 40, 0, 0], [0, 7, 0, 0]])
+    pieces = np.concatenate([index[:40]] * 3 + [index[40:]])
+    tiles = Tiles.of(np.array([0, 40, 80, 120, 127]), counted)
+    kernel = TileKernel(cpu, tiles, 1)
+    got = kernel.forward_backward(potentials, pieces)
+    np.testing.assert_allclose(got.start, expected.start, atol=1e-10)
+    np.testing.assert_allclose(got.transitions, expected.transitions, atol=1e-10)
+    for ours, theirs in zip(got.durations, expected.durations, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    rows = got.responsibilities[tiles.steps.on(pieces)]
+    np.testing.assert_allclose(rows, expected.responsibilities, atol=1e-10)
+    total = kernel.log_normalizers(potentials, pieces).sum()
+    assert total == pytest.approx(expected.log_normalizers.sum(), rel=1e-10)
+    _, path = reference.viterbi(potentials, index, offsets)
+    np.testing.assert_array_equal(kernel.best_paths(potentials, pieces), path)
+    assert kernel.are_settled(potentials, pieces, 1e-10)
+
+
+def test_filtering_is_smoothing_of_every_prefix():
+    potentials, index, _ = batch(4, 3, 3, [9])
+    found, densities, last = filter_steps(potentials, index, np.array([0, 9]))
+    for t in range(1, 10):
+        prefix = index[:t], np.array([0, t])
+        expected = reference.forward_backward(potentials, *prefix)
+        np.testing.assert_allclose(found[t - 1], expected.responsibilities[-1], atol=1e-12)
+        assert densities[:t].sum() == pytest.approx(expected.log_normalizers[0])
+    np.testing.assert_allclose(last.reshape(3, 3).sum(axis=1), found[-1], atol=1e-12)
+
+
+def test_what_is_not_known_of_states_that_last_is_refused():
+    data = batch(5, 2, 2, [5])
+    with pytest.raises(NotImplementedError):
+        best_paths(*data, 2)
+    with pytest.raises(NotImplementedError):
+        path_probabilities(*data, np.zeros(5, np.int32))

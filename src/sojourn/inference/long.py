@@ -165,6 +165,8 @@ def _log_joint(
     starts: NDArray[np.int64],
 ) -> Floats:
     """Return the log probability of each step and its state, given the state before it."""
+    if potentials.durations is not None:
+        raise NotImplementedError("best paths through tiles of states that last")
     potentials = written_out(potentials)
     start, transitions, table = (to_host(part).astype(np.float64) for part in potentials[:3])
     with np.errstate(divide="ignore"):

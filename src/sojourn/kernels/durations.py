@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import DurationCounts, Floats, Potentials, Smoothed
 
 
@@ -40,13 +41,16 @@ class Folding(NamedTuple):
         ----------
         pairs : (K·J, K·J) array
         """
-        states, copies = np.arange(self.n_states), np.arange(self.n_copies)
+        xp = namespace(pairs)
         blocks = pairs.reshape(*self, *self)
-        stays = blocks[states[:, None], copies, states[:, None], copies].sum(axis=1)
-        inner = blocks[states[:, None], copies[:-1], states[:, None], copies[1:]].sum(axis=1)
-        left = blocks[:, -1].copy()
-        left[states, states] = 0.0
+        same, following = (xp.asarray(np.eye(self.n_copies, k=k), like=pairs) for k in (0, 1))
+        other = xp.asarray(1.0 - np.eye(self.n_states), like=pairs)
+        # The copies of a state among themselves, (J, J, K).
+        within = xp.diagonal(xp.transpose(blocks, (1, 3, 0, 2)))
+        left = blocks[:, -1] * other[:, :, None]
         leaves = left.sum(axis=2)
+        stays = (within * same[:, :, None]).sum(axis=0).sum(axis=0)
+        inner = (within * following[:, :, None]).sum(axis=0).sum(axis=0)
         return leaves, DurationCounts(left.sum(axis=0), stays, inner + leaves.sum(axis=1))
 
 
@@ -66,19 +70,25 @@ def expanded(potentials: Potentials) -> Potentials:
            [0.5, 0. , 0. , 0.5]])
     """
     assert potentials.durations is not None
-    entry, stay, advance = potentials.durations
+    xp, (start, transitions, emissions) = namespace(potentials.start), potentials[:3]
+    dtype = str(transitions.dtype).rpartition(".")[2]
+    entry, stay, advance = (xp.astype(part, dtype) for part in potentials.durations)
     n_states, n_copies = entry.shape
     n_all = n_states * n_copies
-    matrix = np.zeros((n_states, n_copies, n_states, n_copies), dtype=potentials.transitions.dtype)
-    matrix[:, -1] = (advance[:, None] * potentials.transitions)[:, :, None] * entry
-    copies = np.arange(n_copies)
-    for k in range(n_states):
-        matrix[k, copies, k, copies] += stay[k]
-        matrix[k, copies[:-1], k, copies[1:]] += advance[k]
+
+    def placed(array: Floats) -> Floats:
+        found: Floats = xp.astype(xp.asarray(array, like=entry), dtype)
+        return found
+
+    own = placed(np.eye(n_states))[:, None, :, None]
+    same, following = (placed(np.eye(n_copies, k=k))[:, None, :] for k in (0, 1))
+    within = stay[:, None, None, None] * same + advance[:, None, None, None] * following
+    leaving = placed(np.arange(n_copies) == n_copies - 1)[:, None, None]
+    between = (advance[:, None] * transitions)[:, None, :, None] * entry
     return Potentials(
-        (potentials.start[:, None] * entry).reshape(n_all),
-        matrix.reshape(n_all, n_all),
-        np.repeat(potentials.emissions[:, :n_states], n_copies, axis=1),
+        (start[:, None] * entry).reshape(n_all),
+        (own * within + leaving * between).reshape(n_all, n_all),
+        (emissions[:, :n_states, None] * xp.ones_like(entry[0])).reshape(-1, n_all),
         potentials.log_scale,
     )
 

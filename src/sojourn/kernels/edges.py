@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.durations import Folding, expanded, folded
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed, Squares
 
 _APART = 12.0  # logarithm of the ratio of the largest and the smallest number that is probed with
@@ -193,6 +194,11 @@ class TileKernel:
         those before, and responsibilities are zero at steps that do not count.
         """
         potentials, tiles = written_out(potentials), self.tiles
+        if potentials.durations is not None:
+            if squares:
+                raise NotImplementedError("sums of squares of tiles of states that last")
+            copies = self.forward_backward(expanded(potentials), index)
+            return folded(copies, Folding.of(potentials))
         edges = self.edges(potentials, index)
         factors, own = self._folded(potentials, index, edges)
         found = self.kernel.forward_backward(
@@ -231,7 +237,7 @@ class TileKernel:
 
     def log_normalizers(self, potentials: Potentials, index: Any) -> Any:
         """Compute the log likelihood of every tile given what its buffer has before it."""
-        potentials = written_out(potentials)
+        potentials = _copies(potentials)
         edges = self.edges(potentials, index, after=False)
         factors, own = self._folded(potentials, index, edges)
         offsets = _placed(index)(self.tiles.offsets)
@@ -239,11 +245,13 @@ class TileKernel:
 
     def best_paths(self, potentials: Potentials, index: Any) -> Any:
         """Find the part of the best path of each sequence that is in each tile, flat."""
-        potentials = written_out(potentials)
+        n_copies = 1 if potentials.durations is None else Folding.of(potentials).n_copies
+        potentials = _copies(potentials)
         edges = self.edges(potentials, index, best=True)
         factors, own = self._folded(potentials, index, edges)
         offsets = _placed(index)(self.tiles.offsets)
-        return self.kernel.viterbi(factors, own, offsets, n_threads=self.n_threads)[1]
+        path = self.kernel.viterbi(factors, own, offsets, n_threads=self.n_threads)[1]
+        return path if n_copies == 1 else path // n_copies
 
     def are_settled(
         self, potentials: Potentials, index: Any, tolerance: float, *, best: bool = False
@@ -254,7 +262,7 @@ class TileKernel:
         end in the same one, any other does: a product of matrices that maps two vectors in general
         position to the same direction has rank one, to rounding.
         """
-        potentials = written_out(potentials)
+        potentials = _copies(potentials)
         xp, n_states = namespace(potentials.start), len(potentials.start)
         rng = np.random.default_rng(n_states)
         apart = np.exp(-_APART * rng.random(n_states))
@@ -410,6 +418,12 @@ def written_out(potentials: Potentials) -> Potentials:
     if scale is not None:
         scale = xp.concatenate([scale, xp.zeros_like(scale[:1])])
     return written._replace(emissions=table, log_scale=scale)
+
+
+def _copies(potentials: Potentials) -> Potentials:
+    """Return potentials as `written_out` does, those of the copies of states that last."""
+    written = written_out(potentials)
+    return written if potentials.durations is None else expanded(written)
 
 
 def _alone(

@@ -18,6 +18,7 @@ import numpy as np
 from sojourn.kernels import reference
 from sojourn.kernels.cpu import narrow
 from sojourn.kernels.cpu.blocks import smooth_units
+from sojourn.kernels.durations import Folding, expanded, folded
 from sojourn.kernels.interface import (
     NARROW,
     Floats,
@@ -54,6 +55,13 @@ def forward_backward(
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
+    if potentials.durations is not None:
+        if squares:
+            return reference.forward_backward(potentials, index, offsets, squares=True)
+        found = forward_backward(
+            expanded(potentials), index, offsets, order=order, n_threads=n_threads
+        )
+        return folded(found, Folding.of(potentials))
     if len(potentials.start) <= NARROW:
         smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
         if smoothed is not None:
@@ -65,6 +73,8 @@ def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence by the forward recursion alone."""
+    if potentials.durations is not None:
+        potentials = expanded(potentials)
     if len(potentials.start) <= NARROW:
         found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
         if found is not None:

@@ -72,6 +72,10 @@ def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> 
     logs = torch.nn.functional.pad(logs, (0, 0, 0, 1))
     total = torch.xlogy(smoothed.start, start).sum()
     total += torch.xlogy(smoothed.transitions, matrix).sum()
+    if potentials.durations is not None:
+        assert smoothed.durations is not None
+        for counts, values in zip(smoothed.durations, potentials.durations, strict=True):
+            total += torch.xlogy(counts, values).sum()
     for begin in range(0, len(index), _LOG_STEPS):
         steps = slice(begin, begin + _LOG_STEPS)
         logs_here = logs[index[steps]]
