@@ -16,6 +16,11 @@ if _typing.TYPE_CHECKING:
     from sojourn.analysis.stream import Stream
     from sojourn.analysis.uncertainty import PosteriorSamples
     from sojourn.backends.dask import ClusterError
+    from sojourn.durations import (
+        CategoricalDuration,
+        GeometricDuration,
+        NegativeBinomialDuration,
+    )
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -53,6 +58,7 @@ if _typing.TYPE_CHECKING:
     from sojourn.sampling.settings import Sampling
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
+    from sojourn.transitions.durations import StateDuration
     from sojourn.transitions.options import HDPOptions
     from sojourn.vocabulary import Vocabulary
     from sojourn.warnings import FitWarning
@@ -92,16 +98,19 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "CategoricalDuration": "sojourn.durations",
     "ClusterError": "sojourn.backends.dask",
     "DataFileError": "sojourn.sources",
     "FitWarning": "sojourn.warnings",
     "FittedModel": "sojourn.prediction",
     "Forecast": "sojourn.analysis.forecast",
+    "GeometricDuration": "sojourn.durations",
     "HDPHMM": "sojourn.models",
     "HDPOptions": "sojourn.transitions.options",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "MoveSettings": "sojourn.moves.settings",
+    "NegativeBinomialDuration": "sojourn.durations",
     "PerStep": "sojourn.model_selection",
     "PosteriorSamples": "sojourn.analysis.uncertainty",
     "Progress": "sojourn.inference",
@@ -111,6 +120,7 @@ _HOMES = {
     "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
+    "StateDuration": "sojourn.transitions.durations",
     "Statistics": "sojourn.inference",
     "Stream": "sojourn.analysis.stream",
     "Vocabulary": "sojourn.vocabulary",
@@ -131,6 +141,7 @@ __all__ = [
     "Beta",
     "Binomial",
     "Categorical",
+    "CategoricalDuration",
     "ClusterError",
     "DataFileError",
     "DiagonalGaussian",
@@ -141,6 +152,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Geometric",
+    "GeometricDuration",
     "HDPOptions",
     "LearnedGamma",
     "LearnedNegativeBinomial",
@@ -151,6 +163,7 @@ __all__ = [
     "MoveSettings",
     "Multinomial",
     "NegativeBinomial",
+    "NegativeBinomialDuration",
     "PerStep",
     "Poisson",
     "PosteriorSamples",
@@ -163,6 +176,7 @@ __all__ = [
     "Sequences",
     "Source",
     "SphericalGaussian",
+    "StateDuration",
     "Statistics",
     "Stream",
     "StudentT",

@@ -33,6 +33,7 @@ from sojourn.sequences import Sequences
 from sojourn.sources.frames import Output, TableUse
 from sojourn.sources.tiles import Steps
 from sojourn.transitions import HDP, HDPSummary, PointHDP
+from sojourn.transitions.durations import StateDuration
 from sojourn.vocabulary import Vocabulary
 
 
@@ -330,8 +331,25 @@ class FittedModel(AnalysisMixin):
 
     @property
     def transmat(self) -> Floats:
-        """Posterior mean of the transition matrix, shape (K, K)."""
-        return self.posterior.transitions.means(self.posterior.counts).transitions
+        """Posterior mean of the transition matrix, shape (K, K).
+
+        Where states last, which share of the steps from a state leads to each, eq (57).
+        """
+        between = self.posterior.transitions.means(self.posterior.counts).transitions
+        durations = self.posterior.durations
+        if durations is None:
+            return between
+        known = durations.described(self.posterior.transitions)
+        leave = 1.0 / np.array([own.mean for own in known])
+        return leave[:, None] * between + np.diag(1.0 - leave)
+
+    @property
+    def durations(self) -> list[StateDuration]:
+        """How long visits to each state last: mean, variance, probabilities."""
+        if self.posterior.durations is not None:
+            return self.posterior.durations.described(self.posterior.transitions)
+        stay = np.diagonal(self.transmat)
+        return [StateDuration.of_stretches("geometric", 1, float(p)) for p in stay]
 
     @property
     def statistics(self) -> Statistics:
@@ -390,6 +408,8 @@ def _long_results(fitted: FittedModel, method: str, steps: Steps) -> Iterator[tu
         raise ValueError(
             "draws of a sampler predict sequences in memory only: sj.open(path).read_all()"
         )
+    if method == "paths":
+        fitted.refuse_durations("best paths of a file of long sequences are")
     long = LongPrediction(fitted.posterior, fitted.family, steps, fitted.compute.backend())
     if method == "paths":
         yield from ((path, float(each.sum())) for path, each, _ in long.best_paths())

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
 from sojourn.analysis.relabel import relabel
+from sojourn.durations import Duration
 from sojourn.families import Family
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
@@ -30,6 +31,7 @@ from sojourn.sampling import Sampler, Samples
 from sojourn.sampling.settings import Sampling
 from sojourn.sources.arrow_arrays import Roles, listed
 from sojourn.transitions import Transitions
+from sojourn.transitions.durations import StateDuration
 
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 
@@ -44,6 +46,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states: int
     emission: Family
     inference: Inference | Sampling
+    duration: Duration | None
     transition_constraints: ArrayLike | str | None
     start_constraints: ArrayLike | None
     fixed: str | Collection[str] | Mapping[str, Any] | None
@@ -71,6 +74,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states_ = Learned[int]("n_states")
     state_shares_ = Learned[Floats]("state_shares")
     dwell_times_ = Learned[Floats]("dwell_times")
+    durations_ = Learned[list[StateDuration]]("durations")
     stationary_ = Learned[Floats]("stationary")
     timescales_ = Learned[Floats]("timescales")
     n_updates_ = Learned[int]("n_updates")

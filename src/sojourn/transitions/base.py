@@ -119,6 +119,7 @@ def log_row_evidence(
     xp = namespace(counts.start)
     total: Any = 0.0
     if constraints is not None:
+        counts = constraints.counted(counts)
         total = total + _log_given(constraints, counts)
         if spread is not None and constraints.fixes:
             spread = spread._replace(totals=_spread_of_rest(constraints, counts, spread.totals))
@@ -247,7 +248,15 @@ class Transitions(ABC):
     @property
     def is_symmetric(self) -> bool:
         """Whether the prior treats all states alike, so that their number may change."""
-        return self.is_even and self.constraints is None
+        known = self.constraints
+        if known is not None and known.lasting:
+            known = None if bool((known.free.start > 0.0).all()) else known
+        return self.is_even and known is None
+
+    def stay_prior(self) -> tuple[Floats, Floats]:
+        """Return the Beta of staying in a state that lasts, eq (52): Beta(1, 1), even chances."""
+        ones = namespace(self.prior_counts().rows.start).ones_like(self.prior_counts().rows.start)
+        return ones, ones
 
     @abstractmethod
     def regrouped(self, weights: Floats) -> Self:

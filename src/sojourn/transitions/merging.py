@@ -71,8 +71,11 @@ def merge_gains(
     cell[every, first] = cell[every, second] = 0.0
     gains += cell.sum(axis=1) - alone[first].sum(axis=1) - alone[second].sum(axis=1)
     stays = joint[every, first] + joint[every, second]
-    gains += evidence(stays, pooled(cells[first, first], cells[first, second]))
-    gains += of_row(own, masses[first] + masses[second])
+    if constraints is not None and constraints.lasting:  # a row has nothing of staying
+        gains += of_row(own, masses[first] + masses[second] - stays)
+    else:
+        gains += evidence(stays, pooled(cells[first, first], cells[first, second]))
+        gains += of_row(own, masses[first] + masses[second])
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
 
