@@ -4,8 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sojourn.kernels import cpu, reference
+from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
 from sojourn.kernels.durations import expanded
 from sojourn.kernels.edges import TileKernel, Tiles
@@ -129,16 +132,105 @@ def assert_same(got, expected, tolerance):
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("kind", ["negative binomial", "explicit", "both"])
-@pytest.mark.parametrize(("n_states", "n_copies"), [(2, 1), (3, 4), (20, 3)])
-def test_the_compiled_kernel_does_what_the_reference_does(kind, n_states, n_copies):
-    data = batch(1, n_states, n_copies, [9, 1, 4, 4, 30], kind)
+def only(path, potentials, index, offsets):
+    """Return a batch in which no other path is possible."""
+    table = np.where(np.arange(potentials.emissions.shape[1]) == path[:, None], 1.0, 0.0)
+    table = table * potentials.emissions[index]
+    own = potentials._replace(emissions=table, log_scale=potentials.log_scale[index])
+    return own, np.arange(len(index)), offsets
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.sampled_from([1, 2, 3, 5, 8, 17]),
+    n_copies=st.sampled_from([1, 2, 3, 5]),
+    kind=st.sampled_from(["negative binomial", "explicit", "both"]),
+    lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20),
+    chunk_elements=st.sampled_from([1, 4000, 2**17]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_the_compiled_kernel_does_what_the_reference_does(
+    seed, n_states, n_copies, kind, lengths, chunk_elements, dtype
+):
+    data = batch(seed, n_states, n_copies, lengths, kind, dtype)
+    tolerance = 5e-5 if dtype is np.float32 else 1e-9
     expected = reference.forward_backward(*data, squares=True)
+    if not np.isfinite(expected.log_normalizers).all():  # longer than its one state lasts
+        assert n_states == 1
+        return
+    got = durations.forward_backward(
+        *data, squares=True, n_threads=2, chunk_elements=chunk_elements
+    )
+    assert_same(got, expected, tolerance)
+    log_z = cpu.log_normalizers(*data)
+    np.testing.assert_allclose(log_z, expected.log_normalizers, rtol=tolerance, atol=tolerance)
+    scores, path = cpu.viterbi(*data)
+    best, _ = reference.viterbi(*data)
+    np.testing.assert_allclose(scores, best, rtol=tolerance, atol=tolerance)
+    along, _ = reference.viterbi(*only(path, *data))  # another path may be as good
+    np.testing.assert_allclose(along, best, rtol=tolerance, atol=tolerance)
+
+
+def test_number_of_threads_does_not_change_a_bit():
+    lengths = np.random.default_rng(0).integers(1, 30, 100)
+    data = batch(2, 7, 4, lengths, dtype=np.float32)
+    one, two, four = (cpu.forward_backward(*data, squares=True, n_threads=n) for n in (1, 2, 4))
+    for other in (two, four):
+        for a, b in zip(one[:4], other[:4], strict=True):
+            assert a.tobytes() == b.tobytes()
+        for name in ("squares", "durations"):
+            for a, b in zip(getattr(one, name), getattr(other, name), strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+def test_counts_in_single_precision_are_those_in_double_precision():
+    lengths = np.random.default_rng(1).integers(50, 200, 64)
+    single = batch(3, 20, 8, lengths, dtype=np.float32)
+    potentials = single[0]
+    wide = Potentials(
+        *(part.astype(np.float64) for part in potentials[:3]),
+        potentials.log_scale,
+        DurationPotentials(*(part.astype(np.float64) for part in potentials.durations)),
+    )
+    got, expected = (cpu.forward_backward(p, *single[1:]) for p in (potentials, wide))
+    for ours, theirs in zip(
+        (got.start, got.transitions, *got.durations),
+        (expected.start, expected.transitions, *expected.durations),
+        strict=True,
+    ):
+        assert abs(ours - theirs).max() <= 1e-6 * theirs.max()
+
+
+def test_sequences_that_underflow_are_redone_in_the_log_domain():
+    # The first three are forced through states of potential 1e-30 twice in a row.
+    potentials, index, offsets = batch(4, 4, 2, [6, 4, 5, 7, 3], "explicit", np.float32)
+    table = np.full((4, 4), 1e-30, np.float32)
+    table[:, 0] = 1.0
+    table[3] = 0.5
+    forced = np.diag(np.ones(3, np.float32), 1)
+    start = np.eye(4, dtype=np.float32)[0]
+    potentials = potentials._replace(start=start, transitions=forced, emissions=table)
+    index[15:] = 3
+    index[:15] = index[:15] % 3
+    data = potentials, index, offsets
+    expected = reference.forward_backward(*data, squares=True)
+    assert np.isfinite(expected.log_normalizers).all()
     got = cpu.forward_backward(*data, squares=True)
-    assert_same(got, expected, 1e-10)
-    np.testing.assert_allclose(cpu.log_normalizers(*data), expected.log_normalizers)
-    for ours, theirs in zip(cpu.viterbi(*data), reference.viterbi(*data), strict=True):
-        np.testing.assert_allclose(ours, theirs)
+    assert_same(got, expected, 1e-5)
+    np.testing.assert_allclose(cpu.log_normalizers(*data), expected.log_normalizers, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_a_sequence_without_a_possible_path_has_no_log_z(kernel):
+    potentials, index, offsets = batch(4, 2, 2, [2, 8], "explicit")
+    potentials = potentials._replace(transitions=np.zeros((2, 2)))  # eight steps are too many
+    log_z = kernel.log_normalizers(potentials, index, offsets)
+    assert np.isfinite(log_z[0])
+    assert log_z[1] == -np.inf
+    found = kernel.forward_backward(potentials, index, offsets)
+    np.testing.assert_array_equal(found.log_normalizers, log_z)
+    assert kernel.viterbi(potentials, index, offsets)[0][1] == -np.inf
 
 
 @pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])

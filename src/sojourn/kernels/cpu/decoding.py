@@ -6,9 +6,9 @@ import numpy as np
 from numba import njit
 
 from sojourn.kernels import reference
-from sojourn.kernels.cpu.recursions import longest_first
-from sojourn.kernels.durations import Folding, expanded
+from sojourn.kernels.cpu import durations
 from sojourn.kernels.interface import Floats, Integers, Potentials, padded_states
+from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import run_units, take_unit
 
 
@@ -20,8 +20,7 @@ def viterbi(
     Memory per thread: two bytes per state and step of the longest sequence.
     """
     if potentials.durations is not None:
-        scores, copies = viterbi(expanded(potentials), index, offsets, n_threads=n_threads)
-        return scores, copies // np.int32(Folding.of(potentials).n_copies)
+        return durations.viterbi(potentials, index, offsets, n_threads=n_threads)
     n_states = len(potentials.start)
     width = padded_states(n_states)
     start, transitions, emissions = reference.logarithms(potentials)

@@ -34,7 +34,7 @@ _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 512  # steps of a tile, where there are enough for one strip
 _LONGEST_TILE = 1024  # as few as leave the walks to a tile short beside it: vectors stay in cache
-_CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
+CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
     for kind in (np.float32, np.float64)
 }
@@ -160,7 +160,7 @@ class _Strips:
             *self.potentials,
             self.emissions.ravel(),
             self.row_width,
-            _CONSTANTS[self.dtype.itemsize],
+            CONSTANTS[self.dtype.itemsize],
             *self.limits,
             self.log_z,
             *self.parts,
