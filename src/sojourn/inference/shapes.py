@@ -175,9 +175,10 @@ def better_shapes(
 ) -> NegativeBinomialDurations | None:
     """Return durations with shapes under which data are more likely; None where there are none.
 
-    Those of the moments of a drawn path are tried first, for all states together.  Then one less
-    and one more is tried for each state, as long as that helps.  The same seed draws the same
-    numbers each time, so that shapes settle as the model does.
+    Those of the moments of a drawn path are tried first, for all states together.  Then one more
+    and one less is tried for each state, as long as that helps; without `one_by_one` only for
+    those whose moments say that they change.  The same seed draws the same numbers each time, so
+    that shapes settle as the model does.
     """
     durations = sample.posterior.durations
     if not (isinstance(durations, NegativeBinomialDurations) and durations.learned):
@@ -191,7 +192,8 @@ def better_shapes(
         found = best.reshaped(tried)
         if (value := sample.log_likelihood(found)) > most:
             best, most = found, value
-    for k in range(sample.posterior.n_states if one_by_one else 0):
+    unsure = np.flatnonzero((tried != durations.shapes) | one_by_one)
+    for k in map(int, unsure):
         for direction in (1, -1):
             before = most
             while 1 <= (shape := int(best.shapes[k]) + direction) <= best.max_shape:

@@ -85,6 +85,18 @@ def refuse_with_durations(model: BaseHMM, *, sampled: bool, fixes_rows: bool) ->
         )
 
 
+def refuse_one_pass(model: BaseHMM, n_passes: int) -> None:
+    """Refuse to learn shapes, which are learned between passes, where there is only one."""
+    value = model.duration
+    if n_passes > 1 or not lasts(model) or not isinstance(value, NegativeBinomialDuration):
+        return
+    if value.shape is None and value.max_shape > 1:
+        raise ValueError(
+            "NegativeBinomialDuration learns shapes between passes: n_passes of at least 2, or a "
+            "shape that is given"
+        )
+
+
 def stored_duration(value: Any) -> Any:
     """Return a duration as JSON has it."""
     return {"kind": {kind: name for name, kind in KINDS.items()}[type(value)]} | asdict(value)

@@ -35,6 +35,7 @@ from sojourn.models.checkpoints import (
     identity_of,
     seed_of,
 )
+from sojourn.models.durations import refuse_one_pass
 from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
     compute_of,
@@ -152,6 +153,7 @@ def fit(
         model._fitted.provenance = data.record()
         return
     plan = plan_of(model, data, family)
+    refuse_one_pass(model, plan.n_passes)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
         _fit_one_by_one(model, data, family, observers, restarts)
         return
@@ -398,11 +400,6 @@ def _shapes_of_fit(
     """Return what learns the shapes of durations between passes, if they are to be learned."""
     if not learns_shapes(fitted.posterior):
         return None
-    if plan.n_passes < 2:
-        raise ValueError(
-            "NegativeBinomialDuration learns shapes between passes: n_passes of at least 2, or a "
-            "shape that is given"
-        )
     source = _read_here(plan, fitted, data, minibatches, seed)
     if isinstance(source, RememberingSource):
         source = data.minibatches(fitted.family, None, seed)

@@ -23,6 +23,8 @@ from sojourn.random_state import draw_dirichlet
 from sojourn.transitions.base import Rows, Transitions
 
 _TAIL = 1e-3  # probability of longer visits than those whose probabilities are listed
+_DEVIATIONS = 9.0  # standard deviations above the mean that less than this lies beyond
+_LONGEST = 1e5  # steps of visits whose probabilities are listed, at most
 
 
 class StateDuration(NamedTuple):
@@ -34,7 +36,8 @@ class StateDuration(NamedTuple):
     mean, variance : float
         Of the number of steps of a visit.
     probabilities : (D,) array
-        Of 1, ..., D steps; longer visits have a probability below 0.001.
+        Of 1, ..., D steps; longer visits have a probability below 0.001, or more than 100,000
+        steps.
     shape : int or None
         Number r of stretches in a visit; 1 if it is geometric, None if it is categorical.
     stay : float or None
@@ -58,11 +61,12 @@ class StateDuration(NamedTuple):
         >>> own.mean, own.variance, own.probabilities[:3]
         (4.0, 4.0, array([0.  , 0.25, 0.25]))
         """
-        leave = max(1.0 - stay, 1e-300)
-        longest = shape + int(nbinom.ppf(1.0 - _TAIL, shape, leave)) if leave < 1.0 else shape
-        lengths = np.arange(1, min(longest, 10**6) + 1)
-        chances = nbinom.pmf(lengths - shape, shape, leave)
-        return cls(kind, shape / leave, shape * stay / leave**2, chances, shape, stay)
+        leave = max(1.0 - stay, 1e-100)
+        mean, variance = shape / leave, shape * stay / leave**2
+        longest = min(mean + _DEVIATIONS * np.sqrt(variance), _LONGEST)
+        chances = nbinom.pmf(np.arange(1, int(longest) + 1) - shape, shape, leave)
+        n_listed = 1 + int(np.searchsorted(np.cumsum(chances), 1.0 - _TAIL))
+        return cls(kind, mean, variance, chances[:n_listed], shape, stay)
 
     def probability_of(self, lengths: Integers) -> Floats:
         """Return the probability that a visit lasts so many steps, of any number of steps."""
@@ -282,11 +286,14 @@ class NegativeBinomialDurations(StateDurations):
         if self.learned:
             shape = np.clip(np.rint(raw / np.maximum(visits, 1e-300)), 1, self.max_shape)
         merged = np.minimum(np.minimum(shape * visits, raw), both)
-        rest = b[first]
+        less, others = b, 0.0
         if self.prior is None and not transitions.shares_weights:  # one less to leave for
-            rest = np.maximum(rest * (1.0 - 1.0 / max(1, len(b) - 1)), 1e-300)
+            less = np.maximum(b * (1.0 - 1.0 / max(1, len(b) - 1)), 1e-300)
+            change = betaln(a + stays, less + advances) - betaln(a, less) - alone
+            others = change.sum() - change[first] - change[second]
+        rest = less[first]
         own = betaln(a[first] + both - merged, rest + merged) - betaln(a[first], rest)
-        found: Floats = own - alone[first] - alone[second]
+        found: Floats = own - alone[first] - alone[second] + others
         return found
 
     def divergence(self, transitions: Transitions) -> float:
