@@ -333,7 +333,7 @@ class FittedModel(AnalysisMixin):
     def transmat(self) -> Floats:
         """Posterior mean of the transition matrix, shape (K, K).
 
-        Where states last, which share of the steps from a state leads to each, eq (57).
+        Where states last, which share of the steps from a state leads to each, eq (66).
         """
         between = self.posterior.transitions.means(self.posterior.counts).transitions
         durations = self.posterior.durations

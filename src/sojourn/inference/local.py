@@ -117,7 +117,7 @@ def expected_statistics(
 
 
 def with_steps_within(smoothed: Smoothed) -> Smoothed:
-    """Return expectations with the steps within states that last on the diagonal, eq (53)."""
+    """Return expectations with the steps within states that last on the diagonal, eq (62)."""
     if smoothed.durations is None:
         return smoothed
     _, stays, advances = smoothed.durations

@@ -3,7 +3,7 @@
 Given a path they could be learned from how long its visits last.  But one visit of a single step
 excludes every shape above one, and paths drawn with a shape of one have such visits wherever the
 data leave room for them: shapes would stay where they are.  So shapes are compared by the
-likelihood of data, summed over all paths, eq (56).
+likelihood of data, summed over all paths, eq (65).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def moment_shapes(visits: Visits, shapes: Integers, max_shape: int) -> Integers:
     """Return the shapes whose variance is that of drawn visits; as they are where there are few.
 
     A negative binomial number of steps with the mean m and the variance v has the shape
-    m² / (m + v), eq (56).
+    m² / (m + v), eq (65).
 
     Examples
     --------
@@ -93,7 +93,7 @@ def moment_shapes(visits: Visits, shapes: Integers, max_shape: int) -> Integers:
 
 @dataclass(frozen=True)
 class ShapeSample:
-    """Some data, on which shapes are compared by the likelihood, eq (56).
+    """Some data, on which shapes are compared by the likelihood, eq (65).
 
     Attributes
     ----------

@@ -254,7 +254,7 @@ class Transitions(ABC):
         return self.is_even and known is None
 
     def stay_prior(self) -> tuple[Floats, Floats]:
-        """Return the Beta of staying in a state that lasts, eq (52): Beta(1, 1), even chances."""
+        """Return the Beta of staying in a state that lasts, eq (61): Beta(1, 1), even chances."""
         ones = namespace(self.prior_counts().rows.start).ones_like(self.prior_counts().rows.start)
         return ones, ones
 

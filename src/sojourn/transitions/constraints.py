@@ -36,7 +36,7 @@ class RowConstraints(NamedTuple):
     fixes : bool
         Whether any given probability is not zero.
     lasting : bool
-        Whether states last, eq (51): how long is not for the rows to say, which lead from a state
+        Whether states last, eq (60): how long is not for the rows to say, which lead from a state
         to another one.  Counts of steps within a state are then on the diagonal, and no row has
         them.
 

@@ -125,7 +125,7 @@ class Dirichlet(Transitions):
         )
 
     def stay_prior(self) -> tuple[Floats, Floats]:
-        """Return the prior count of staying, and those of the rest of the row, eq (52)."""
+        """Return the prior count of staying, and those of the rest of the row, eq (61)."""
         matrix = self.prior.transitions
         stay = namespace(matrix).diagonal(matrix)
         return stay, matrix.sum(axis=1) - stay

@@ -1,4 +1,4 @@
-"""How long states last: priors, expected counts, and what follows from both, eqs (51) to (56).
+"""How long states last: priors, expected counts, and what follows from both, eqs (60) to (65).
 
 Steps within a state are on the diagonal of the counts of transitions, of which the rows know
 nothing: see `RowConstraints.between`.  What is here says how they come about.
@@ -53,7 +53,7 @@ class StateDuration(NamedTuple):
 
     @classmethod
     def of_stretches(cls, kind: str, shape: int, stay: float) -> StateDuration:
-        """Return the duration of so many geometric stretches in a row, eq (51).
+        """Return the duration of so many geometric stretches in a row, eq (60).
 
         Examples
         --------
@@ -88,6 +88,11 @@ class StateDurations(ABC):
     def n_states(self) -> int:
         """Number of states."""
 
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """Number of free parameters of one state."""
+
     @abstractmethod
     def potentials(self, transitions: Transitions, *, collapsed: bool = True) -> DurationPotentials:
         """Return the factors of q(z) within states: means, or exp E[log] if not collapsed."""
@@ -113,7 +118,7 @@ class StateDurations(ABC):
 
     @abstractmethod
     def collapsed_bound(self, transitions: Transitions) -> float:
-        """Return the evidence of the counts with the parameters integrated out, eq (55)."""
+        """Return the evidence of the counts with the parameters integrated out, eq (64)."""
 
     @abstractmethod
     def merge_gains(
@@ -157,7 +162,7 @@ class StateDurations(ABC):
 
 @dataclass(frozen=True, eq=False)
 class NegativeBinomialDurations(StateDurations):
-    r"""Visits are r_k geometric stretches with one probability of staying, eqs (51) to (53).
+    r"""Visits are r_k geometric stretches with one probability of staying, eqs (60) to (62).
 
     .. math::
 
@@ -193,6 +198,11 @@ class NegativeBinomialDurations(StateDurations):
         """Number of states."""
         return len(self.shapes)
 
+    @property
+    def n_parameters(self) -> int:
+        """The probability of staying, and the shape where it is learned."""
+        return 2 if self.learned else 1
+
     def prior_of(self, transitions: Transitions) -> tuple[Floats, Floats]:
         """Return a and b of every state."""
         if self.prior is None:
@@ -201,7 +211,7 @@ class NegativeBinomialDurations(StateDurations):
         return self.prior[0] * ones, self.prior[1] * ones
 
     def potentials(self, transitions: Transitions, *, collapsed: bool = True) -> DurationPotentials:
-        """Return eq (52); a visit begins r stretches before its end."""
+        """Return eq (61); a visit begins r stretches before its end."""
         a, b = self.prior_of(transitions)
         xp = namespace(self.stays)
         stay, leave = a + self.stays, b + self.advances
@@ -354,7 +364,7 @@ class NegativeBinomialDurations(StateDurations):
 
 @dataclass(frozen=True, eq=False)
 class CategoricalDurations(StateDurations):
-    r"""Visits of 1 to D steps, each length with a probability of its own, eq (54).
+    r"""Visits of 1 to D steps, each length with a probability of its own, eq (63).
 
     .. math::
 
@@ -378,8 +388,13 @@ class CategoricalDurations(StateDurations):
         """Number of states."""
         return len(self.entries)
 
+    @property
+    def n_parameters(self) -> int:
+        """The probabilities of all lengths but one."""
+        return int(self.entries.shape[1]) - 1
+
     def potentials(self, transitions: Transitions, *, collapsed: bool = True) -> DurationPotentials:
-        """Return eq (54); a copy is never followed by itself."""
+        """Return eq (63); a copy is never followed by itself."""
         xp, rows = namespace(self.entries), self.concentration + self.entries
         totals = rows.sum(axis=1)[:, None]
         entry = rows / totals if collapsed else xp.exp(xp.digamma(rows) - xp.digamma(totals))

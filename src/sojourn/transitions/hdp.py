@@ -337,7 +337,7 @@ class HDP(Transitions):
         return Concentrations(cells, first, none + others, self.constraints)
 
     def stay_prior(self) -> tuple[Floats, Floats]:
-        """Return Beta(1 + κ, 1) of staying in a state that lasts, eq (52)."""
+        """Return Beta(1 + κ, 1) of staying in a state that lasts, eq (61)."""
         ones = namespace(self.tables).ones_like(self.tables)
         return ones + self.stickiness, ones
 
