@@ -203,6 +203,7 @@ def copy_units(
                     c * chunk, end, sizes, layout, lanes, lengths, firsts, matrix, stay, advance,
                     entry, constants, before, after, alpha, scales, beta, epsilon, squared, room,
                     gamma, total, sums, scratch, places, responsibilities, own[2 * n_cells :], ends,
+                    log_z,
                 )  # fmt: skip
                 first = 1 if c == 0 else 0
                 n_pairs = end - c * chunk - first
@@ -275,7 +276,7 @@ def _forward(
 def _backward(
     begin, end, sizes, layout, lanes, lengths, firsts, matrix, stay, advance, entry, constants,
     before, after, alpha, scales, beta, epsilon, squared, room, gamma, total, sums, scratch, places,
-    responsibilities, own, ends,
+    responsibilities, own, ends, log_z,
 ):  # fmt: skip
     """Smooth the steps end−1..begin given beta for the sequences that go on after them.
 
@@ -292,6 +293,11 @@ def _backward(
         begun = alive & ~_alive(lengths, t + 1)
         if begun != 0:
             begin_lanes(begun, here, sizes, layout, lanes, after, alpha, beta, room, total, ends)
+            if after.shape[0] > 0:
+                for i in range(LANES):
+                    if begun >> i & 1:
+                        own_scale = scales[(t - begin + 1) * LANES + i]
+                        log_z[lanes[i]] += np.log(np.float64(total[i]) * np.float64(own_scale))
         sum_now = load(total, np.int64(0))
         bad |= alive & lanes_not_above(sum_now, smallest)
         norm = choose(alive, inverse(sum_now), zero)

@@ -68,6 +68,8 @@ def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence by the forward recursion alone."""
+    if potentials.edges is not None:  # whose factors after the last step count
+        return forward_backward(potentials, index, offsets, n_threads=n_threads).log_normalizers
     copies = _Copies(potentials, index, offsets, None, _CHUNK_ELEMENTS)
     copies.run(n_threads, None, squares=False)
     recompute_normalizers(copies.log_z, potentials, index, offsets)
@@ -124,6 +126,14 @@ class _Copies:
             width,
             CONSTANTS[dtype.itemsize],
         )
+        self.edges = potentials.edges
+        self.around = (np.empty((0, len(states))),) * 2
+        if self.edges is not None:
+            before, after = (
+                np.ascontiguousarray(part[:, *self.places], np.float64) for part in self.edges[1:]
+            )
+            before[~self.edges.inner] = np.nan
+            self.around = before, after
         self.layout = np.stack([used, firsts, rest, several]).astype(np.int64)
         self.order = longest_first(offsets) if order is None else np.asarray(order, np.int64)
 
@@ -131,7 +141,8 @@ class _Copies:
         """Compute everything, and return the sums; without room for responsibilities log Z."""
         backward = responsibilities is not None
         totals = np.zeros((self.n_units, self.n_sums if backward else 0))
-        nothing = np.empty((0, len(self.entry)))
+        n = 0 if self.edges is None else len(self.log_z)
+        self.ends = np.zeros((2, n, len(self.entry)))
         run_units(
             copy_units,
             self.n_units,
@@ -143,14 +154,13 @@ class _Copies:
             self.sizes,
             self.layout,
             *self.potentials,
-            nothing,
-            nothing,
+            *self.around,
             self.log_z,
             backward,
             squares,
             responsibilities if backward else np.empty((0, 0), self.dtype),
             totals,
-            np.empty((2, 0, len(self.entry))),
+            self.ends,
         )
         if self.log_scale is not None:
             scale = np.asarray(self.log_scale, np.float64)
@@ -187,7 +197,12 @@ class _Copies:
         counts = DurationCounts(
             entries, stays * self.stay, inner * self.advance + exits.sum(axis=1)
         )
-        return Smoothed(self.log_z, start.copy(), exits, responsibilities[:, :k], squared, counts)
+        ends = None
+        if self.edges is not None:
+            ends = np.zeros((2, len(self.log_z), k, self.n_copies))
+            ends[:, :, *self.places] = self.ends
+        rows = responsibilities[:, :k]
+        return Smoothed(self.log_z, start.copy(), exits, rows, squared, counts, ends)
 
 
 def viterbi(
@@ -198,6 +213,7 @@ def viterbi(
     Memory per thread: a byte per copy and two per state, for every step of the longest sequence.
     """
     assert potentials.durations is not None
+    assert potentials.edges is None, "of whole sequences"
     start, transitions, emissions = reference.logarithms(potentials)
     with np.errstate(divide="ignore"):
         entry, stay, advance = (np.log(part.astype(np.float64)) for part in potentials.durations)

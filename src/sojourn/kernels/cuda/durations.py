@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from sojourn.kernels import reference
 from sojourn.kernels.arrays import to_device, to_host
-from sojourn.kernels.cuda.potentials import plain
-from sojourn.kernels.durations import Folding, expanded, folded
+from sojourn.kernels.cuda.potentials import written_out
+from sojourn.kernels.durations import folded, with_edges
 from sojourn.kernels.interface import Potentials, Smoothed
 
 Tensor = Any
@@ -29,20 +27,17 @@ def forward_backward(
 
     Sums of q² are computed on the host.
     """
-    written = plain(potentials)
-    found = folded(without(expanded(written), index, offsets, order=order), Folding.of(potentials))
+    written = written_out(potentials)
+    copies, own = with_edges(written, index, offsets)
+    found = folded(without(copies, own, offsets, order=order), potentials, offsets)
     if not squares:
         return found
-    table = to_host(written.emissions)
-    ones = np.ones_like(table[:1])  # of a missing observation
-    scale = None if written.log_scale is None else np.append(to_host(written.log_scale), 0.0)
-    assert potentials.durations is not None
-    host = Potentials(
-        to_host(written.start),
-        to_host(written.transitions),
-        np.concatenate([table, ones]),
-        scale,
-        type(potentials.durations)(*map(to_host, potentials.durations)),
-    )
+    host = Potentials(*(_to_host(part) for part in written))
     exact = reference.forward_backward(host, to_host(index), to_host(offsets), squares=True)
     return found._replace(squares=to_device(exact.squares, found.start.device))
+
+
+def _to_host(part: Any) -> Any:
+    if part is None:
+        return None
+    return type(part)(*map(to_host, part)) if isinstance(part, tuple) else to_host(part)

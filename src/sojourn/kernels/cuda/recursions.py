@@ -37,11 +37,11 @@ from sojourn.kernels.cuda.potentials import (
     AffineTable,
     affine_parts,
     pad_matrix,
-    plain,
     with_transpose,
+    written_out,
 )
 from sojourn.kernels.cuda.squares import sum_squares
-from sojourn.kernels.durations import expanded
+from sojourn.kernels.durations import with_edges
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
 NARROW = 128
@@ -107,7 +107,7 @@ def log_normalizers(
 ) -> Tensor:
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
     if potentials.durations is not None:
-        potentials = expanded(plain(potentials))
+        potentials, index = with_edges(written_out(potentials), index, offsets)
     order = _longest_first(offsets)
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
         return _narrow_chains(potentials, index, offsets, order, both=False).log_z
