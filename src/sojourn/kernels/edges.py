@@ -26,7 +26,7 @@ from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.durations import Folding, expanded
 from sojourn.kernels.heads import multiplied
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
-from sojourn.kernels.tiles import Edges, Runs, KernelOnTiles, dtype_of, inside, placed, quotients
+from sojourn.kernels.tiles import Edges, KernelOnTiles, Runs, dtype_of, inside, placed, quotients
 
 _APART = 12.0  # logarithm of the ratio of the largest and the smallest number that is probed with
 

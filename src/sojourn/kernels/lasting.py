@@ -18,8 +18,8 @@ from sojourn.kernels.durations import Folding
 from sojourn.kernels.interface import CopyEdges, Floats, Potentials, Smoothed
 from sojourn.kernels.tiles import (
     Edges,
-    Runs,
     KernelOnTiles,
+    Runs,
     Tiles,
     dtype_of,
     inside,
