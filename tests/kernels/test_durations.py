@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sojourn.inference.long import _log_joint
 from sojourn.kernels import cpu, lasting, reference
 from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
 from sojourn.kernels.durations import expanded
-from sojourn.kernels.edges import TileKernel
+from sojourn.kernels.edges import TileKernel, copies_of
 from sojourn.kernels.interface import DurationPotentials, Potentials
 from sojourn.kernels.tiles import Tiles, stationary
 
@@ -263,7 +264,7 @@ def test_tiles_are_parts_of_the_whole(kernel, kind):
     assert_same(own, expected, 1e-10)
     np.testing.assert_allclose(tiled.log_normalizers(potentials, pieces), parts, rtol=1e-10)
     best, _ = reference.viterbi(potentials, index, offsets)
-    found = tiled.best_paths(potentials, pieces)
+    found = tiled.best_copies(potentials, pieces) // 3
     along, _ = reference.viterbi(*only(found, potentials, index, offsets))
     np.testing.assert_allclose(along, best, rtol=1e-10)
     assert tiled.are_settled(potentials, pieces, 1e-10)
@@ -294,19 +295,32 @@ def test_inside_a_sequence_copies_have_their_stationary_distribution():
     np.testing.assert_allclose(found / found.sum(), expected, rtol=1e-9)
 
 
-def test_filtering_is_smoothing_of_every_prefix():
+def test_filtering_of_copies_is_smoothing_of_every_prefix():
     potentials, index, _ = batch(4, 3, 3, [9])
-    found, densities, last = filter_steps(potentials, index, np.array([0, 9]))
+    found, densities, _ = filter_steps(expanded(potentials), index, np.array([0, 9]))
+    found = found.reshape(9, 3, 3).sum(axis=2)
     for t in range(1, 10):
         prefix = index[:t], np.array([0, t])
         expected = reference.forward_backward(potentials, *prefix)
         np.testing.assert_allclose(found[t - 1], expected.responsibilities[-1], atol=1e-12)
         assert densities[:t].sum() == pytest.approx(expected.log_normalizers[0])
-    np.testing.assert_allclose(last.reshape(3, 3).sum(axis=1), found[-1], atol=1e-12)
 
 
-def test_what_is_not_known_of_states_that_last_is_refused():
+def test_the_score_of_a_best_path_is_that_of_its_copies():
+    potentials, index, offsets = batch(8, 3, 3, [30])
+    tiled = TileKernel(cpu, Tiles.of(offsets, np.array([[0, 30, 0, 0]])), 1)
+    path = tiled.best_copies(potentials, index)
+    before = np.concatenate([[-1], path[:-1]])
+    each = _log_joint(copies_of(potentials), index, path, before, np.array([0]))
+    best, states = reference.viterbi(potentials, index, offsets)
+    assert each.sum() == pytest.approx(best[0])
+    np.testing.assert_array_equal(path // 3, states)
+
+
+def test_what_takes_copies_refuses_states_that_last():
     data = batch(5, 2, 2, [5])
+    with pytest.raises(NotImplementedError):
+        filter_steps(*data)
     with pytest.raises(NotImplementedError):
         best_paths(*data, 2)
     with pytest.raises(NotImplementedError):

@@ -55,6 +55,11 @@ class Folding(NamedTuple):
         return leaves, DurationCounts(left.sum(axis=0), stays, inner + leaves.sum(axis=1))
 
 
+def n_copies(potentials: Potentials) -> int:
+    """Return how many copies states have: one where they do not last."""
+    return 1 if potentials.durations is None else Folding.of(potentials).n_copies
+
+
 def expanded(potentials: Potentials) -> Potentials:
     """Write a model with durations as one of K·J states without.
 

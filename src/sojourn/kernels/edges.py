@@ -23,7 +23,7 @@ import numpy as np
 
 from sojourn.kernels import lasting
 from sojourn.kernels.arrays import is_tensor, namespace
-from sojourn.kernels.durations import Folding, expanded
+from sojourn.kernels.durations import expanded, n_copies
 from sojourn.kernels.heads import multiplied
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
 from sojourn.kernels.tiles import Edges, KernelOnTiles, Runs, dtype_of, inside, placed, quotients
@@ -91,15 +91,16 @@ class TileKernel(KernelOnTiles):
         offsets = placed(index)(self.tiles.offsets)
         return self.kernel.log_normalizers(factors, own, offsets, n_threads=self.n_threads)
 
-    def best_paths(self, potentials: Potentials, index: Any) -> Any:
-        """Find the part of the best path of each sequence that is in each tile, flat."""
-        n_copies = 1 if potentials.durations is None else Folding.of(potentials).n_copies
-        potentials = _copies(potentials)
+    def best_copies(self, potentials: Potentials, index: Any) -> Any:
+        """Find the part of the best path of each sequence that is in each tile, flat.
+
+        Where states last it is one of copies, and copy j of state k is number k·J + j.
+        """
+        potentials = copies_of(potentials)
         edges = self.edges(potentials, index, best=True)
         factors, own = self._folded(potentials, index, edges)
         offsets = placed(index)(self.tiles.offsets)
-        path = self.kernel.viterbi(factors, own, offsets, n_threads=self.n_threads)[1]
-        return path if n_copies == 1 else path // n_copies
+        return self.kernel.viterbi(factors, own, offsets, n_threads=self.n_threads)[1]
 
     def are_settled(
         self, potentials: Potentials, index: Any, tolerance: float, *, best: bool = False
@@ -110,10 +111,9 @@ class TileKernel(KernelOnTiles):
         end in the same one, any other does: a product of matrices that maps two vectors in general
         position to the same direction has rank one, to rounding.
         """
-        potentials = _copies(potentials) if best else written_out(potentials)
+        potentials = copies_of(potentials) if best else written_out(potentials)
         xp, n_states = namespace(potentials.start), len(potentials.start)
-        if potentials.durations is not None:
-            n_states *= Folding.of(potentials).n_copies
+        n_states *= n_copies(potentials)
         rng = np.random.default_rng(n_states)
         apart = np.exp(-_APART * rng.random(n_states))
         probe = xp.astype(placed(potentials.start)(apart), dtype_of(potentials.start))
@@ -254,7 +254,7 @@ def written_out(potentials: Potentials) -> Potentials:
     return on_device(potentials)
 
 
-def _copies(potentials: Potentials) -> Potentials:
+def copies_of(potentials: Potentials) -> Potentials:
     """Return potentials as `written_out` does, those of the copies of states that last."""
     written = written_out(potentials)
     return written if potentials.durations is None else expanded(written)
