@@ -21,7 +21,7 @@ from sojourn.kernels import reference
 from sojourn.kernels.cpu.copies import copy_units
 from sojourn.kernels.cpu.lanes import LANES
 from sojourn.kernels.cpu.narrow import CONSTANTS
-from sojourn.kernels.cpu.strips import add_log_scales
+from sojourn.kernels.cpu.padding import add_scales, padded_table
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     DurationCounts,
@@ -104,11 +104,6 @@ class _Copies:
         self.stay, self.advance = (np.ascontiguousarray(part, dtype) for part in (stay, advance))
         self.matrix = np.zeros((four, four), dtype)
         self.matrix[:n_states, :n_states] = self.advance[:, None] * potentials.transitions
-        width = padded_states(n_states)
-        emissions = potentials.emissions
-        if emissions.shape[1] != width:
-            emissions = np.zeros((len(emissions), width), dtype)
-            emissions[:, :n_states] = potentials.emissions
         self.index, self.offsets = np.asarray(index, np.int32), np.asarray(offsets, np.int64)
         self.log_scale = potentials.log_scale
         self.log_z = np.empty(len(offsets) - 1)
@@ -122,8 +117,8 @@ class _Copies:
             self.stay,
             self.advance,
             self.entry,
-            np.ascontiguousarray(emissions).ravel(),
-            width,
+            padded_table(potentials).ravel(),
+            padded_states(n_states),
             CONSTANTS[dtype.itemsize],
         )
         self.edges = potentials.edges
@@ -162,19 +157,14 @@ class _Copies:
             totals,
             self.ends,
         )
-        if self.log_scale is not None:
-            scale = np.asarray(self.log_scale, np.float64)
-            n_units = max(1, min(16, len(self.log_z) // 64))
-            run_units(
-                add_log_scales,
-                n_units,
-                n_threads,
-                self.offsets,
-                self.index,
-                False,
-                scale,
-                self.log_z,
-            )
+        add_scales(
+            self.log_z,
+            self.log_scale,
+            self.index,
+            self.offsets,
+            is_dense=False,
+            n_threads=n_threads,
+        )
         summed: Floats = totals.sum(axis=0)
         return summed
 

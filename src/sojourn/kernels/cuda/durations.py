@@ -24,7 +24,7 @@ from sojourn.kernels.interface import DurationCounts, Potentials, Smoothed, Squa
 PROGRAMS = 2**12
 """Programs that share the sequences, each with its own sums."""
 
-_STATES = 128  # whose transitions stay in the registers of a program
+_STATES = 128  # whose transitions stay in the registers of a program; half in double precision
 _COPIES = 2**12  # of all states, rounded up, that do so too
 _WARPS = 8
 
@@ -86,7 +86,8 @@ def log_normalizers(
 def fits(potentials: Potentials) -> bool:
     """Whether states and copies are few enough for the registers of a program."""
     n_states, n_copies = (triton.next_power_of_2(n) for n in Folding.of(potentials))
-    return n_states <= _STATES and n_states * n_copies <= _COPIES
+    most = _STATES if potentials.start.dtype == torch.float32 else _STATES // 2
+    return n_states <= most and n_states * n_copies <= _COPIES
 
 
 def _run(
