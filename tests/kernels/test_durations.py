@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn.kernels import cpu, reference
+from sojourn.inference.long import _log_joint
+from sojourn.kernels import cpu, lasting, reference
 from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
 from sojourn.kernels.durations import expanded
-from sojourn.kernels.edges import TileKernel, Tiles
+from sojourn.kernels.edges import TileKernel, copies_of
 from sojourn.kernels.interface import DurationPotentials, Potentials
+from sojourn.kernels.tiles import Tiles, stationary
 
 
 def segmentations(n_steps, n_states):
@@ -243,41 +245,82 @@ def test_log_potential_has_what_lies_within_states(kernel):
     )
 
 
-def test_tiles_are_parts_of_the_whole():
-    potentials, index, offsets = batch(3, 3, 3, [40, 7])
-    expected = reference.forward_backward(potentials, index, offsets)
+@pytest.mark.parametrize("kind", ["negative binomial", "both"])
+@pytest.mark.parametrize("kernel", [reference, cpu], ids=["reference", "cpu"])
+def test_tiles_are_parts_of_the_whole(kernel, kind):
+    potentials, index, offsets = batch(3, 3, 3, [40, 7], kind)
+    expected = reference.forward_backward(potentials, index, offsets, squares=True)
     # Buffers that reach both ends, so that edges are exact.
     counted = np.array([[0, 11, 0, 0], [11, 12, 0, 0], [12, 40, 0, 0], [0, 7, 0, 0]])
     pieces = np.concatenate([index[:40]] * 3 + [index[40:]])
     tiles = Tiles.of(np.array([0, 40, 80, 120, 127]), counted)
-    kernel = TileKernel(cpu, tiles, 1)
-    got = kernel.forward_backward(potentials, pieces)
-    np.testing.assert_allclose(got.start, expected.start, atol=1e-10)
-    np.testing.assert_allclose(got.transitions, expected.transitions, atol=1e-10)
-    for ours, theirs in zip(got.durations, expected.durations, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-10)
-    rows = got.responsibilities[tiles.steps.on(pieces)]
-    np.testing.assert_allclose(rows, expected.responsibilities, atol=1e-10)
-    total = kernel.log_normalizers(potentials, pieces).sum()
-    assert total == pytest.approx(expected.log_normalizers.sum(), rel=1e-10)
-    _, path = reference.viterbi(potentials, index, offsets)
-    np.testing.assert_array_equal(kernel.best_paths(potentials, pieces), path)
-    assert kernel.are_settled(potentials, pieces, 1e-10)
+    tiled = TileKernel(kernel, tiles, 1)
+    got = tiled.forward_backward(potentials, pieces, squares=True)
+    parts = got.log_normalizers
+    own = got._replace(
+        log_normalizers=np.array([parts[:3].sum(), parts[3]]),
+        responsibilities=got.responsibilities[tiles.steps.on(pieces)],
+    )
+    assert_same(own, expected, 1e-10)
+    np.testing.assert_allclose(tiled.log_normalizers(potentials, pieces), parts, rtol=1e-10)
+    best, _ = reference.viterbi(potentials, index, offsets)
+    found = tiled.best_copies(potentials, pieces) // 3
+    along, _ = reference.viterbi(*only(found, potentials, index, offsets))
+    np.testing.assert_allclose(along, best, rtol=1e-10)
+    assert tiled.are_settled(potentials, pieces, 1e-10)
 
 
-def test_filtering_is_smoothing_of_every_prefix():
+def test_edges_of_tiles_are_exact_where_buffers_are_long_enough():
+    potentials, index, offsets = batch(6, 3, 3, [1000])
+    expected = reference.forward_backward(potentials, index, offsets)
+    for buffer, settled in ((4, False), (400, True)):
+        piece = index[500 - buffer : 510 + buffer]
+        ends = np.array([0, len(piece)])
+        counted = np.array([[buffer, buffer + 10, 500 - buffer, 490 - buffer]])
+        tiled = TileKernel(cpu, Tiles.of(ends, counted), 1)
+        assert tiled.are_settled(potentials, piece, 1e-9) == settled
+        rows = tiled.forward_backward(potentials, piece).responsibilities
+        error = abs(rows[buffer : buffer + 10] - expected.responsibilities[500:510]).max()
+        assert (error < 1e-9) == settled
+
+
+def test_inside_a_sequence_copies_have_their_stationary_distribution():
+    potentials, *_ = batch(7, 4, 3, [1], "both")
+    entry, stay, _ = potentials.durations
+    rows = potentials.transitions / potentials.transitions.sum(axis=1, keepdims=True)
+    proper = DurationPotentials(entry / entry.sum(axis=1, keepdims=True), stay, 1.0 - stay)
+    potentials = potentials._replace(transitions=rows, durations=proper)
+    found = lasting._inside(potentials)
+    expected = stationary(expanded(potentials).transitions).reshape(4, 3)
+    np.testing.assert_allclose(found / found.sum(), expected, rtol=1e-9)
+
+
+def test_filtering_of_copies_is_smoothing_of_every_prefix():
     potentials, index, _ = batch(4, 3, 3, [9])
-    found, densities, last = filter_steps(potentials, index, np.array([0, 9]))
+    found, densities, _ = filter_steps(expanded(potentials), index, np.array([0, 9]))
+    found = found.reshape(9, 3, 3).sum(axis=2)
     for t in range(1, 10):
         prefix = index[:t], np.array([0, t])
         expected = reference.forward_backward(potentials, *prefix)
         np.testing.assert_allclose(found[t - 1], expected.responsibilities[-1], atol=1e-12)
         assert densities[:t].sum() == pytest.approx(expected.log_normalizers[0])
-    np.testing.assert_allclose(last.reshape(3, 3).sum(axis=1), found[-1], atol=1e-12)
 
 
-def test_what_is_not_known_of_states_that_last_is_refused():
+def test_the_score_of_a_best_path_is_that_of_its_copies():
+    potentials, index, offsets = batch(8, 3, 3, [30])
+    tiled = TileKernel(cpu, Tiles.of(offsets, np.array([[0, 30, 0, 0]])), 1)
+    path = tiled.best_copies(potentials, index)
+    before = np.concatenate([[-1], path[:-1]])
+    each = _log_joint(copies_of(potentials), index, path, before, np.array([0]))
+    best, states = reference.viterbi(potentials, index, offsets)
+    assert each.sum() == pytest.approx(best[0])
+    np.testing.assert_array_equal(path // 3, states)
+
+
+def test_what_takes_copies_refuses_states_that_last():
     data = batch(5, 2, 2, [5])
+    with pytest.raises(NotImplementedError):
+        filter_steps(*data)
     with pytest.raises(NotImplementedError):
         best_paths(*data, 2)
     with pytest.raises(NotImplementedError):

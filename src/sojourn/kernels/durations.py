@@ -9,12 +9,13 @@ stays.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import DurationCounts, Floats, Potentials, Smoothed
+from sojourn.kernels.heads import multiplied
+from sojourn.kernels.interface import CopyEdges, DurationCounts, Floats, Potentials, Smoothed
 
 
 class Folding(NamedTuple):
@@ -52,6 +53,11 @@ class Folding(NamedTuple):
         stays = (within * same[:, :, None]).sum(axis=0).sum(axis=0)
         inner = (within * following[:, :, None]).sum(axis=0).sum(axis=0)
         return leaves, DurationCounts(left.sum(axis=0), stays, inner + leaves.sum(axis=1))
+
+
+def n_copies(potentials: Potentials) -> int:
+    """Return how many copies states have: one where they do not last."""
+    return 1 if potentials.durations is None else Folding.of(potentials).n_copies
 
 
 def expanded(potentials: Potentials) -> Potentials:
@@ -93,14 +99,48 @@ def expanded(potentials: Potentials) -> Potentials:
     )
 
 
-def folded(smoothed: Smoothed, folding: Folding) -> Smoothed:
+def with_edges(potentials: Potentials, index: Any, offsets: Any) -> tuple[Potentials, Any]:
+    """Write a model with durations as `expanded` does, with what lies around its sequences.
+
+    Returns
+    -------
+    potentials, index
+        Of K·J states, with rows of their own for the ends of sequences.
+    """
+    plain, edges = expanded(potentials), potentials.edges
+    if edges is None:
+        return plain, index
+    before, after = (part.reshape(len(part), -1) for part in (edges.before, edges.after))
+    heads = namespace(before).where(edges.inner[:, None], before, plain.start)
+    return multiplied(plain, index, offsets, heads, after)
+
+
+def folded(smoothed: Smoothed, potentials: Potentials, offsets: Any) -> Smoothed:
     """Return what a kernel computed for the K·J states, for K states; without squares."""
+    folding, rows = Folding.of(potentials), smoothed.responsibilities
+    xp, ends = namespace(rows), None
+    start = smoothed.start
+    if potentials.edges is not None:
+        firsts, lasts = rows[offsets[:-1]], rows[offsets[1:] - 1]
+        ends = xp.concatenate([firsts, lasts]).reshape(2, len(firsts), *folding)
+        whole = xp.astype(firsts, "float64")
+        start = xp.where(potentials.edges.inner[:, None], 0.0 * whole, whole).sum(axis=0)
     transitions, counts = folding.pairs(smoothed.transitions)
-    entries = counts.entries + smoothed.start.reshape(folding)
     return smoothed._replace(
-        start=folding.states(smoothed.start),
+        start=folding.states(start),
         transitions=transitions,
-        responsibilities=folding.states(smoothed.responsibilities),
+        responsibilities=folding.states(rows),
         squares=None,
-        durations=counts._replace(entries=entries),
+        durations=counts._replace(entries=counts.entries + start.reshape(folding)),
+        ends=ends,
     )
+
+
+def of_sequence(potentials: Potentials, n: int) -> Potentials:
+    """Return the potentials of one sequence of a batch."""
+    edges = potentials.edges
+    if edges is None:
+        return potentials
+    own = slice(n, n + 1)
+    edges = CopyEdges(edges.inner[own], edges.before[own], edges.after[own])
+    return potentials._replace(edges=edges)

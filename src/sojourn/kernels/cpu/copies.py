@@ -117,7 +117,8 @@ def copy_units(
     kept, kept_scales = np.empty(n_kept * slot, dtype), np.empty(n_kept * LANES, dtype)
     beta = np.empty(n_copies * LANES, dtype)
     epsilon = np.zeros(chunk * n_four * LANES, dtype)
-    side = chunk * n_four * LANES if squares else 0
+    width = n_four * LANES
+    side = chunk * width if squares else 0
     squared = np.zeros(2 * side, dtype)
     room = np.zeros(KEPT * n_four * LANES, dtype)
     gamma = np.zeros(n_wide * LANES, dtype)
@@ -153,70 +154,71 @@ def copy_units(
                     lengths[i] = offsets[lanes[i] + 1] - firsts[i]
             last = lengths[0]
             n_chunks = -(-last // chunk)
-            while True:
-                bad = 0
-                product[:] = 1.0
-                logs[:] = 0.0
-                for c in range(n_chunks):
-                    end = min(last, (c + 1) * chunk)
+            bad = 0
+            product[:] = 1.0
+            logs[:] = 0.0
+            # All chunks forward, and then back.
+            move, n_moves = 0, 2 * n_chunks if backward else n_chunks
+            while move < n_moves:
+                ahead = move < n_chunks
+                c = move if ahead else 2 * n_chunks - 1 - move
+                end = min(last, (c + 1) * chunk)
+                if not ahead and 0 < c < n_chunks - 1:
+                    alpha[:slot] = kept[(c - 1) * slot : c * slot]
+                    scales[:LANES] = kept_scales[(c - 1) * LANES : c * LANES]
+                if ahead or c < n_chunks - 1:
                     bad |= _forward(
                         c * chunk, end, sizes, layout, lanes, lengths, firsts, index, start, matrix,
                         stay, advance, entry, emissions, row_width, constants, before, scratch,
                         places, alpha, scales, product, logs,
                     )  # fmt: skip
-                    if c + 1 < n_chunks:
-                        for j in range(slot):
-                            alpha[j] = alpha[chunk * slot + j]
-                        for j in range(LANES):
-                            scales[j] = scales[chunk * LANES + j]
-                        if backward:
-                            kept[c * slot : (c + 1) * slot] = alpha[:slot]
-                            kept_scales[c * LANES : (c + 1) * LANES] = scales[:LANES]
-                if bad == 0:
-                    break
-                # Without the sequences that underflow, which would spoil the sums of the others.
-                for i in range(LANES):
-                    if bad >> i & 1:
-                        log_z[lanes[i]] = np.nan
-                        lengths[i] = 0
-            for i in range(LANES):
-                if lengths[i] > 0:
-                    log_z[lanes[i]] = logs[i] + np.log(product[i])
-            if not backward:
-                continue
-            own[:] = 0.0
-            beta[:] = 0.0
-            room[:] = 0.0
-            total[:] = 0.0
-            for c in range(n_chunks - 1, -1, -1):
-                end = min(last, (c + 1) * chunk)
-                if c < n_chunks - 1:
-                    if c > 0:
-                        alpha[:slot] = kept[(c - 1) * slot : c * slot]
-                        scales[:LANES] = kept_scales[(c - 1) * LANES : c * LANES]
-                    _forward(
-                        c * chunk, end, sizes, layout, lanes, lengths, firsts, index, start, matrix,
-                        stay, advance, entry, emissions, row_width, constants, before, scratch,
-                        places, alpha, scales, product, logs,
-                    )  # fmt: skip
+                move += 1
+                if move < n_chunks:
+                    for j in range(slot):
+                        alpha[j] = alpha[chunk * slot + j]
+                    for j in range(LANES):
+                        scales[j] = scales[chunk * LANES + j]
+                    if backward:
+                        kept[c * slot : move * slot] = alpha[:slot]
+                        kept_scales[c * LANES : move * LANES] = scales[:LANES]
+                    continue
+                if ahead:
+                    for i in range(LANES):
+                        if bad >> i & 1:
+                            log_z[lanes[i]] = np.nan
+                            lengths[i] = 0
+                        elif lengths[i] > 0:
+                            log_z[lanes[i]] = logs[i] + np.log(product[i])
+                    if bad != 0:
+                        # Again without the sequences that underflow and would spoil the sums.
+                        bad = move = 0
+                        product[:] = 1.0
+                        logs[:] = 0.0
+                    own[:] = 0.0
+                    beta[:] = 0.0
+                    room[:] = 0.0
+                    total[:] = 0.0
+                    continue
                 bad |= _backward(
                     c * chunk, end, sizes, layout, lanes, lengths, firsts, matrix, stay, advance,
                     entry, constants, before, after, alpha, scales, beta, epsilon, squared, room,
                     gamma, total, sums, scratch, places, responsibilities, own[2 * n_cells :], ends,
+                    log_z,
                 )  # fmt: skip
                 first = 1 if c == 0 else 0
                 n_pairs = end - c * chunk - first
-                width = n_four * LANES
-                add_pairs(
-                    alpha, first * slot, slot, epsilon, first * width, width, n_pairs, n_four,
-                    places, tile, own[:n_cells],
-                )  # fmt: skip
-                if squares:
+                left, left_at, left_step = alpha, first * slot, slot
+                right, right_at = epsilon, first * width
+                for which in range(2 if squares else 1):
                     add_pairs(
-                        squared, first * width, width, squared, side + first * width, width,
-                        n_pairs, n_four, places, tile, own[n_cells : 2 * n_cells],
+                        left, left_at, left_step, right, right_at, width, n_pairs, n_four, places,
+                        tile, own[which * n_cells : (which + 1) * n_cells],
                     )  # fmt: skip
+                    left, left_at, left_step = squared, first * width, width
+                    right, right_at = squared, side + first * width
                 move_sums(sums, own[2 * n_cells : 2 * n_cells + n_sums])
+            if not backward:
+                continue
             check = own[0] - own[0]
             for j in range(own.shape[0]):
                 check += own[j] - own[j]
@@ -275,7 +277,7 @@ def _forward(
 def _backward(
     begin, end, sizes, layout, lanes, lengths, firsts, matrix, stay, advance, entry, constants,
     before, after, alpha, scales, beta, epsilon, squared, room, gamma, total, sums, scratch, places,
-    responsibilities, own, ends,
+    responsibilities, own, ends, log_z,
 ):  # fmt: skip
     """Smooth the steps end−1..begin given beta for the sequences that go on after them.
 
@@ -292,6 +294,11 @@ def _backward(
         begun = alive & ~_alive(lengths, t + 1)
         if begun != 0:
             begin_lanes(begun, here, sizes, layout, lanes, after, alpha, beta, room, total, ends)
+            if after.shape[0] > 0:
+                for i in range(LANES):
+                    if begun >> i & 1:
+                        own_scale = scales[(t - begin + 1) * LANES + i]
+                        log_z[lanes[i]] += np.log(np.float64(total[i]) * np.float64(own_scale))
         sum_now = load(total, np.int64(0))
         bad |= alive & lanes_not_above(sum_now, smallest)
         norm = choose(alive, inverse(sum_now), zero)

@@ -21,7 +21,7 @@ from sojourn.kernels import reference
 from sojourn.kernels.cpu.copies import copy_units
 from sojourn.kernels.cpu.lanes import LANES
 from sojourn.kernels.cpu.narrow import CONSTANTS
-from sojourn.kernels.cpu.strips import add_log_scales
+from sojourn.kernels.cpu.padding import add_scales, padded_table
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     DurationCounts,
@@ -68,6 +68,8 @@ def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence by the forward recursion alone."""
+    if potentials.edges is not None:  # whose factors after the last step count
+        return forward_backward(potentials, index, offsets, n_threads=n_threads).log_normalizers
     copies = _Copies(potentials, index, offsets, None, _CHUNK_ELEMENTS)
     copies.run(n_threads, None, squares=False)
     recompute_normalizers(copies.log_z, potentials, index, offsets)
@@ -102,11 +104,6 @@ class _Copies:
         self.stay, self.advance = (np.ascontiguousarray(part, dtype) for part in (stay, advance))
         self.matrix = np.zeros((four, four), dtype)
         self.matrix[:n_states, :n_states] = self.advance[:, None] * potentials.transitions
-        width = padded_states(n_states)
-        emissions = potentials.emissions
-        if emissions.shape[1] != width:
-            emissions = np.zeros((len(emissions), width), dtype)
-            emissions[:, :n_states] = potentials.emissions
         self.index, self.offsets = np.asarray(index, np.int32), np.asarray(offsets, np.int64)
         self.log_scale = potentials.log_scale
         self.log_z = np.empty(len(offsets) - 1)
@@ -120,10 +117,18 @@ class _Copies:
             self.stay,
             self.advance,
             self.entry,
-            np.ascontiguousarray(emissions).ravel(),
-            width,
+            padded_table(potentials).ravel(),
+            padded_states(n_states),
             CONSTANTS[dtype.itemsize],
         )
+        self.edges = potentials.edges
+        self.around = (np.empty((0, len(states))),) * 2
+        if self.edges is not None:
+            before, after = (
+                np.ascontiguousarray(part[:, *self.places], np.float64) for part in self.edges[1:]
+            )
+            before[~self.edges.inner] = np.nan
+            self.around = before, after
         self.layout = np.stack([used, firsts, rest, several]).astype(np.int64)
         self.order = longest_first(offsets) if order is None else np.asarray(order, np.int64)
 
@@ -131,7 +136,8 @@ class _Copies:
         """Compute everything, and return the sums; without room for responsibilities log Z."""
         backward = responsibilities is not None
         totals = np.zeros((self.n_units, self.n_sums if backward else 0))
-        nothing = np.empty((0, len(self.entry)))
+        n = 0 if self.edges is None else len(self.log_z)
+        self.ends = np.zeros((2, n, len(self.entry)))
         run_units(
             copy_units,
             self.n_units,
@@ -143,28 +149,22 @@ class _Copies:
             self.sizes,
             self.layout,
             *self.potentials,
-            nothing,
-            nothing,
+            *self.around,
             self.log_z,
             backward,
             squares,
             responsibilities if backward else np.empty((0, 0), self.dtype),
             totals,
-            np.empty((2, 0, len(self.entry))),
+            self.ends,
         )
-        if self.log_scale is not None:
-            scale = np.asarray(self.log_scale, np.float64)
-            n_units = max(1, min(16, len(self.log_z) // 64))
-            run_units(
-                add_log_scales,
-                n_units,
-                n_threads,
-                self.offsets,
-                self.index,
-                False,
-                scale,
-                self.log_z,
-            )
+        add_scales(
+            self.log_z,
+            self.log_scale,
+            self.index,
+            self.offsets,
+            is_dense=False,
+            n_threads=n_threads,
+        )
         summed: Floats = totals.sum(axis=0)
         return summed
 
@@ -187,7 +187,12 @@ class _Copies:
         counts = DurationCounts(
             entries, stays * self.stay, inner * self.advance + exits.sum(axis=1)
         )
-        return Smoothed(self.log_z, start.copy(), exits, responsibilities[:, :k], squared, counts)
+        ends = None
+        if self.edges is not None:
+            ends = np.zeros((2, len(self.log_z), k, self.n_copies))
+            ends[:, :, *self.places] = self.ends
+        rows = responsibilities[:, :k]
+        return Smoothed(self.log_z, start.copy(), exits, rows, squared, counts, ends)
 
 
 def viterbi(
@@ -198,6 +203,7 @@ def viterbi(
     Memory per thread: a byte per copy and two per state, for every step of the longest sequence.
     """
     assert potentials.durations is not None
+    assert potentials.edges is None, "of whole sequences"
     start, transitions, emissions = reference.logarithms(potentials)
     with np.errstate(divide="ignore"):
         entry, stay, advance = (np.log(part.astype(np.float64)) for part in potentials.durations)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sojourn.kernels.durations import Folding, expanded
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.kernels.threads import run_units, take_unit
 
@@ -17,9 +16,12 @@ Prepared = tuple[Floats, Floats, Floats, Floats]
 
 
 def prepared(potentials: Potentials) -> Prepared:
-    """Return start, transitions, table and log scale as the compiled functions take them."""
+    """Return start, transitions, table and log scale as the compiled functions take them.
+
+    Of states that last it takes the copies: see `kernels.durations.expanded`.
+    """
     if potentials.durations is not None:
-        raise NotImplementedError("this is not known of states that last yet")
+        raise NotImplementedError("write states that last as their copies")
     n_states = len(potentials.start)
     scale = potentials.log_scale
     return (
@@ -59,16 +61,7 @@ def filter_steps(
         ``log p(x_t | x_1, ..., x_{t−1})``; −inf where no state is possible.
     last : (N, K) array
         ``p(z_T | x_1, ..., x_T)`` of the last step of each sequence.
-
-    Notes
-    -----
-    Where states last, `first` and `last` are of their copies, (N, K·J).
     """
-    if potentials.durations is not None:
-        found, log_densities, last = filter_steps(
-            expanded(potentials), index, offsets, first=first, lag=lag, n_threads=n_threads
-        )
-        return Folding.of(potentials).states(found), log_densities, last
     start, transitions, table, log_scale = prepared(potentials)
     n_sequences = len(offsets) - 1
     if first is None:

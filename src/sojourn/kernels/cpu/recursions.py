@@ -17,6 +17,7 @@ import numpy as np
 
 from sojourn.kernels.cpu import durations, narrow
 from sojourn.kernels.cpu.blocks import smooth_units
+from sojourn.kernels.cpu.padding import padded_table
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     NARROW,
@@ -189,10 +190,6 @@ class _Blocks:
         start[: self.n_states] = potentials.start
         self.transitions = np.zeros((width, width), self.dtype)
         self.transitions[: self.n_states, : self.n_states] = potentials.transitions
-        emissions = potentials.emissions
-        if emissions.shape[1] != width:
-            emissions = np.zeros((len(emissions), width), self.dtype)
-            emissions[:, : self.n_states] = potentials.emissions
         log_scale = potentials.log_scale
         self.arguments = (
             longest_first(offsets) if order is None else np.asarray(order, dtype=np.int64),
@@ -203,7 +200,7 @@ class _Blocks:
             start,
             self.transitions,
             np.ascontiguousarray(self.transitions.T),
-            np.ascontiguousarray(emissions),
+            padded_table(potentials),
             np.zeros(0) if log_scale is None else np.asarray(log_scale, dtype=np.float64),
             self.log_z,
         )

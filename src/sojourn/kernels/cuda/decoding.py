@@ -8,8 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix, plain
-from sojourn.kernels.durations import Folding, expanded
+from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix, written_out
+from sojourn.kernels.durations import Folding, with_edges
 from sojourn.kernels.interface import Potentials
 
 Tensor = Any
@@ -26,7 +26,7 @@ def viterbi(
     path : (T,) int32 tensor
     """
     if potentials.durations is not None:
-        scores, copies = viterbi(expanded(plain(potentials)), index, offsets)
+        scores, copies = viterbi(*with_edges(written_out(potentials), index, offsets), offsets)
         return scores, copies // Folding.of(potentials).n_copies
     rows, gain, shift = affine_parts(potentials)
     n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)

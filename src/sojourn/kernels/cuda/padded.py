@@ -10,6 +10,7 @@ import torch
 from sojourn.kernels.cuda import decoding, recursions, updates
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, with_transpose
 from sojourn.kernels.interface import (
+    CopyEdges,
     DurationCounts,
     DurationPotentials,
     Potentials,
@@ -78,6 +79,7 @@ class PaddedKernel:
             found.responsibilities[:, :k],
             squared,
             None if found.durations is None else DurationCounts(*(x[:k] for x in found.durations)),
+            None if found.ends is None else found.ends[:, :, :k],
         )
 
     def log_normalizers(
@@ -122,8 +124,12 @@ def _padded(potentials: Potentials, width: int) -> Potentials:
         durations = DurationPotentials(
             pad(entry, (0, 0, 0, extra)), pad(stay, (0, extra)), pad(advance, (0, extra))
         )
+    edges = potentials.edges
+    if edges is not None:
+        before, after = (pad(part, (0, 0, 0, extra)) for part in edges[1:])
+        edges = CopyEdges(edges.inner, before, after)
     matrix = pad(both, (0, extra, 0, extra))[0]
-    return Potentials(pad(start, (0, extra)), matrix, table, log_scale, durations)
+    return Potentials(pad(start, (0, extra)), matrix, table, log_scale, durations, edges)
 
 
 def _columns(rows: Tensor, width: int) -> Tensor:

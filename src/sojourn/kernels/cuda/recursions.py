@@ -37,11 +37,9 @@ from sojourn.kernels.cuda.potentials import (
     AffineTable,
     affine_parts,
     pad_matrix,
-    plain,
     with_transpose,
 )
 from sojourn.kernels.cuda.squares import sum_squares
-from sojourn.kernels.durations import expanded
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
 NARROW = 128
@@ -106,9 +104,9 @@ def log_normalizers(
     potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
 ) -> Tensor:
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
-    if potentials.durations is not None:
-        potentials = expanded(plain(potentials))
     order = _longest_first(offsets)
+    if potentials.durations is not None:
+        return durations.log_normalizers(log_normalizers, potentials, index, offsets, order)
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
         return _narrow_chains(potentials, index, offsets, order, both=False).log_z
     return wide.log_normalizers(potentials, index, offsets, order)
