@@ -1,4 +1,4 @@
-"""States that last: are their durations found, and their number, and what does it cost?
+"""States that last: how well their durations and their number are found, and what it costs.
 
 python -m experiments.durations
 
@@ -109,9 +109,13 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
             name: round(float(np.median([run[name]["seconds"] for run in runs])), 2)
             for name in ("plain", "lasting")
         },
-        "median_error_of_means": round(float(np.median([e["mean"] for e in known])), 4),
-        "median_error_of_variances": round(float(np.median([e["variance"] for e in known])), 4),
+        "median_error": {name: _of(np.median, known, name) for name in ("mean", "variance")},
+        "largest_error": {name: _of(np.max, known, name) for name in ("mean", "variance")},
     }
+
+
+def _of(summarize: Any, known: list[dict[str, Any]], name: str) -> float:
+    return round(float(summarize([own[name] for own in known])), 4)
 
 
 def cost() -> dict[str, Any]:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln, logsumexp
 from scipy.stats import binom, nbinom
+from typer.testing import CliRunner
 
 import sojourn as sj
 from sojourn.analysis.segments import _begins
+from sojourn.cli import app
 from sojourn.inference.shapes import ShapeSample, Visits, better_shapes, moment_shapes
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import DurationPotentials, Potentials
@@ -46,8 +48,9 @@ def data():
 
 
 def fit(data, duration, kind=sj.HMM, **options):
-    options = {"random_state": 0, "dtype": "float64", "n_init": 1} | options
-    return kind(3, sj.DiagonalGaussian(), duration=duration, **options).fit(data)
+    usual = {"n_states": 3, "random_state": 0, "dtype": "float64", "n_init": 1}
+    model = kind(emission=sj.DiagonalGaussian(), duration=duration, **(usual | options))
+    return model.fit(data)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +155,7 @@ def test_moments_propose_and_the_likelihood_decides(data):
 
 def test_an_hdp_finds_states_that_last():
     X, _ = draw(15, 250, 3, lasting)
-    model = sj.HDPHMM(6, sj.DiagonalGaussian(), duration=NEGATIVE_BINOMIAL, random_state=0)
-    model.fit(X)
+    model = fit(X, NEGATIVE_BINOMIAL, sj.HDPHMM, n_states=6)
     assert model.n_states_ == 3
     order = np.argsort(model.means_[:3, 0])
     assert [model.durations_[k].shape for k in order] == pytest.approx(SHAPES, abs=2)
@@ -418,14 +420,50 @@ def test_labels_and_missing_values_are_as_for_any_model(data):
     y[:150] = np.clip(np.rint(data[0][:, 0] / 3.0), 0, 2)
     model = fit(X, NEGATIVE_BINOMIAL)
     assert np.isfinite(model.score(X))
-    known = sj.HMM(3, sj.DiagonalGaussian(), duration=NEGATIVE_BINOMIAL, random_state=0)
+    known = sj.HMM(3, sj.DiagonalGaussian(), duration=NEGATIVE_BINOMIAL, random_state=0, n_init=1)
     known.fit(X, y=y)
     np.testing.assert_allclose(known.means_[:, 0], [0.0, 3.0, 6.0], atol=0.5)
+
+
+def test_long_sequences_are_learned_by_tiles():
+    X, _ = draw(2, 2500, 4, lasting)
+    options = {"tile_length": 250, "batch_size": 5, "n_passes": 9}
+    model = fit(X, NEGATIVE_BINOMIAL, **options)
+    order = np.argsort(model.means_[:, 0])
+    assert [model.durations_[k].shape for k in order] == pytest.approx(SHAPES, abs=2)
+    plain, ours = fit(X, None, **options), fit(X, ONE, **options)
+    np.testing.assert_allclose(ours.transmat_, plain.transmat_, atol=1e-8)
+
+
+def test_people_see_the_durations(fitted, data, tmp_path):
+    for kind, model in fitted.items():
+        axes = sj.plot.durations(model)
+        assert len(axes.lines) == 3
+        sj.write_report(model, tmp_path / f"{kind}.html", data)
+        page = (tmp_path / f"{kind}.html").read_text()
+        assert f"Durations are {kind}" in page
+        assert "standard deviation" in page
+
+
+def test_the_command_line_takes_durations(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("x.csv", data[0], header="x", comments="")
+    common = ["fit", "x.csv", "--states", "3", "--model", "hmm", "--held-out", "0", "--force"]
+    run = CliRunner()
+    shape = run.invoke(app, [*common, "--duration", "negative-binomial", "--max-shape", "5"])
+    assert shape.exit_code == 0, shape.output
+    assert sj.load("x.sojourn").duration == sj.NegativeBinomialDuration(5)
+    length = run.invoke(app, [*common, "--duration", "categorical", "--max-length", "25"])
+    assert length.exit_code == 0, length.output
+    assert sj.load("x.sojourn").duration == sj.CategoricalDuration(25)
+    for wrong in (["--duration", "long"], ["--max-shape", "3"], ["--duration", "categorical"]):
+        assert run.invoke(app, [*common, *wrong]).exit_code != 0
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        ({"device": "cuda"}, "learned on the CPU"),
         ({"duration": 3}, "neither None nor"),
         ({"duration": sj.NegativeBinomialDuration(0)}, "max_shape must be"),
         ({"duration": sj.NegativeBinomialDuration(4, shape=5)}, "shape must be"),

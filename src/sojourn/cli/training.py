@@ -69,9 +69,7 @@ def read_duration(name: str, max_shape: int | None, max_length: int | None) -> A
     from sojourn.durations import CategoricalDuration, NegativeBinomialDuration
 
     if name not in ("geometric", "negative-binomial", "categorical"):
-        raise ValueError(
-            f"--duration is geometric, negative-binomial or categorical, not {name}"
-        )
+        raise ValueError(f"--duration is geometric, negative-binomial or categorical, not {name}")
     if max_shape is not None and name != "negative-binomial":
         raise ValueError("--max-shape needs --duration negative-binomial")
     if (max_length is None) == (name == "categorical"):

@@ -24,7 +24,8 @@ from sojourn.kernels.interface import Integers, Potentials
 from sojourn.random_state import SHAPE_STREAM
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.sources.base import pieces_of
+from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.tiles import TiledSource
 from sojourn.transitions.durations import NegativeBinomialDurations
 
 SAMPLE_STEPS = 2**15
@@ -49,7 +50,7 @@ class Visits(NamedTuple):
 
     @classmethod
     def along(cls, path: Integers, data: Sequences) -> Visits:
-        """Cut the paths of sequences into visits; what begins before a piece is left out.
+        """Cut the paths of sequences into visits.
 
         Examples
         --------
@@ -61,12 +62,7 @@ class Visits(NamedTuple):
         begins[data.offsets[:-1]] = True
         at = np.flatnonzero(begins)
         ends = np.append(at[1:], len(path))
-        known = np.ones(len(at), np.bool_)
-        if data.counted is not None:
-            cut = data.offsets[:-1][data.counted[:, 2] != 0]
-            known = ~np.isin(at, cut)
-        whole = ~np.isin(ends, data.offsets[1:])
-        return cls(path[at][known], (ends - at)[known], whole[known])
+        return cls(path[at], ends - at, ~np.isin(ends, data.offsets[1:]))
 
 
 def moment_shapes(visits: Visits, shapes: Integers, max_shape: int) -> Integers:
@@ -146,6 +142,32 @@ class ShapeSample:
         )
         return float(found.sum())
 
+    def better(
+        self, durations: NegativeBinomialDurations, most: float, state: int, shape: int
+    ) -> tuple[NegativeBinomialDurations, float]:
+        """Return another shape of a state and its log likelihood, if that is above `most`."""
+        shape = min(shape, durations.max_shape)
+        if shape < 1 or shape == durations.shapes[state]:
+            return durations, most
+        shapes = np.array(durations.shapes)
+        shapes[state] = shape
+        found = durations.reshaped(shapes)
+        value = self.log_likelihood(found)
+        return (found, value) if value > most else (durations, most)
+
+    def adapted(self, durations: NegativeBinomialDurations) -> NegativeBinomialDurations:
+        """Return durations after two local steps on the data, with as many steps in all."""
+        for _ in range(2):
+            found = cpu.forward_backward(
+                self.under(durations), self.index, self.data.offsets, n_threads=self.n_threads
+            ).durations
+            if found is None or not np.isfinite(found.stays).all():
+                return durations
+            whole = float((durations.stays + durations.advances).sum())
+            own = float((found.stays + found.advances).sum())
+            durations = durations.blended(found, 0.0, whole / max(own, 1e-300))
+        return durations
+
     def visits(self, durations: NegativeBinomialDurations, rng: np.random.Generator) -> Visits:
         """Draw a path of every sequence, forward filtering and backward sampling, and cut it."""
         plain = expanded(self.under(durations)._replace(log_scale=None))
@@ -175,10 +197,10 @@ def better_shapes(
 ) -> NegativeBinomialDurations | None:
     """Return durations with shapes under which data are more likely; None where there are none.
 
-    Those of the moments of a drawn path are tried first, for all states together.  Then one more
-    and one less is tried for each state, as long as that helps; without `one_by_one` only for
-    those whose moments say that they change.  The same seed draws the same numbers each time, so
-    that shapes settle as the model does.
+    Those of the moments of a drawn path are tried first, for all states together.  Then they and
+    twice the shape are tried for each state, and one more or one less as long as that helps;
+    without `one_by_one` only for those whose moments say that they change.  The same seed draws
+    the same numbers each time, so that shapes settle as the model does.
     """
     durations = sample.posterior.durations
     if not (isinstance(durations, NegativeBinomialDurations) and durations.learned):
@@ -189,18 +211,19 @@ def better_shapes(
     rng = np.random.default_rng([seed, SHAPE_STREAM])
     tried = moment_shapes(sample.visits(best, rng), best.shapes, best.max_shape)
     if not np.array_equal(tried, best.shapes):
-        found = best.reshaped(tried)
-        if (value := sample.log_likelihood(found)) > most:
+        # How often states are visited depends on the shapes: both get time to find that out.
+        found, own = sample.adapted(best.reshaped(tried)), sample.adapted(best)
+        if (value := sample.log_likelihood(found)) > max(most, sample.log_likelihood(own)):
             best, most = found, value
     unsure = np.flatnonzero((tried != durations.shapes) | one_by_one)
     for k in map(int, unsure):
+        for shape in (int(tried[k]), 2 * int(best.shapes[k])):
+            best, most = sample.better(best, most, k, shape)
         for direction in (1, -1):
             before = most
-            while 1 <= (shape := int(best.shapes[k]) + direction) <= best.max_shape:
-                shapes = np.array(best.shapes)
-                shapes[k] = shape
-                found = best.reshaped(shapes)
-                if not (value := sample.log_likelihood(found)) > most:
+            while True:
+                found, value = sample.better(best, most, k, int(best.shapes[k]) + direction)
+                if found is best:
                     break
                 best, most = found, value
             if most > before:
@@ -224,14 +247,14 @@ def learn_shapes(
     n_threads: int = 1,
 ) -> bool:
     """Learn the shapes of durations on some data, in place; return whether any has changed."""
-    if not learns_shapes(posterior):
+    begun = from_the_start(data)
+    if begun is None or not learns_shapes(posterior):
         return False
-    sample = ShapeSample.of(posterior, family, data, n_threads)
+    sample = ShapeSample.of(posterior, family, begun, n_threads)
     found = better_shapes(sample, seed, one_by_one=one_by_one)
     if found is None:
         return False
-    assert isinstance(posterior.durations, NegativeBinomialDurations)
-    posterior.durations = posterior.durations.reshaped(found.shapes)
+    posterior.durations = found
     return True
 
 
@@ -244,25 +267,39 @@ def learn_after_update(
         learn_shapes(posterior, family, data, 0, n_threads=n_threads)
 
 
+def from_the_start(data: Sequences) -> Sequences | None:
+    """Return the sequences that begin in the data; None if there are none.
+
+    What a tile begins with is not the beginning of a visit.
+    """
+    if data.counted is None:
+        return data
+    begin = np.flatnonzero((data.counted[:, 2] == 0) & (data.counted[:, 0] == 0))
+    if not len(begin):
+        return None
+    own = data.take(begin)
+    return Sequences(own.values, own.offsets, None, own.labels)
+
+
 def few_steps(data: Sequences, most: int = SAMPLE_STEPS) -> Sequences:
     """Return the first sequences with about so many steps; a part of the first if that is long."""
     if data.n_steps <= most:
         return data
     n = max(1, int(np.searchsorted(data.offsets, most, side="right")) - 1)
     taken = data[:n]
-    if taken.n_steps <= most or taken.labels is not None or taken.counted is not None:
+    if taken.n_steps <= most or taken.labels is not None:
         return taken
     return Sequences(taken.values[:most], np.array([0, most]))
 
 
 @dataclass
 class LearnedShapes:
-    """Learns shapes before passes 1, 2, 4, ..., and where training has converged otherwise.
+    """Learns shapes before passes 1, 2, 3, 4, 6, 8, 12, ..., and where training would end.
 
     Attributes
     ----------
     source : Minibatches
-        Where the data come from; the first minibatch of a pass is looked at.
+        Where the data come from; the first minibatches of a pass are looked at.
     family : Family
     seed : int
     """
@@ -274,7 +311,8 @@ class LearnedShapes:
 
     def before_pass(self, posterior: Posterior, n_pass: int) -> bool:
         """Learn shapes before pass `n_pass`, counted from 0; return whether any has changed."""
-        return n_pass > 0 and n_pass & (n_pass - 1) == 0 and self._learn(posterior, n_pass)
+        odd = n_pass // (n_pass & -n_pass) if n_pass else 0
+        return odd in (1, 3) and self._learn(posterior, n_pass)
 
     def when_converged(self, posterior: Posterior, n_pass: int) -> bool:
         """Learn shapes after a pass with which training would end; whether it is to go on.
@@ -293,5 +331,24 @@ class LearnedShapes:
     def _learn(self, posterior: Posterior, n_pass: int) -> bool:
         if not learns_shapes(posterior):
             return False
-        piece = next(part for batch in self.source.batches(n_pass) for part in pieces_of(batch))
-        return learn_shapes(posterior, self.family, piece, self.seed, n_threads=self.n_threads)
+        data = first_sequences(self.source, n_pass)
+        return learn_shapes(posterior, self.family, data, self.seed, n_threads=self.n_threads)
+
+
+def first_sequences(source: Minibatches, n_pass: int) -> Sequences:
+    """Return sequences of a pass with about as many steps as shapes are compared on.
+
+    Where sequences are dealt in tiles, from their beginnings: what a tile begins with is not the
+    beginning of a visit.
+    """
+    if isinstance(source, TiledSource):
+        offsets = np.asarray(source.data.offsets, dtype=np.int64)
+        few = max(1, int(np.searchsorted(offsets, SAMPLE_STEPS, side="right")) - 1)
+        return source.data.spans(offsets[:few], np.minimum(np.diff(offsets)[:few], SAMPLE_STEPS))
+    taken, n_steps = [], 0
+    for part in (part for batch in source.batches(n_pass) for part in pieces_of(batch)):
+        taken.append(part)
+        n_steps += part.n_steps
+        if n_steps >= SAMPLE_STEPS:
+            break
+    return joined(taken)
