@@ -1,5 +1,6 @@
 """The search for the number of states of small data."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -81,3 +82,41 @@ def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
     posterior, _, moves = search.run(two)
     assert posterior.n_states < 3
     assert not any(move.accepted for move in moves if move.kind == "split")
+
+
+def test_states_without_steps_go_at_once(fitted):
+    idle = np.vstack([np.eye(3), np.zeros((20, 3))])
+    posterior, bound, moves = search_of(fitted, 23).run(fitted[0].fitted_.posterior.regrouped(idle))
+    assert moves[0].accepted
+    assert moves[0].n_states <= 5  # one or two may have got a step of their own meanwhile
+    assert posterior.n_states == 3
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
+    assert bound == pytest.approx(whole, abs=0.1)
+
+
+def test_states_without_steps_stay_where_held_out_data_need_them(fitted):
+    idle = np.vstack([np.eye(3), np.zeros((2, 3))])
+    search = replace(search_of(fitted, 5), validate=lambda posterior: posterior.n_states)
+    posterior, _, moves = search.run(fitted[0].fitted_.posterior.regrouped(idle))
+    assert posterior.n_states == 5
+    assert not any(move.accepted for move in moves)
+
+
+def test_more_states_than_steps_are_not_begun_with():
+    rng = np.random.default_rng(0)
+    symbols = [rng.integers(0, 4, 10) for _ in range(10)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none says that all of them are in use
+        model = sj.HDPHMM(500, sj.Categorical(4), random_state=0).fit(symbols)
+    assert model.history_[0]["states"] == 100
+    assert model.n_states_ == model.history_[-1]["states"] < 20
+    assert model.get_params()["n_states"] == 500
+    chosen = sj.HDPHMM(500, sj.Categorical(4), n_init=1, moves=MoveSettings(init_states=2))
+    assert chosen.fit(symbols).history_[0]["states"] == 2
+
+
+def test_idle_states_of_a_finite_model_are_counted_as_its_warning_says():
+    X = np.random.default_rng(0).normal(size=(100, 1))
+    with pytest.warns(sj.FitWarning, match="unused") as caught:
+        model = sj.HMM(500, sj.Gaussian(), random_state=0).fit(X)
+    assert f"n_states={model.n_states_} would be enough" in str(caught[0].message)
