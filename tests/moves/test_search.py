@@ -84,21 +84,32 @@ def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
     assert not any(move.accepted for move in moves if move.kind == "split")
 
 
-def test_states_without_steps_go_at_once(fitted):
-    idle = np.vstack([np.eye(3), np.zeros((20, 3))])
-    posterior, bound, moves = search_of(fitted, 23).run(fitted[0].fitted_.posterior.regrouped(idle))
+@pytest.fixture(scope="module")
+def full():
+    """A model of 30 steps with 30 states, most of which have no step."""
+    X = np.random.default_rng(0).normal(np.repeat([-6.0, 0.0, 6.0], 10))[:, None]
+    model = sj.HDPHMM(3, sj.Gaussian(), random_state=0).fit(X)
+    idle = np.vstack([np.eye(model.n_states), np.zeros((30 - model.n_states, model.n_states))])
+    data = model.emission_.validate(sj.Sequences.from_lengths(X))
+    return (model, data), model.fitted_.posterior.regrouped(idle)
+
+
+def test_states_without_steps_go_at_once(full):
+    fitted, posterior = full
+    found, bound, moves = search_of(fitted, 30).run(posterior)
     assert moves[0].accepted
-    assert moves[0].n_states <= 5  # one or two may have got a step of their own meanwhile
-    assert posterior.n_states == 3
-    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
-    assert bound == pytest.approx(whole, abs=0.1)
+    assert moves[0].n_states < 15
+    gone = [state for group in moves[0].states for state in group[1:]]
+    assert len(gone) == len(set(gone)) == 30 - moves[0].n_states
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
+    assert found.n_states == whole[0].n_states
+    assert bound == pytest.approx(whole[1], abs=0.1)
 
 
-def test_states_without_steps_stay_where_held_out_data_need_them(fitted):
-    idle = np.vstack([np.eye(3), np.zeros((2, 3))])
-    search = replace(search_of(fitted, 5), validate=lambda posterior: posterior.n_states)
-    posterior, _, moves = search.run(fitted[0].fitted_.posterior.regrouped(idle))
-    assert posterior.n_states == 5
+def test_states_without_steps_stay_where_held_out_data_need_them(full):
+    search = replace(search_of(full[0], 30), validate=lambda posterior: posterior.n_states)
+    posterior, _, moves = search.run(full[1])
+    assert posterior.n_states == 30
     assert not any(move.accepted for move in moves)
 
 

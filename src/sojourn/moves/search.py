@@ -1,10 +1,10 @@
 """The number of states of small data: after convergence, the one best move, again and again.
 
 Where all the data fit into a local step of milliseconds, nothing needs to be sampled, budgeted or
-waited for.  States without a step of the data go first, at once.  Then each merge is tried with
-local steps of its own on all the data, the one with the highest bound is kept if it gains, and the
-search begins anew from there.  Where no merge gains, splits are tried in the same way: a rare state
-may have shared another one from the start.
+waited for.  Each merge is tried with local steps of its own on all the data, the one with the
+highest bound is kept if it gains, and the search begins anew from there.  Where no merge gains,
+splits are tried in the same way: a rare state may have shared another one from the start.  Where
+there is a state for every step, those without one are merged first, at once.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class StateSearch:
         """
         moves: list[Move] = []
         rng = np.random.default_rng([self.seed, SPLIT_STREAM])
-        present = self._without_idle(self.converged(posterior), moves)
+        present = self.converged(posterior)
+        if posterior.n_states >= self.fitter.sample.n_steps:
+            present = self._without_idle(present, moves)
         while True:
             best = self._best_merge(present, moves) or self._best_split(present, moves, rng)
             if best is None:
@@ -100,7 +102,7 @@ class StateSearch:
         """Merge all states without a step of the data into others, at once, if that gains.
 
         Each goes where its gain is the surest, eq (22).  One at a time they would gain the same,
-        with local steps for each of them: of 100 states on 100 steps half are idle.
+        with local steps for each of them: of 100 states on 100 steps half and more are idle.
         """
         posterior = present.posterior
         idle = np.flatnonzero(is_idle(posterior.counts))
