@@ -24,7 +24,15 @@ from tools.source import ROOT, Module, cycles, imports_of, read_modules
 # From the ground up.  A module imports from rows below its own; layers in a row do not know each
 # other.  A layer that is not named here fails.
 LAYERS = (
-    ("file_values", "kernels", "memory", "random_state", "warnings", "whole_files"),
+    (
+        "file_values",
+        "hmmlearn_names",
+        "kernels",
+        "memory",
+        "random_state",
+        "warnings",
+        "whole_files",
+    ),
     ("labels",),
     ("sequences",),
     ("forms",),
@@ -45,6 +53,7 @@ LAYERS = (
     ("models",),
     ("demo",),
     ("cli",),
+    ("__main__",),
 )
 
 # Where modules are imported by name: out of sight of these rules, and so only where it must be.
