@@ -55,7 +55,7 @@ class TabledPotentials:
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if `plain` applies alone or is faster."""
-        if x.size * self.n_states < WORTH_TABLES:
+        if x.size * self.n_states < WORTH_TABLES or _are_too_large(x):
             return None
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
@@ -85,6 +85,11 @@ class TabledPotentials:
         # Values below the smallest do not occur, and may be impossible.
         values = np.maximum(np.arange(top + 1.0), low)[:, None]
         return np.concatenate([self.column(values, d), none])
+
+
+def _are_too_large(x: Floats) -> bool:
+    """Whether few numbers are seen to be too large for a table at once."""
+    return len(x) < MOST_VALUES and bool(len(x) < 2 * x.max())
 
 
 def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:

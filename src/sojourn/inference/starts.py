@@ -20,7 +20,7 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.progress import Position, Progress
 from sojourn.kernels.cpu.lanes import LANES
 from sojourn.kernels.cpu.together import Sweeps
-from sojourn.kernels.interface import NARROW, Floats, Potentials
+from sojourn.kernels.interface import NARROW, Floats, Integers, Potentials
 from sojourn.transitions import Dirichlet, Rows, Transitions
 
 _DTYPE = "float64"  # of potentials and statistics of all starts
@@ -79,12 +79,12 @@ def best_start(
         From where training can go on.
     """
     begun, steps = time.perf_counter(), chunk.sequences.n_steps
-    runs, sweeps = _Runs.of(starts), Sweeps(chunk.sequences.offsets)
+    runs, seen = _Runs.of(starts), _Seen.of(chunk)
     before: Floats = np.full(len(starts), -np.inf)
     best: _Found | None = None
     history: list[Progress] = []
     for n_pass in range(1, n_passes + 1):
-        sums = runs.swept(family, chunk, sweeps, n_threads)
+        sums = runs.swept(family, seen, n_threads)
         runs, now = runs.after(sums), sums.log_likelihoods
         history.append(_progress(chunk, n_pass, begun, starts[0].n_states))
         if callback is not None:
@@ -141,6 +141,28 @@ class _Found(NamedTuple):
     n_pass: int
 
 
+class _Seen(NamedTuple):
+    """The observations: those of all steps, or the distinct ones where many steps are alike."""
+
+    encoded: Any
+    places: Integers | None
+    sweeps: Sweeps
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Self:
+        """Find the distinct observations, where that is quick: of one column of numbers."""
+        encoded, places = chunk.encoded, None
+        if isinstance(encoded, np.ndarray) and encoded.ndim == 2 and encoded.shape[1] == 1:
+            distinct, inverse = np.unique(encoded[:, 0], return_inverse=True)
+            if 2 * len(distinct) <= len(encoded):
+                encoded, places = distinct[:, None], inverse
+        return cls(encoded, places, Sweeps(chunk.sequences.offsets, places))
+
+    def rows_of(self, index: Integers) -> Integers:
+        """Return the row of the emission table for each step."""
+        return index if self.places is None else index[self.places]
+
+
 class _Sums(NamedTuple):
     """Sums of a pass: log Z (M,), E[C_0] (K, M), E[C] (K, K, M), and of emissions."""
 
@@ -173,27 +195,27 @@ class _Runs:
             DecayedTable(statistics.reshape(n_states * len(starts), -1), _DTYPE),
         )
 
-    def swept(self, family: Family, chunk: Chunk, sweeps: Sweeps, n_threads: int) -> _Sums:
+    def swept(self, family: Family, seen: _Seen, n_threads: int) -> _Sums:
         """Compute the expected counts of all runs, eqs (1) and (2)."""
         first, rows = self.prior.start + self.start, self.prior.transitions + self.transitions
         emitted = family.emission_rows(
-            chunk.encoded,
+            seen.encoded,
             self.emissions,
             collapsed=True,
             dtype=np.dtype(_DTYPE),
             n_threads=n_threads,
         )
-        smoothed = sweeps.smooth(
+        smoothed = seen.sweeps.smooth(
             Potentials(
                 first / first.sum(axis=0),
                 rows / rows.sum(axis=1, keepdims=True),
                 emitted.table,
                 emitted.log_scale,
             ),
-            emitted.index,
+            seen.rows_of(emitted.index),
         )
         emissions, _ = family.sum_given(
-            chunk.encoded,
+            seen.encoded,
             smoothed.responsibilities,
             self.emissions,
             collapsed=True,
