@@ -14,13 +14,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.families.table import DecayedTable
+from sojourn.families.base import CompiledPasses
+from sojourn.families.table import DecayedTable, RowSums
 from sojourn.inference.backend import Chunk
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.progress import Position, Progress
 from sojourn.kernels.cpu.lanes import LANES
 from sojourn.kernels.cpu.together import Sweeps
-from sojourn.kernels.interface import NARROW, Floats, Integers, Potentials
+from sojourn.kernels.interface import NARROW, Floats, Potentials
 from sojourn.transitions import Dirichlet, Rows, Transitions
 
 _DTYPE = "float64"  # of potentials and statistics of all starts
@@ -79,7 +80,7 @@ def best_start(
         From where training can go on.
     """
     begun, steps = time.perf_counter(), chunk.sequences.n_steps
-    runs, seen = _Runs.of(starts), _Seen.of(chunk)
+    runs, seen = _Runs.of(starts), _Seen.of(family, chunk)
     before: Floats = np.full(len(starts), -np.inf)
     best: _Found | None = None
     history: list[Progress] = []
@@ -142,25 +143,17 @@ class _Found(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """The observations: those of all steps, or the distinct ones where many steps are alike."""
+    """The data of all passes, and what goes through them."""
 
     encoded: Any
-    places: Integers | None
     sweeps: Sweeps
+    compiled: CompiledPasses | None
 
     @classmethod
-    def of(cls, chunk: Chunk) -> Self:
-        """Find the distinct observations, where that is quick: of one column of numbers."""
-        encoded, places = chunk.encoded, None
-        if isinstance(encoded, np.ndarray) and encoded.ndim == 2 and encoded.shape[1] == 1:
-            distinct, inverse = np.unique(encoded[:, 0], return_inverse=True)
-            if 2 * len(distinct) <= len(encoded):
-                encoded, places = distinct[:, None], inverse
-        return cls(encoded, places, Sweeps(chunk.sequences.offsets, places))
-
-    def rows_of(self, index: Integers) -> Integers:
-        """Return the row of the emission table for each step."""
-        return index if self.places is None else index[self.places]
+    def of(cls, family: Family, chunk: Chunk) -> Self:
+        """Prepare passes over a chunk."""
+        offsets = chunk.sequences.offsets
+        return cls(chunk.encoded, Sweeps(offsets), family.compiled_passes(chunk.encoded, offsets))
 
 
 class _Sums(NamedTuple):
@@ -197,6 +190,10 @@ class _Runs:
 
     def swept(self, family: Family, seen: _Seen, n_threads: int) -> _Sums:
         """Compute the expected counts of all runs, eqs (1) and (2)."""
+        if seen.compiled is not None:
+            own = self.emissions.dense()
+            found = seen.compiled.run(*self.prior, self.start, self.transitions, own)
+            return _Sums(*found[:3], RowSums(None, found[3], len(found[3])))
         first, rows = self.prior.start + self.start, self.prior.transitions + self.transitions
         emitted = family.emission_rows(
             seen.encoded,
@@ -212,7 +209,7 @@ class _Runs:
                 emitted.table,
                 emitted.log_scale,
             ),
-            seen.rows_of(emitted.index),
+            emitted.index,
         )
         emissions, _ = family.sum_given(
             seen.encoded,

@@ -31,7 +31,7 @@ from sojourn.kernels.cpu.lanes import (
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 
-_LIMITS = np.array([np.finfo(np.float64).tiny * 1e6, 1e-250, 1e250, 1.0])
+LIMITS = np.array([np.finfo(np.float64).tiny * 1e6, 1e-250, 1e250, 1.0])
 _SMALLEST, _LOW, _HIGH, _ONE = range(4)
 
 
@@ -42,9 +42,6 @@ class Sweeps:
     ----------
     offsets : (N + 1,) integer array
         Sequence n is the steps ``offsets[n]:offsets[n + 1]``.
-    places : (T,) integer array, optional
-        Number of the observation of each step, where many are alike: responsibilities are summed
-        over the steps of an observation.  By default every step is one.
 
     Examples
     --------
@@ -55,11 +52,9 @@ class Sweeps:
     array([0.125   , 0.015625])
     """
 
-    def __init__(self, offsets: Integers, places: Integers | None = None) -> None:
+    def __init__(self, offsets: Integers) -> None:
         self.offsets = np.asarray(offsets, dtype=np.int64)
-        own = consecutive(int(self.offsets[-1])) if places is None else places
-        self._places = np.ascontiguousarray(own, dtype=np.int32)
-        self._n_places = int(self._places.max(initial=-1)) + 1
+        self._places = consecutive(int(self.offsets[-1]))
         self._longest = int(np.diff(self.offsets).max())
         self._alpha = np.empty(0)
         self._scales = np.empty(self._longest * LANES)
@@ -80,8 +75,7 @@ class Sweeps:
         -------
         Smoothed
             log Z summed over sequences (M,), start (K, M), transitions (K, K, M) and
-            responsibilities in the order of the emissions: (T, K M), or as many rows as there are
-            observations.
+            responsibilities (T, K M) in the order of the emissions.
         """
         n_states, n_models = potentials.start.shape
         start = _in_lanes(potentials.start)
@@ -90,17 +84,17 @@ class Sweeps:
         phi = _in_lanes(own.reshape(-1, n_states, n_models))
         if self._alpha.size != self._longest * n_states * LANES:
             self._alpha = np.empty(self._longest * n_states * LANES)
-        responsibilities = np.zeros((self._n_places, n_states, LANES))
+        responsibilities = np.zeros((len(self._places), n_states, LANES))
         log_z, start_counts = np.empty(LANES), np.zeros(start.shape)
         counts = np.zeros(transitions.shape)
-        _smooth_lanes(
+        smooth_lanes(
             np.ascontiguousarray(index, dtype=np.int32),
             self.offsets,
             start.ravel(),
             transitions.ravel(),
             phi.ravel(),
             n_states,
-            _LIMITS,
+            LIMITS,
             self._alpha,
             self._scales,
             log_z,
@@ -116,7 +110,7 @@ class Sweeps:
             found,
             start_counts[:, :n_models],
             (counts * transitions)[..., :n_models],
-            responsibilities[..., :n_models].reshape(self._n_places, n_states * n_models),
+            responsibilities[..., :n_models].reshape(-1, n_states * n_models),
             None,
         )
 
@@ -129,11 +123,11 @@ def _in_lanes(own: Floats) -> Floats:
 
 
 @njit(nogil=True, cache=True)
-def _smooth_lanes(
+def smooth_lanes(
     index, offsets, start, transitions, phi, n_states, limits, alpha, scales, log_z, places,
     responsibilities, start_counts, counts,
 ):  # fmt: skip
-    """Sweep over all sequences."""
+    """Sweep over all sequences; the responsibilities of a step are added to those of its place."""
     beta, epsilon = np.empty(n_states * LANES), np.empty(n_states * LANES)
     product, logs = np.ones(LANES), np.zeros(LANES)
     failed = 0
