@@ -125,10 +125,6 @@ class DenseFamily(Family):
         x, weights = self.assign(data, n_states, rng)
         return self.start_sums(x, weights, rng).T * (total_steps / len(x))
 
-    def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
-        """Return the weighted sums of the statistics."""
-        return weighted_sums(self.statistics, x, weights, self.n_statistics)
-
     def config(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the constructor's arguments: numbers as JSON values, others as arrays."""
         parameters = self.get_params(deep=False)
