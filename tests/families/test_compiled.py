@@ -89,8 +89,9 @@ def test_densities_in_single_precision(family, n_columns, collapsed):
     function = family.potentials(natural, collapsed=collapsed)
     if not function.whole_rows:
         x = np.delete(x, 2500, axis=0)
-    arguments = (function.location, function.weights, function.factors, function.powers)
-    assert single_weights(x, *arguments, function.constants, collapsed=collapsed) is not None
+    arguments = function.weights, function.factors, function.powers, function.constants
+    single = single_weights(*arguments, collapsed=collapsed)
+    assert single.are_enough_for(x, function.location)
     rows, plain = function.rows(x, np.float32, 2), function.plain(x)
     wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
     np.testing.assert_allclose(rows.table, wanted, atol=5e-6)

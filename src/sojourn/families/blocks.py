@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
+from sojourn.kernels.cpu.single import SingleWeights, single_weights
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, row_width
 
@@ -65,6 +67,12 @@ class CompiledPotentials:
         """Return the log potentials, by the closed form."""
         return self.plain(x)
 
+    @cached_property
+    def _single(self) -> SingleWeights:
+        """The arguments for single precision."""
+        shape = self.weights, self.factors, self.powers, self.constants
+        return single_weights(*shape, collapsed=self.collapsed)
+
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
         table, log_scale, n_missing = student_rows(
@@ -78,6 +86,7 @@ class CompiledPotentials:
             dtype,
             collapsed=self.collapsed,
             n_threads=n_threads,
+            single=self._single,
         )
         if n_missing and not self.whole_rows:
             return None

@@ -41,16 +41,15 @@ from sojourn.kernels.cpu.lanes import (
     zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
-from sojourn.kernels.cpu.single import LOG_2, SingleWeights, single_rows, single_weights
+from sojourn.kernels.cpu.single import LOG_2, SingleWeights, single_rows
 from sojourn.kernels.interface import Floats, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 1024
-_WORTH_SINGLE = 2048  # steps from which it pays to look whether single precision is enough
 _MOST_DOUBTFUL = 8  # times that a unit computes steps twice, before all are in double precision
 _FEW = 5  # columns from which those of `LANES` steps are transposed as a square
 _TOGETHER = 4 * LANES  # steps that are computed together in single precision
-_NO_WEIGHTS = SingleWeights(*(np.empty(0, np.float32) for _ in range(3)), 0.0)
+_NO_WEIGHTS = SingleWeights(*(np.empty(0, np.float32) for _ in range(3)), 0.0, np.empty(0))
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
 _SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
@@ -69,6 +68,7 @@ def student_rows(
     *,
     collapsed: bool,
     n_threads: int,
+    single: SingleWeights | None = None,
 ) -> tuple[Floats, Floats, int]:
     """Compute ``exp(rows - rows.max(1))`` and ``rows.max(1)`` for rows of a Gaussian kind.
 
@@ -86,6 +86,8 @@ def student_rows(
         First and last row of ``weights[:, e]`` beyond row 0 that are not all zero (the last is
         exclusive), and whether a group ends with e.
     factors, powers, constants : (K,) arrays
+    single : SingleWeights, optional
+        The same for single precision, which is used where it is enough.
 
     Returns
     -------
@@ -100,11 +102,9 @@ def student_rows(
     width = row_width(n_states)
     table = (np.empty if width == n_states else np.zeros)((len(x), width), dtype)
     log_scale = np.empty(len(x))
-    single = None
-    if table.itemsize == 4 and len(x) >= _WORTH_SINGLE:
-        shape = location, weights, factors, powers, constants
-        single = single_weights(x, *shape, collapsed=collapsed)
-    *narrow, offset = single or _NO_WEIGHTS
+    if table.itemsize > 4 or single is None or not single.are_enough_for(x, location):
+        single = None
+    *narrow, offset, _ = single or _NO_WEIGHTS
     n_units = max(1, -(-len(x) // _STEPS_PER_UNIT))
     missing = np.zeros(n_units, np.int64)
     run_units(

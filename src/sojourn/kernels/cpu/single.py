@@ -39,50 +39,57 @@ _GROUP = 16  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # a product above this may have overflowed
 _LOWEST = -32.0  # binary logarithm of the largest potential: rounding is below 10⁻⁶ of one above it
 _REACH = 16.0  # standard deviations from the location up to which rounding is below 10⁻⁶ of one
+_WORTH_SINGLE = 2048  # steps from which it pays to look whether single precision is enough
 _SAMPLE = 64  # steps, at least, that show how far data are from their location
 
 
 class SingleWeights(NamedTuple):
-    """Arguments of `single_rows`, flat and in single precision."""
+    """Arguments of `single_rows`, flat and in single precision.
+
+    Attributes
+    ----------
+    weights, powers, constants : float32 arrays
+    offset : float
+        What is subtracted from logarithms, in nats.
+    lengths : (1 + D, E * K) array
+        What a unit of a column is worth in every coordinate, in standard deviations.
+    """
 
     weights: NDArray[np.float32]
     powers: NDArray[np.float32]
     constants: NDArray[np.float32]
     offset: float
-    """What is subtracted from logarithms, in nats."""
+    lengths: Floats
+
+    def are_enough_for(self, x: Floats, location: Floats) -> bool:
+        """Whether data are near their location, in standard deviations of every state.
+
+        Otherwise a coordinate is a difference of numbers much larger than itself, and lost.
+        """
+        if len(x) < _WORTH_SINGLE:
+            return False
+        sample = np.nan_to_num(x[:: len(x) // _SAMPLE] - location)
+        size = np.sqrt(np.square(sample).mean(axis=0))
+        reach = self.lengths[0] + size @ self.lengths[1:]
+        return bool(reach.max() <= _REACH)
 
 
 def single_weights(
-    x: Floats,
-    location: Floats,
-    weights: Floats,
-    factors: Floats,
-    powers: Floats,
-    constants: Floats,
-    *,
-    collapsed: bool,
-) -> SingleWeights | None:
-    """Return the arguments of `student_rows` for single precision; None if that is not enough.
-
-    A coordinate that is a difference of numbers much larger than itself would be lost: data that
-    are far from their location, in standard deviations of a state.
-    """
-    sample = np.nan_to_num(x[:: max(1, len(x) // _SAMPLE)] - location)
-    size = np.sqrt(np.square(sample).mean(axis=0))
-    scaled = weights * np.sqrt(factors * powers)
-    reach = np.abs(scaled[0]) + np.tensordot(size, np.abs(scaled[1:]), 1)
-    if not reach.max() <= _REACH:
-        return None
+    weights: Floats, factors: Floats, powers: Floats, constants: Floats, *, collapsed: bool
+) -> SingleWeights:
+    """Return the arguments of `student_rows` for single precision."""
+    in_deviations = weights * np.sqrt(factors * powers)
     if collapsed:
         scaled, powers = weights * np.sqrt(factors), powers / LOG_2
     else:
-        scaled, powers = scaled / np.sqrt(LOG_2), np.ones_like(powers)
+        scaled, powers = in_deviations / np.sqrt(LOG_2), np.ones_like(powers)
     offset = float(constants.max())
     return SingleWeights(
         scaled.transpose(2, 1, 0).astype(np.float32).ravel(),
         (-powers).astype(np.float32),
         ((constants - offset) / LOG_2).astype(np.float32),
         offset,
+        np.abs(in_deviations).reshape(len(weights), -1),
     )
 
 
