@@ -82,24 +82,57 @@ def test_densities_in_single_precision(family, n_columns, collapsed):
     states = rng.integers(n_states, size=4001)
     x = means[states] + rng.normal(size=(4001, n_columns))
     family = family.resolve(sj.Sequences(x, [0, len(x)]), n_states)
-    x[1000], x[2500] = 1e5, np.nan
+    x[1000], x[1001], x[2500] = 1e5, -1e60, np.nan
     weights = 50.0 * (np.arange(n_states)[:, None] == states)
-    weights[:, [1000, 2500]] = 0.0
+    weights[:, [1000, 1001, 2500]] = 0.0
     natural = family.prior() + weights @ family.statistics(x)
     function = family.potentials(natural, collapsed=collapsed)
     if not function.whole_rows:
         x = np.delete(x, 2500, axis=0)
-    arguments = function.weights, function.factors, function.powers, function.constants
+    arguments = function.weights, *function._of_states
     single = single_weights(*arguments, collapsed=collapsed)
     assert single.are_enough_for(x, function.location)
     rows, plain = function.rows(x, np.float32, 2), function.plain(x)
     wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
     np.testing.assert_allclose(rows.table, wanted, atol=5e-6)
-    np.testing.assert_allclose(rows.log_scale, plain.max(axis=1), rtol=1e-6, atol=1e-5)
+    near = np.arange(len(x)) != 1001  # beyond single precision, and cut off, but not missing
+    assert rows.log_scale[1001] < -1e5
+    scale = plain.max(axis=1)
+    np.testing.assert_allclose(rows.log_scale[near], scale[near], rtol=1e-6, atol=1e-5)
     # Rounding has no direction: sums are better than single steps.
     both = rows.table.astype(np.float64), wanted
     shares, exact = (table / table.sum(axis=1, keepdims=True) for table in both)
     np.testing.assert_allclose(shares.sum(axis=0), exact.sum(axis=0), rtol=2e-7)
+
+
+@pytest.mark.parametrize("collapsed", [True, False], ids=["collapsed", "mean-field"])
+def test_regressions_in_single_precision(collapsed):
+    rng, n_states = np.random.default_rng(0), 4
+    values = np.cumsum(rng.normal(size=(4000, 3)), axis=0) % 7.0
+    data = sj.Sequences.from_lengths(values, [40] * 100)
+    family = sj.AutoregressiveGaussian(order=2).resolve(data, n_states)
+    x = family.observations(data)
+    weights = rng.gamma(0.3, 100.0, (n_states, len(x)))
+    natural = family.prior() + weights @ family.statistics(x)
+    function = family.potentials(natural, collapsed=collapsed)
+    assert function._single.are_enough_for(x, function.location)
+    rows, plain = function.rows(x, np.float32, 2), function.plain(x)
+    wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(rows.table, wanted, atol=5e-6)
+    np.testing.assert_allclose(rows.log_scale, plain.max(axis=1), rtol=1e-6, atol=1e-5)
+
+
+def test_the_past_of_complete_sequences():
+    lengths, order = [1, 2, 5, 40], 3
+    values = np.random.default_rng(0).normal(size=(sum(lengths), 2))
+    data = sj.Sequences.from_lengths(values, lengths)
+    family = sj.AutoregressiveGaussian(order=order).resolve(data, 2)
+    wanted = []
+    for sequence in data:
+        for t in range(len(sequence)):
+            past = [sequence[max(0, t - lag)] for lag in range(1, order + 1)]
+            wanted.append(np.concatenate([sequence[t] if t else [np.nan] * 2, *past]))
+    np.testing.assert_array_equal(family.observations(data), wanted)
 
 
 def test_single_precision_is_not_taken_far_from_the_location():

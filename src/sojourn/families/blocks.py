@@ -51,6 +51,8 @@ class CompiledPotentials:
     powers : array
     constants : array
     collapsed : bool
+    shares : array or None
+        None where there is no leverage.
     """
 
     plain: LogPotentials
@@ -62,16 +64,22 @@ class CompiledPotentials:
     powers: Floats
     constants: Floats
     collapsed: bool
+    shares: Floats | None = None
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
         return self.plain(x)
 
     @cached_property
+    def _of_states(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What `student_rows` takes of every state beside weights."""
+        shares = np.zeros_like(self.powers) if self.shares is None else self.shares
+        return self.factors, shares, self.powers, self.constants
+
+    @cached_property
     def _single(self) -> SingleWeights:
         """The arguments for single precision."""
-        shape = self.weights, self.factors, self.powers, self.constants
-        return single_weights(*shape, collapsed=self.collapsed)
+        return single_weights(self.weights, *self._of_states, collapsed=self.collapsed)
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
@@ -80,9 +88,7 @@ class CompiledPotentials:
             self.location,
             self.weights,
             self.spans,
-            self.factors,
-            self.powers,
-            self.constants,
+            *self._of_states,
             dtype,
             collapsed=self.collapsed,
             n_threads=n_threads,

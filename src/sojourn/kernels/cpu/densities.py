@@ -15,6 +15,7 @@ from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every,
+    every_like,
     exponential,
     largest,
     log_one_plus,
@@ -41,7 +42,7 @@ from sojourn.kernels.cpu.lanes import (
     zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
-from sojourn.kernels.cpu.single import LOG_2, SingleWeights, single_rows
+from sojourn.kernels.cpu.single import LEVERAGE, LOG_2, SingleWeights, single_rows
 from sojourn.kernels.interface import Floats, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
@@ -49,7 +50,7 @@ _STEPS_PER_UNIT = 1024
 _MOST_DOUBTFUL = 8  # times that a unit computes steps twice, before all are in double precision
 _FEW = 5  # columns from which those of `LANES` steps are transposed as a square
 _TOGETHER = 4 * LANES  # steps that are computed together in single precision
-_NO_WEIGHTS = SingleWeights(*(np.empty(0, np.float32) for _ in range(3)), 0.0, np.empty(0))
+_NO_WEIGHTS = SingleWeights(*(np.empty(0, np.float32) for _ in range(4)), 0.0, np.empty(0))
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
 _SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
@@ -62,6 +63,7 @@ def student_rows(
     weights: Floats,
     spans: NDArray[np.int64],
     factors: Floats,
+    shares: Floats,
     powers: Floats,
     constants: Floats,
     dtype: Any,
@@ -75,7 +77,8 @@ def student_rows(
     With ``z = (1, x - location)`` and
     ``q[t, g, k] = sum over e of group g of (z[t] @ weights[:, e, k]) ** 2``, rows are
     ``constants - powers * sum over g of log1p(factors * q)`` (collapsed) or
-    ``constants - powers * sum over g of factors * q``.
+    ``constants - powers * sum over g of factors * q``.  Where the last group begins with a leverage
+    u, ``factors * q`` of its first coordinates, ``shares * log1p(u)`` is part of the collapsed sum.
 
     Parameters
     ----------
@@ -84,8 +87,8 @@ def student_rows(
     weights : (side, E, K) array
     spans : (E, 3) integer array
         First and last row of ``weights[:, e]`` beyond row 0 that are not all zero (the last is
-        exclusive), and whether a group ends with e.
-    factors, powers, constants : (K,) arrays
+        exclusive), and one if a group ends with e, two if the leverage does, otherwise zero.
+    factors, shares, powers, constants : (K,) arrays
     single : SingleWeights, optional
         The same for single precision, which is used where it is enough.
 
@@ -116,6 +119,7 @@ def student_rows(
         np.ascontiguousarray(weights.transpose(2, 1, 0)).ravel(),
         np.ascontiguousarray(spans, dtype=np.int64),
         np.ascontiguousarray(factors, dtype=np.float64),
+        np.ascontiguousarray(shares, dtype=np.float64),
         np.ascontiguousarray(powers, dtype=np.float64),
         np.ascontiguousarray(constants, dtype=np.float64),
         *narrow,
@@ -138,9 +142,11 @@ def _student_rows(
     weights,
     spans,
     factors,
+    shares,
     powers,
     constants,
     single_weights,
+    single_shares,
     single_powers,
     single_constants,
     offset,
@@ -155,6 +161,7 @@ def _student_rows(
     z, rows = np.empty((n_columns + 1) * LANES), np.empty(n_states * LANES)
     potentials = np.zeros(max(n_states, LANES) * LANES, table.dtype)
     packed = np.empty((n_states + 1) * LANES, table.dtype)
+    gaps = np.zeros(_TOGETHER // LANES, np.int64)
     places = np.concatenate((LANES * np.arange(LANES), n_columns * np.arange(LANES)))
     locations, run = np.empty(n_columns * LANES), np.zeros((n_columns + 1) * LANES, np.float32)
     for j in range(locations.shape[0]):
@@ -172,29 +179,29 @@ def _student_rows(
             if single and n_doubtful < _MOST_DOUBTFUL:
                 for at in range(0, _TOGETHER, LANES):
                     t = min(first + at, end - LANES)
-                    _narrow_columns(x, t, locations, places, run, y, at)
-                doubtful = single_rows(
-                    y, none, stride, next_two, single_weights, spans, single_powers,
-                    single_constants, collapsed, narrow, none, stride, next_two, tops, none,
+                    gaps[at // LANES] = _narrow_columns(x, t, locations, places, run, y, at)
+                doubtful = min(gaps.min(), 0) | single_rows(
+                    y, none, stride, next_two, single_weights, spans, single_shares,
+                    single_powers, single_constants, collapsed, narrow, none, stride, next_two,
+                    tops, none,
                 )  # fmt: skip
                 n_doubtful += doubtful != 0
             for at in range(0, min(_TOGETHER, end - first), LANES):
                 # The last vector may repeat steps of the one before it.
                 t = min(first + at, end - LANES)
                 if doubtful == 0:
+                    bits = gaps[at // LANES]
                     for k in range(n_states):
                         row = rounded(load(narrow, k * _TOGETHER + at), table)
                         store(potentials, k * LANES, row)
                     store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
-                    _store_rows(potentials, packed, places, n_states, table, t)
-                    continue
-                known = _columns(x, t, location, z)
-                _double_rows(
-                    z, weights, spans, factors, powers, constants, collapsed, rows, potentials,
-                    log_scale, t,
-                )  # fmt: skip
+                else:
+                    bits = lanes_not_above(_columns(x, t, location, z), lowest)
+                    _double_rows(
+                        z, weights, spans, factors, shares, powers, constants, collapsed, rows,
+                        potentials, log_scale, t,
+                    )  # fmt: skip
                 _store_rows(potentials, packed, places, n_states, table, t)
-                bits = lanes_not_above(known, lowest)
                 while bits != 0:
                     i = lowest_bit(bits)
                     bits &= bits - 1
@@ -207,7 +214,7 @@ def _student_rows(
 
 @inner
 def _double_rows(
-    z, weights, spans, factors, powers, constants, collapsed, rows, potentials, log_scale, t
+    z, weights, spans, factors, shares, powers, constants, collapsed, rows, potentials, log_scale, t
 ):
     """Write potentials of `LANES` steps, relative to the largest, and its logarithm."""
     n_states, n_targets = constants.shape[0], spans.shape[0]
@@ -234,6 +241,9 @@ def _double_rows(
                 continue
             # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
             q = least(multiply(factor, square), cut)
+            if spans[e, 2] == LEVERAGE:
+                total = multiply_add(log_one_plus(q), splat(shares, k), total)
+                continue
             product = multiply_add(product, q, add(product, q))
             square = zero
             n_factors += 1
@@ -296,7 +306,10 @@ def _columns(x, t, location, z):
 
 @inner
 def _narrow_columns(x, t, locations, places, run, y, at):
-    """Write the columns of `LANES` steps, less the location, in single precision."""
+    """Write the columns of `LANES` steps, less the location, in single precision.
+
+    Missing steps are zeros there, and returned as bits; -1 if a number is too large.
+    """
     n_numbers = locations.shape[0]
     n_columns = n_numbers // LANES
     begin, first, stride = t * n_columns, np.int64(LANES), np.int64(_TOGETHER)
@@ -313,6 +326,21 @@ def _narrow_columns(x, t, locations, places, run, y, at):
     elif n_columns > 1:
         for d in range(0, n_columns, LANES):
             transpose(run, places, first, np.int64(d), y, d * _TOGETHER + at, stride)
+    known = load(y, at)
+    for d in range(1, n_columns):
+        known = add(known, load(y, d * _TOGETHER + at))
+    bits = lanes_not_above(known, every_like(known, -np.inf))
+    if bits != 0:
+        for i in range(LANES):
+            total = 0.0
+            for d in range(n_columns):
+                total += get(x, begin + i * n_columns + d)
+            if bits >> i & 1 and total == total:
+                return np.int64(-1)
+        for d in range(n_columns):
+            place = d * _TOGETHER + at
+            store(y, place, choose(bits, zeros_of(y), load(y, place)))
+    return bits
 
 
 def sum_products(

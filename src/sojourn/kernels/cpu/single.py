@@ -34,6 +34,9 @@ from sojourn.kernels.cpu.lanes import (
 )
 from sojourn.kernels.interface import Floats
 
+LEVERAGE = 2
+"""In the last column of spans: the sum so far is a leverage; see `densities.student_rows`."""
+
 LOG_2 = 0.6931471805599453
 _GROUP = 16  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # a product above this may have overflowed
@@ -48,7 +51,7 @@ class SingleWeights(NamedTuple):
 
     Attributes
     ----------
-    weights, powers, constants : float32 arrays
+    weights, shares, powers, constants : float32 arrays
     offset : float
         What is subtracted from logarithms, in nats.
     lengths : (1 + D, E * K) array
@@ -56,6 +59,7 @@ class SingleWeights(NamedTuple):
     """
 
     weights: NDArray[np.float32]
+    shares: NDArray[np.float32]
     powers: NDArray[np.float32]
     constants: NDArray[np.float32]
     offset: float
@@ -75,7 +79,13 @@ class SingleWeights(NamedTuple):
 
 
 def single_weights(
-    weights: Floats, factors: Floats, powers: Floats, constants: Floats, *, collapsed: bool
+    weights: Floats,
+    factors: Floats,
+    shares: Floats,
+    powers: Floats,
+    constants: Floats,
+    *,
+    collapsed: bool,
 ) -> SingleWeights:
     """Return the arguments of `student_rows` for single precision."""
     in_deviations = weights * np.sqrt(factors * powers)
@@ -86,6 +96,7 @@ def single_weights(
     offset = float(constants.max())
     return SingleWeights(
         scaled.transpose(2, 1, 0).astype(np.float32).ravel(),
+        shares.astype(np.float32),
         (-powers).astype(np.float32),
         ((constants - offset) / LOG_2).astype(np.float32),
         offset,
@@ -95,8 +106,8 @@ def single_weights(
 
 @inner
 def single_rows(
-    z, z_at, z_stride, z_next, weights, spans, powers, constants, collapsed, out, at, stride, after,
-    tops, top_at,
+    z, z_at, z_stride, z_next, weights, spans, shares, powers, constants, collapsed, out, at,
+    stride, after, tops, top_at,
 ):  # fmt: skip
     """Write potentials of four vectors of steps, relative to the largest, and its logarithm.
 
@@ -133,6 +144,13 @@ def single_rows(
             a, b = multiply_add(v, v, a), multiply_add(w, w, b)
             c, d = multiply_add(x, x, c), multiply_add(y, y, d)
             if spans[e, 2] == 0 or not collapsed:
+                continue
+            if spans[e, 2] == LEVERAGE:
+                share = splat(shares, k)
+                total_a = multiply_add(log_one_plus(a), share, total_a)
+                total_b = multiply_add(log_one_plus(b), share, total_b)
+                total_c = multiply_add(log_one_plus(c), share, total_c)
+                total_d = multiply_add(log_one_plus(d), share, total_d)
                 continue
             # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
             p, q = multiply_add(p, a, add(p, a)), multiply_add(q, b, add(q, b))
