@@ -34,7 +34,6 @@ from sojourn.kernels.cpu.lanes import (
     multiply_add,
     narrowed,
     put,
-    rounded,
     splat,
     store,
     transpose,
@@ -105,9 +104,9 @@ def student_rows(
     width = row_width(n_states)
     table = (np.empty if width == n_states else np.zeros)((len(x), width), dtype)
     log_scale = np.empty(len(x))
-    if table.itemsize > 4 or single is None or not single.are_enough_for(x, location):
-        single = None
-    *narrow, offset, _ = single or _NO_WEIGHTS
+    enough, (*narrow, offset, _) = False, single or _NO_WEIGHTS
+    if table.itemsize == 4 and single is not None:
+        enough = single.are_enough_for(x, location)
     n_units = max(1, -(-len(x) // _STEPS_PER_UNIT))
     missing = np.zeros(n_units, np.int64)
     run_units(
@@ -122,9 +121,10 @@ def student_rows(
         np.ascontiguousarray(shares, dtype=np.float64),
         np.ascontiguousarray(powers, dtype=np.float64),
         np.ascontiguousarray(constants, dtype=np.float64),
-        *narrow,
+        # None: the compiler leaves out what is for single precision.
+        tuple(narrow) if table.itemsize == 4 else None,
         offset,
-        single is not None,
+        enough,
         collapsed,
         table,
         log_scale,
@@ -145,12 +145,9 @@ def _student_rows(
     shares,
     powers,
     constants,
-    single_weights,
-    single_shares,
-    single_powers,
-    single_constants,
-    offset,
     single,
+    offset,
+    enough,
     collapsed,
     table,
     log_scale,
@@ -176,26 +173,25 @@ def _student_rows(
         n_doubtful = 0
         for first in range(begin, end, _TOGETHER):
             doubtful = -1
-            if single and n_doubtful < _MOST_DOUBTFUL:
+            if single is not None and enough and n_doubtful < _MOST_DOUBTFUL:
                 for at in range(0, _TOGETHER, LANES):
                     t = min(first + at, end - LANES)
                     gaps[at // LANES] = _narrow_columns(x, t, locations, places, run, y, at)
                 doubtful = min(gaps.min(), 0) | single_rows(
-                    y, none, stride, next_two, single_weights, spans, single_shares,
-                    single_powers, single_constants, collapsed, narrow, none, stride, next_two,
-                    tops, none,
+                    y, none, stride, next_two, single[0], spans, single[1], single[2], single[3],
+                    collapsed, narrow, none, stride, next_two, tops, none,
                 )  # fmt: skip
                 n_doubtful += doubtful != 0
             for at in range(0, min(_TOGETHER, end - first), LANES):
                 # The last vector may repeat steps of the one before it.
                 t = min(first + at, end - LANES)
-                if doubtful == 0:
+                bits = -1
+                if single is not None and doubtful == 0:
                     bits = gaps[at // LANES]
                     for k in range(n_states):
-                        row = rounded(load(narrow, k * _TOGETHER + at), table)
-                        store(potentials, k * LANES, row)
+                        store(potentials, k * LANES, load(narrow, k * _TOGETHER + at))
                     store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
-                else:
+                if bits < 0:
                     bits = lanes_not_above(_columns(x, t, location, z), lowest)
                     _double_rows(
                         z, weights, spans, factors, shares, powers, constants, collapsed, rows,

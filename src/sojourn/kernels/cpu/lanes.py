@@ -200,18 +200,6 @@ def narrowed(typing_context, x):
 
 
 @intrinsic
-def rounded(typing_context, x, like):
-    """Return numbers in single precision, in the type of an array's elements."""
-    signature = Lanes(like.dtype)(x, like)
-
-    def generate(context, builder, signature, args):
-        kind = context.get_value_type(signature.return_type)
-        return args[0] if kind == args[0].type else builder.fpext(args[0], kind)
-
-    return signature, generate
-
-
-@intrinsic
 def least(typing_context, x, y):
     """Return the smaller of two numbers in every lane."""
 
