@@ -75,6 +75,7 @@ LONG_FUNCTIONS = {
     "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
+    "kernels: single_rows": ONE_LOOP,
     "kernels: direct_assignment_sweep": ONE_LOOP,
     "kernels: _tile": "writes the LLVM code of one tile from its first to its last instruction",
     "kernels: run_chains": ONE_LAUNCH,

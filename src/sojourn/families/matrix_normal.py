@@ -20,6 +20,7 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import CompiledPotentials, LogPotentials
@@ -29,6 +30,7 @@ from sojourn.families.dense import DenseFamily
 from sojourn.families.start import sample_sequences, soft_assignments, standardized
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.cpu.densities import sum_products
+from sojourn.kernels.cpu.single import LEVERAGE
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
@@ -97,19 +99,13 @@ class MatrixNormalFamily(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of (1, z zᵀ)."""
-        n_regressors = self.sizes[0]
-        if n_regressors > 1:
-            z, present = self.design(x)
-            x, location = np.where(present[:, None], z[:, 1:], np.nan), np.zeros(z.shape[1] - 1)
-        else:
-            location = self.center()
         # The first row and column of z zᵀ are those of the constant, if that is a regressor.
-        pairs = np.column_stack(np.triu_indices(sum(self.sizes)))
-        pairs = np.concatenate([[[0, 0]], pairs + (n_regressors == 0)])
-        return sum_products(x, location, pairs, weights, n_threads=n_threads)[0]
+        pairs = columns_of_design(*self.sizes)[np.column_stack(np.triu_indices(sum(self.sizes)))]
+        pairs = np.concatenate([[[0, 0]], pairs])
+        return sum_products(x, self.center(), pairs, weights, n_threads=n_threads)[0]
 
     def center(self) -> Floats:
-        """Return c of a family without regressors but the constant."""
+        """Return c, what is subtracted from the columns of x."""
         return np.zeros(self.sizes[1])
 
     def log_normalizer(self, natural: Floats) -> Floats:
@@ -134,8 +130,7 @@ class MatrixNormalFamily(DenseFamily):
             rows = of_design(z)
             return rows * present[:, None] if maybe_any(~present) else rows
 
-        # The compiled kernel requires that all steps have the same leverage.
-        if self.sizes[0] > 1 or is_tensor(natural):
+        if is_tensor(natural):
             return plain
         return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
 
@@ -235,23 +230,57 @@ def compiled(
     *,
     collapsed: bool,
 ) -> CompiledPotentials:
-    """Return the same potentials for the compiled kernel, if the only regressor is the constant."""
+    """Return the same potentials for the compiled kernel."""
     inverse = np.linalg.inv(factors.lower)
-    weights = np.zeros((1 + n_targets, n_targets, len(inverse)))
-    weights[1 - n_regressors :] = inverse[:, n_regressors:].transpose(2, 1, 0)
-    spans = np.array([(1, 2 + e, e == n_targets - 1) for e in range(n_targets)], dtype=np.int64)
-    dof = factors.dof
-    leverage = inverse[:, 0, 0] ** 2 if n_regressors else np.zeros(len(inverse))
+    n_states, side, _ = inverse.shape
+    dof, columns = factors.dof, columns_of_design(n_regressors, n_targets)
+    first = min(n_regressors, 1)
+    leverage = inverse[:, 0, 0] ** 2 if n_regressors else np.zeros(n_states)
+    shares = None
     if collapsed:
         inner, powers = 1.0 / (1.0 + leverage), 0.5 * (dof + 1)
         constants = _student_constant(factors, n_targets) - 0.5 * n_targets * np.log1p(leverage)
     else:
-        inner, powers = np.ones(len(inverse)), 0.5 * dof
+        inner, powers = np.ones(n_states), 0.5 * dof
         constants = expected_constant(factors, n_targets) - 0.5 * n_targets * leverage
-
+        # Coordinates of the leverage count n_targets / dof of one.
+        inverse[:, first:n_regressors] *= np.sqrt(n_targets / dof)[:, None, None]
+    weights = np.zeros((1 + columns.max(), side - first, n_states))
+    weights[columns] = inverse[:, first:].transpose(2, 1, 0)
+    ends = np.zeros(side - first, np.int64)
+    ends[-1] = 1
+    if collapsed and n_regressors > 1:
+        # 1 + |u|² = (1 + u_0²)(1 + factor Σ u²), and with s = |v|² its logarithm counts
+        # power log(1 + |u|² + s) − (power − n_targets / 2) log(1 + |u|²).
+        ends[n_regressors - first - 1] = LEVERAGE
+        shares = 0.5 * n_targets / powers - 1.0
+    spans = np.array([_span(weights[:, e], end) for e, end in enumerate(ends)], dtype=np.int64)
     return CompiledPotentials(
-        plain, True, location, weights, spans, inner, powers, constants, collapsed
+        plain, True, location, weights, spans, inner, powers, constants, collapsed, shares
     )
+
+
+def _span(weights: Floats, end: int) -> tuple[int, int, int]:
+    """Return the first and the last row that are not zero for all states, and the end of a group.
+
+    Row 0 does not count.
+    """
+    used = 1 + np.flatnonzero(weights[1:].any(axis=1))
+    return (int(used[0]), int(used[-1]) + 1, end) if len(used) else (1, 1, end)
+
+
+def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
+    """Return what the coordinates of z are: 0 for the constant, 1 + d for column d of x.
+
+    In x the targets come first; then there are regressors, of which the first, a one, is not there.
+
+    Examples
+    --------
+    >>> columns_of_design(3, 2)
+    array([0, 3, 4, 1, 2])
+    """
+    columns = np.roll(np.arange(1, n_targets + max(n_regressors, 1)), -n_targets)
+    return np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
 
 
 def _multigammaln(a: Floats, n_targets: int) -> Floats:

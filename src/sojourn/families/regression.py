@@ -86,9 +86,14 @@ class RegressionFamily(MatrixNormalFamily):
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, regressors, targets), with the location subtracted."""
         x, present = present_rows(x)
-        location, n = np.asarray(self.location), self.sizes[1]
-        z = with_one(x, np.concatenate([location[:n], self.of_regressors(location)]))
+        n = self.sizes[1]
+        z = with_one(x, self.center())
         return namespace(z).concatenate([z[:, :1], z[:, 1 + n :], z[:, 1 : 1 + n]], axis=1), present
+
+    def center(self) -> Floats:
+        """Return c of the targets, and of the regressors after them."""
+        location = np.asarray(self.location)
+        return np.concatenate([location[: self.sizes[1]], self.of_regressors(location)])
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``coefs_`` (K, D, R − 1), ``intercepts_`` (K, D) and ``covars_`` (K, D, D).
