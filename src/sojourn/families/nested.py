@@ -121,6 +121,6 @@ class NestedFamily(DenseFamily):
 
 def _message(family: NestedFamily) -> str:
     return (
-        f"the statistics of {type(family).__name__} depend on which unknowns a step has: "
-        "paths cannot be counted without them, so posterior samples are not available"
+        f"the statistics of {type(family).__name__} depend on which unknowns a step has, and so on "
+        "λ: use sum_given"
     )
