@@ -110,19 +110,18 @@ class MatrixNormalFamily(DenseFamily):
 
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
-        n_regressors, n_targets = self.sizes
-        factors = factorize(natural, n_regressors)
-        return (
-            0.5 * factors.dof * n_targets * _LOG_2
-            + _multigammaln(0.5 * factors.dof, n_targets)
-            - 0.5 * factors.dof * factors.log_det_scale
-            - 0.5 * n_targets * factors.log_det_precision
-            + 0.5 * n_regressors * n_targets * (_LOG_2 + _LOG_PI)
+        factors = self.factors(natural)
+        return scale_log_normalizer(factors, self.sizes[1]) + own_log_normalizer(
+            factors, *self.sizes
         )
+
+    def factors(self, natural: Floats) -> Factors:
+        """Return the factors of λ."""
+        return factorize(natural, self.sizes[0])
 
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log density of a multivariate t, or the expected log density."""
-        factors = factorize(natural, self.sizes[0])
+        factors = self.factors(natural)
         of_design = (predictive if collapsed else expected)(factors, *self.sizes)
 
         def plain(x: Floats) -> Floats:
@@ -137,7 +136,8 @@ class MatrixNormalFamily(DenseFamily):
     def point(self, natural: Floats) -> Floats:
         """Return λ of many steps, whose covariance is Ψ divided by the number of steps."""
         out = POINT_STEPS * natural
-        out[:, 0] = POINT_STEPS * np.maximum(natural[:, 0] - self.prior()[0], 1e-3)
+        steps = namespace(natural).clip(natural[:, 0] - self.prior()[0], 1e-3, None)
+        out[:, 0] = POINT_STEPS * steps
         return out
 
     def check_natural(self, natural: Floats) -> None:
@@ -169,7 +169,7 @@ class MatrixNormalFamily(DenseFamily):
     def means(self, natural: Floats) -> tuple[Floats, Floats]:
         """Return the posterior means of W, shape (K, D, R), and of Σ, shape (K, D, D)."""
         n_regressors, n_targets = self.sizes
-        factors = factorize(natural, n_regressors)
+        factors = self.factors(natural)
         scale = factors.lower[:, n_regressors:, n_regressors:]
         scale = scale @ np.swapaxes(scale, 1, 2)
         # Up to ν = D + 1 the mean does not exist; the mode is used instead.
@@ -188,6 +188,17 @@ def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Fl
     side = mean * precision
     joint = np.block([[corner, side.T], [side, scale + side @ mean.T]])
     return np.concatenate([[dof], joint[np.triu_indices(len(joint))]])
+
+
+def pack_joint(dof: Floats, precision: Floats, side: Floats, last: Floats) -> Floats:
+    """Return λ of every state from ν (K,), P (K, R, R), M P (K, D, R) and Ψ + M P Mᵀ (K, D, D)."""
+    xp = namespace(dof)
+    above = xp.concatenate([precision, xp.transpose(side, (0, 2, 1))], axis=2)
+    joint = xp.concatenate([above, xp.concatenate([side, last], axis=2)], axis=1)
+    n = joint.shape[1]
+    upper = np.ravel_multi_index(np.triu_indices(n), (n, n))
+    packed = xp.take(joint.reshape(len(joint), n * n), upper, 1)
+    return xp.concatenate([dof[:, None], packed], axis=1)
 
 
 def factorize(natural: Floats, n_regressors: int) -> Factors:
@@ -281,6 +292,21 @@ def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
     """
     columns = np.roll(np.arange(1, n_targets + max(n_regressors, 1)), -n_targets)
     return np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
+
+
+def scale_log_normalizer(factors: Factors, n_targets: int) -> Floats:
+    """Return the part of a_g that belongs to Σ."""
+    return (
+        0.5 * factors.dof * n_targets * _LOG_2
+        + _multigammaln(0.5 * factors.dof, n_targets)
+        - 0.5 * factors.dof * factors.log_det_scale
+    )
+
+
+def own_log_normalizer(factors: Factors, n_regressors: int, n_targets: int) -> Floats:
+    """Return the part of a_g that belongs to W given Σ."""
+    constant = 0.5 * n_regressors * n_targets * (_LOG_2 + _LOG_PI)
+    return constant - 0.5 * n_targets * factors.log_det_precision
 
 
 def _multigammaln(a: Floats, n_targets: int) -> Floats:

@@ -150,8 +150,7 @@ class StudentT(DenseFamily):
     def statistics(self, x: Floats) -> Floats:
         """Raise an error: statistics depend on λ."""
         raise NotImplementedError(
-            "the statistics of StudentT depend on how much each step counts: paths cannot be "
-            "counted without that, so posterior samples are not available"
+            "the statistics of StudentT depend on how much each step counts, and so on λ"
         )
 
     def log_normalizer(self, natural: Floats) -> Floats:
