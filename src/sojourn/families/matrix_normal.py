@@ -17,6 +17,7 @@ With z = (φ, y) the statistics are t = (1, z zᵀ), the upper triangle packed. 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from sojourn.families.blocks import CompiledPotentials, LogPotentials
 from sojourn.families.checks import Booleans
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import DenseFamily
+from sojourn.families.fused import QuadraticStatistics, SquaredPotentials
 from sojourn.families.start import sample_sequences, soft_assignments, standardized
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.cpu.densities import sum_products
@@ -64,6 +66,7 @@ class MatrixNormalFamily(DenseFamily):
     """
 
     has_point = True
+    fused = True
 
     @property
     @abstractmethod
@@ -112,6 +115,30 @@ class MatrixNormalFamily(DenseFamily):
         """Return c of a family without regressors but the constant."""
         return np.zeros(self.sizes[1])
 
+    def design_columns(self) -> tuple[Integers, Floats]:
+        """Return which columns of x are z without the constant, and what is subtracted from each.
+
+        The first column of x says whether a step is present.
+        """
+        return np.arange(self.sizes[1]), self.center()
+
+    def quadratics(self) -> QuadraticStatistics:
+        """Return (1, z zᵀ)."""
+        columns, shift = self.design_columns()
+        location = np.zeros(len(columns))
+        location[columns] = shift
+        constant = int(self.sizes[0] > 0)
+        # The constant has no column: what it is multiplied with stands alone.
+        own = np.concatenate([np.zeros(constant, dtype=np.int64), columns])
+        first, second = np.triu_indices(sum(self.sizes))
+        has_first, has_second = first >= constant, second >= constant
+        degree = np.concatenate([[0], has_first.astype(np.int64) + has_second])
+        left = np.concatenate([[0], np.where(has_first, own[first], own[second])])
+        right = np.concatenate([[0], own[second]])
+        places = np.stack([left, right, np.zeros_like(left)]).astype(np.int32)
+        factors = np.stack([degree == power for power in range(3)]).astype(np.float64)
+        return QuadraticStatistics(location, places, factors)
+
     def log_normalizer(self, natural: Floats) -> Floats:
         """Return a_g(λ)."""
         n_regressors, n_targets = self.sizes
@@ -127,15 +154,21 @@ class MatrixNormalFamily(DenseFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the log density of a multivariate t, or the expected log density."""
         factors = factorize(natural, self.sizes[0])
-        of_design = (predictive if collapsed else expected)(factors, *self.sizes)
+
+        @cache
+        def of_design() -> LogPotentials:
+            return (predictive if collapsed else expected)(factors, *self.sizes)
 
         def plain(x: Floats) -> Floats:
             z, present = self.design(x)
-            rows = of_design(z)
+            rows = of_design()(z)
             return rows * present[:, None] if maybe_any(~present) else rows
 
+        if is_tensor(natural):
+            columns, location = self.design_columns()
+            return squared(factors, *self.sizes, plain, columns, location, collapsed=collapsed)
         # The compiled kernel requires that all steps have the same leverage.
-        if self.sizes[0] > 1 or is_tensor(natural):
+        if self.sizes[0] > 1:
             return plain
         return compiled(factors, *self.sizes, plain, self.center(), collapsed=collapsed)
 
@@ -251,6 +284,55 @@ def compiled(
 
     return CompiledPotentials(
         plain, True, location, weights, spans, inner, powers, constants, collapsed
+    )
+
+
+def squared(
+    factors: Factors,
+    n_regressors: int,
+    n_targets: int,
+    plain: LogPotentials,
+    columns: Integers,
+    location: Floats,
+    *,
+    collapsed: bool,
+) -> SquaredPotentials:
+    """Return the same potentials for a kernel on a GPU."""
+    xp = namespace(factors.lower)
+    inverse, dof = xp.inv_lower(factors.lower), factors.dof
+    side, half = n_regressors + n_targets, 0.5 * n_targets
+    powers = 0.5 * (dof + 1) if collapsed else 0.5 * dof
+    if collapsed:
+        constants = _student_constant(factors, n_targets)
+    else:
+        constants = expected_constant(factors, n_targets)
+    forms = np.arange(side)
+    if n_regressors <= 1:  # all steps have the same leverage
+        forms = forms[n_regressors:]
+        leverage = inverse[:, 0, 0] ** 2 if n_regressors else xp.zeros_like(dof)
+        inverse = inverse[:, n_regressors:]
+        if collapsed:
+            inverse = inverse * (1.0 + leverage[:, None, None]) ** -0.5
+            constants = constants - half * xp.log1p(leverage)
+        else:
+            constants = constants - half * leverage
+    weights = xp.transpose(inverse, (2, 1, 0))
+    if not n_regressors:
+        weights = xp.concatenate([xp.zeros_like(weights[:1]), weights])
+    # The factor is lower triangular; the constant, if there is one, is not counted.
+    last = forms + (n_regressors == 0)
+    spans = np.column_stack([np.zeros_like(forms), last, forms == side - 1])
+    return SquaredPotentials(
+        plain,
+        columns.astype(np.int32),
+        location,
+        weights,
+        spans.astype(np.int32),
+        powers[None],
+        constants[None],
+        collapsed,
+        n_regressors if n_regressors > 1 else 0,
+        half,
     )
 
 
