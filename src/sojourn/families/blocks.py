@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.fused import SquaredPotentials, TensorRows
 from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -28,6 +29,9 @@ TENSOR_NUMBERS = 2**24
 
 WORTH_THREADS = 2**15
 """Number of steps from which several threads are faster than one."""
+
+FUSED_STATES = 128
+"""Number of states up to which a program on a GPU has those of a step together."""
 
 LogPotentials = Callable[[Any], Floats]
 """Maps the observations x of T steps to their log potentials, shape (T, K)."""
@@ -107,7 +111,7 @@ def natural_parameters(family: Family, table: DecayedTable) -> Floats:
 
 def potential_rows(
     log_potentials: LogPotentials,
-    x: NDArray[Any],
+    x: Any,
     n_columns: int,
     n_states: int,
     dtype: Any,
@@ -118,7 +122,13 @@ def potential_rows(
     Blocks, and hence results, do not depend on the number of threads.  A block may take
     `n_columns` numbers per step and state.
     """
-    if isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
+    if isinstance(x, TensorRows):
+        if isinstance(log_potentials, SquaredPotentials | TabledPotentials):
+            fused = log_potentials.tensor_rows(x, dtype) if n_states <= FUSED_STATES else None
+            if fused is not None:
+                return fused
+        x = x.values
+    elif isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from sojourn.families.blocks import (
     weighted_sums,
 )
 from sojourn.families.checks import plain_values
+from sojourn.families.fused import QuadraticStatistics, TensorRows
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor
@@ -60,6 +61,9 @@ class DenseFamily(Family):
 
     step_ndim = 1
     table_dtype = "float64"
+
+    fused: ClassVar[bool] = False
+    """Whether the sums of statistics are those of `quadratics`, for a kernel on a GPU."""
 
     n_features: int | None
 
@@ -110,6 +114,10 @@ class DenseFamily(Family):
         """Return ``statistics(x).T @ weights`` by a compiled kernel, or None if there is none."""
         return None
 
+    def quadratics(self) -> QuadraticStatistics:
+        """Return the statistics t(x) of a family that is `fused`."""
+        raise NotImplementedError(f"the statistics of {type(self).__name__} are not of that kind")
+
     def log_predictive(self, x: Floats, natural: Floats) -> Floats:
         """Return the collapsed log potentials of eq (2) in closed form, shape (T, K)."""
         return self.potentials(natural, collapsed=True)(x)
@@ -128,6 +136,8 @@ class DenseFamily(Family):
     ) -> RowSums:
         """Return the weighted sums of the statistics, one matrix product per block."""
         n, sums = self.n_statistics, None
+        if isinstance(encoded, TensorRows):
+            return RowSums(None, self.quadratics().sums(encoded, responsibilities), n)
         if not is_tensor(encoded) and encoded.size * responsibilities.shape[1] >= WORTH_COMPILING:
             sums = self.compiled_sums(encoded, responsibilities, n_threads)
         if sums is None:

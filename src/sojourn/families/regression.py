@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families.checks import Booleans, Moments, as_given, column_vector, present_rows
-from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
+from sojourn.families.matrix_factors import pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows
 from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
