@@ -72,6 +72,8 @@ ONE_LAUNCH = "one launch: registers and shared memory do not outlive a function 
 LONG_FUNCTIONS = {
     "kernels: smooth_units": ONE_LOOP,
     "kernels: strip_units": ONE_LOOP,
+    "kernels: copy_units": ONE_LOOP,
+    "kernels: backward_step": ONE_LOOP,
     "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,

@@ -9,11 +9,13 @@ stays.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sojourn.kernels.interface import DurationCounts, Floats, Potentials, Smoothed
+from sojourn.kernels.arrays import namespace
+from sojourn.kernels.heads import multiplied
+from sojourn.kernels.interface import CopyEdges, DurationCounts, Floats, Potentials, Smoothed
 
 
 class Folding(NamedTuple):
@@ -40,14 +42,22 @@ class Folding(NamedTuple):
         ----------
         pairs : (K·J, K·J) array
         """
-        states, copies = np.arange(self.n_states), np.arange(self.n_copies)
+        xp = namespace(pairs)
         blocks = pairs.reshape(*self, *self)
-        stays = blocks[states[:, None], copies, states[:, None], copies].sum(axis=1)
-        inner = blocks[states[:, None], copies[:-1], states[:, None], copies[1:]].sum(axis=1)
-        left = blocks[:, -1].copy()
-        left[states, states] = 0.0
+        same, following = (xp.asarray(np.eye(self.n_copies, k=k), like=pairs) for k in (0, 1))
+        other = xp.asarray(1.0 - np.eye(self.n_states), like=pairs)
+        # The copies of a state among themselves, (J, J, K).
+        within = xp.diagonal(xp.transpose(blocks, (1, 3, 0, 2)))
+        left = blocks[:, -1] * other[:, :, None]
         leaves = left.sum(axis=2)
+        stays = (within * same[:, :, None]).sum(axis=0).sum(axis=0)
+        inner = (within * following[:, :, None]).sum(axis=0).sum(axis=0)
         return leaves, DurationCounts(left.sum(axis=0), stays, inner + leaves.sum(axis=1))
+
+
+def n_copies(potentials: Potentials) -> int:
+    """Return how many copies states have: one where they do not last."""
+    return 1 if potentials.durations is None else Folding.of(potentials).n_copies
 
 
 def expanded(potentials: Potentials) -> Potentials:
@@ -66,31 +76,71 @@ def expanded(potentials: Potentials) -> Potentials:
            [0.5, 0. , 0. , 0.5]])
     """
     assert potentials.durations is not None
-    entry, stay, advance = potentials.durations
+    xp, (start, transitions, emissions) = namespace(potentials.start), potentials[:3]
+    dtype = str(transitions.dtype).rpartition(".")[2]
+    entry, stay, advance = (xp.astype(part, dtype) for part in potentials.durations)
     n_states, n_copies = entry.shape
     n_all = n_states * n_copies
-    matrix = np.zeros((n_states, n_copies, n_states, n_copies), dtype=potentials.transitions.dtype)
-    matrix[:, -1] = (advance[:, None] * potentials.transitions)[:, :, None] * entry
-    copies = np.arange(n_copies)
-    for k in range(n_states):
-        matrix[k, copies, k, copies] += stay[k]
-        matrix[k, copies[:-1], k, copies[1:]] += advance[k]
+
+    def placed(array: Floats) -> Floats:
+        found: Floats = xp.astype(xp.asarray(array, like=entry), dtype)
+        return found
+
+    own = placed(np.eye(n_states))[:, None, :, None]
+    same, following = (placed(np.eye(n_copies, k=k))[:, None, :] for k in (0, 1))
+    within = stay[:, None, None, None] * same + advance[:, None, None, None] * following
+    leaving = placed(np.arange(n_copies) == n_copies - 1)[:, None, None]
+    between = (advance[:, None] * transitions)[:, None, :, None] * entry
     return Potentials(
-        (potentials.start[:, None] * entry).reshape(n_all),
-        matrix.reshape(n_all, n_all),
-        np.repeat(potentials.emissions[:, :n_states], n_copies, axis=1),
+        (start[:, None] * entry).reshape(n_all),
+        (own * within + leaving * between).reshape(n_all, n_all),
+        (emissions[:, :n_states, None] * xp.ones_like(entry[0])).reshape(-1, n_all),
         potentials.log_scale,
     )
 
 
-def folded(smoothed: Smoothed, folding: Folding) -> Smoothed:
+def with_edges(potentials: Potentials, index: Any, offsets: Any) -> tuple[Potentials, Any]:
+    """Write a model with durations as `expanded` does, with what lies around its sequences.
+
+    Returns
+    -------
+    potentials, index
+        Of K·J states, with rows of their own for the ends of sequences.
+    """
+    plain, edges = expanded(potentials), potentials.edges
+    if edges is None:
+        return plain, index
+    before, after = (part.reshape(len(part), -1) for part in (edges.before, edges.after))
+    heads = namespace(before).where(edges.inner[:, None], before, plain.start)
+    return multiplied(plain, index, offsets, heads, after)
+
+
+def folded(smoothed: Smoothed, potentials: Potentials, offsets: Any) -> Smoothed:
     """Return what a kernel computed for the K·J states, for K states; without squares."""
+    folding, rows = Folding.of(potentials), smoothed.responsibilities
+    xp, ends = namespace(rows), None
+    start = smoothed.start
+    if potentials.edges is not None:
+        firsts, lasts = rows[offsets[:-1]], rows[offsets[1:] - 1]
+        ends = xp.concatenate([firsts, lasts]).reshape(2, len(firsts), *folding)
+        whole = xp.astype(firsts, "float64")
+        start = xp.where(potentials.edges.inner[:, None], 0.0 * whole, whole).sum(axis=0)
     transitions, counts = folding.pairs(smoothed.transitions)
-    entries = counts.entries + smoothed.start.reshape(folding)
     return smoothed._replace(
-        start=folding.states(smoothed.start),
+        start=folding.states(start),
         transitions=transitions,
-        responsibilities=folding.states(smoothed.responsibilities),
+        responsibilities=folding.states(rows),
         squares=None,
-        durations=counts._replace(entries=entries),
+        durations=counts._replace(entries=counts.entries + start.reshape(folding)),
+        ends=ends,
     )
+
+
+def of_sequence(potentials: Potentials, n: int) -> Potentials:
+    """Return the potentials of one sequence of a batch."""
+    edges = potentials.edges
+    if edges is None:
+        return potentials
+    own = slice(n, n + 1)
+    edges = CopyEdges(edges.inner[own], edges.before[own], edges.after[own])
+    return potentials._replace(edges=edges)

@@ -74,6 +74,24 @@ class DurationCounts(NamedTuple):
     advances: Floats
 
 
+class CopyEdges(NamedTuple):
+    """What lies around sequences that are parts of longer ones, where states last.
+
+    Attributes
+    ----------
+    inner : (N,) boolean array
+        Whether a sequence begins inside a longer one, so that its first step begins nothing.
+    before : (N, K, J) array
+        Potentials of the copies at the first step of these; they stand in place of start and entry.
+    after : (N, K, J) array
+        Factors of the copies at the last step: ones where nothing comes after it.
+    """
+
+    inner: NDArray[np.bool_]
+    before: Floats
+    after: Floats
+
+
 class Potentials(NamedTuple):
     """The factors of q(z) for a batch: non-negative, rows need not sum to one.
 
@@ -93,6 +111,8 @@ class Potentials(NamedTuple):
         Logarithm of the factor taken out of each row of the table, None for none.
     durations : DurationPotentials or None
         Given where states last; then `transitions` has a zero diagonal.
+    edges : CopyEdges or None
+        Given where states last and sequences are parts of longer ones.
     """
 
     start: Floats
@@ -100,6 +120,7 @@ class Potentials(NamedTuple):
     emissions: Floats
     log_scale: Floats | None = None
     durations: DurationPotentials | None = None
+    edges: CopyEdges | None = None
 
 
 class Squares(NamedTuple):
@@ -140,6 +161,9 @@ class Smoothed(NamedTuple):
         Present when asked for.
     durations : DurationCounts or None
         Present where states last; then `transitions` are those between different states.
+    ends : (2, N, K, J) array or None
+        Probabilities of the copies at the first and the last step of every sequence; present where
+        edges were given.
     """
 
     log_normalizers: Floats
@@ -148,6 +172,7 @@ class Smoothed(NamedTuple):
     responsibilities: Floats
     squares: Squares | None
     durations: DurationCounts | None = None
+    ends: Floats | None = None
 
 
 class Kernel(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import logsumexp
 
-from sojourn.kernels.durations import Folding, expanded, folded
+from sojourn.kernels.durations import Folding, folded, with_edges
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
 from sojourn.kernels.updates import (
     blend_counts,
@@ -96,14 +96,16 @@ def _with_durations(
     potentials: Potentials, index: Integers, offsets: Integers, *, squares: bool
 ) -> Smoothed:
     """Compute posterior expectations of K·J states, and sum the copies of each of the K."""
-    folding, plain = Folding.of(potentials), expanded(potentials)
-    summed = folded(forward_backward(plain, index, offsets), folding)
+    folding = Folding.of(potentials)
+    plain, index = with_edges(potentials, index, offsets)
+    summed = folded(forward_backward(plain, index, offsets), potentials, offsets)
     if not squares:
         return summed
     n_states = folding.n_states
     squared = Squares(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros(n_states))
-    for begin, end in itertools.pairwise(offsets):
-        squared.start[:] += summed.responsibilities[begin] ** 2
+    for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        if potentials.edges is None or not potentials.edges.inner[n]:
+            squared.start[:] += summed.responsibilities[begin] ** 2
         for pair in _pairs(plain, index[begin:end]):
             leaves, _ = folding.pairs(pair)
             squared.pairs[:] += leaves**2
@@ -126,7 +128,7 @@ def log_normalizers(
 ) -> Floats:
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
     if potentials.durations is not None:
-        potentials = expanded(potentials)
+        potentials, index = with_edges(potentials, index, offsets)
     log_start, log_transitions, log_emissions = logarithms(potentials)
     return np.array(
         [
@@ -149,7 +151,8 @@ def viterbi(
         The states, flat.
     """
     if potentials.durations is not None:
-        score_of, copies = viterbi(expanded(potentials), index, offsets)
+        plain, own = with_edges(potentials, index, offsets)
+        score_of, copies = viterbi(plain, own, offsets)
         return score_of, copies // np.int32(Folding.of(potentials).n_copies)
     log_start, log_transitions, log_emissions = logarithms(potentials)
     best = np.empty(len(offsets) - 1)
