@@ -20,6 +20,7 @@ if _typing.TYPE_CHECKING:
         CategoricalDuration,
         GeometricDuration,
         NegativeBinomialDuration,
+        StateDuration,
     )
     from sojourn.families import (
         AutoregressiveGaussian,
@@ -43,6 +44,7 @@ if _typing.TYPE_CHECKING:
         Product,
         SphericalGaussian,
         StudentT,
+        TiedGaussian,
         VonMises,
         ZeroInflated,
         ZeroMeanGaussian,
@@ -58,7 +60,6 @@ if _typing.TYPE_CHECKING:
     from sojourn.sampling.settings import Sampling
     from sojourn.sequences import Sequences
     from sojourn.sources import DataFileError, Source, open
-    from sojourn.transitions.durations import StateDuration
     from sojourn.transitions.options import HDPOptions
     from sojourn.vocabulary import Vocabulary
     from sojourn.warnings import FitWarning
@@ -93,6 +94,7 @@ _FAMILIES = [
     "Poisson",
     "Product",
     "SphericalGaussian",
+    "TiedGaussian",
     "ZeroMeanGaussian",
 ]
 
@@ -120,7 +122,7 @@ _HOMES = {
     "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
-    "StateDuration": "sojourn.transitions.durations",
+    "StateDuration": "sojourn.durations",
     "Statistics": "sojourn.inference",
     "Stream": "sojourn.analysis.stream",
     "Vocabulary": "sojourn.vocabulary",
@@ -180,6 +182,7 @@ __all__ = [
     "Statistics",
     "Stream",
     "StudentT",
+    "TiedGaussian",
     "Vocabulary",
     "VonMises",
     "ZeroInflated",

@@ -1,9 +1,14 @@
-"""How long states last, as users say it: the parameter `duration` of `HMM` and `HDPHMM`."""
+"""How long states last, as users say it, and as they are told: `duration` and `durations_`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import nbinom
+
+from sojourn.kernels.interface import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -116,3 +121,58 @@ def _check_positive(name: str, value: Any) -> None:
     is_number = isinstance(value, int | float) or hasattr(value, "__float__")
     if isinstance(value, bool | str) or not is_number or not 0.0 < float(value) < float("inf"):
         raise ValueError(f"duration: {name} must be positive and finite, got {value!r}")
+
+
+_TAIL = 1e-3  # probability of longer visits than those whose probabilities are listed
+_DEVIATIONS = 9.0  # standard deviations above the mean that less than this lies beyond
+_LONGEST = 1e5  # steps of visits whose probabilities are listed, at most
+
+
+class StateDuration(NamedTuple):
+    """How long visits to one state last.
+
+    Attributes
+    ----------
+    kind : {"geometric", "negative binomial", "categorical"}
+    mean, variance : float
+        Of the number of steps of a visit.
+    probabilities : (D,) array
+        Of 1, ..., D steps; longer visits have a probability below 0.001, or more than 100,000
+        steps.
+    shape : int or None
+        Number r of stretches in a visit; 1 if it is geometric, None if it is categorical.
+    stay : float or None
+        Probability of one more step in a stretch; None if it is categorical.
+    """
+
+    kind: str
+    mean: float
+    variance: float
+    probabilities: Floats
+    shape: int | None = None
+    stay: float | None = None
+
+    @classmethod
+    def of_stretches(cls, kind: str, shape: int, stay: float) -> StateDuration:
+        """Return the duration of so many geometric stretches in a row, eq (60).
+
+        Examples
+        --------
+        >>> own = StateDuration.of_stretches("negative binomial", 2, 0.5)
+        >>> own.mean, own.variance, own.probabilities[:3]
+        (4.0, 4.0, array([0.  , 0.25, 0.25]))
+        """
+        leave = max(1.0 - stay, 1e-100)
+        mean, variance = shape / leave, shape * stay / leave**2
+        longest = min(mean + _DEVIATIONS * np.sqrt(variance), _LONGEST)
+        chances = nbinom.pmf(np.arange(1, int(longest) + 1) - shape, shape, leave)
+        n_listed = 1 + int(np.searchsorted(np.cumsum(chances), 1.0 - _TAIL))
+        return cls(kind, mean, variance, chances[:n_listed], shape, stay)
+
+    def probability_of(self, lengths: Integers) -> Floats:
+        """Return the probability that a visit lasts so many steps, of any number of steps."""
+        if self.shape is not None and self.stay is not None:
+            chances: Floats = nbinom.pmf(lengths - self.shape, self.shape, 1.0 - self.stay)
+            return chances
+        padded = np.append(self.probabilities, 0.0)
+        return padded[np.minimum(lengths, len(padded)) - 1]

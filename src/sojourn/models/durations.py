@@ -13,6 +13,9 @@ from sojourn.durations import (
     NegativeBinomialDuration,
     check_duration,
 )
+from sojourn.inference.shapes import LearnedShapes, learns_shapes
+from sojourn.kernels.threads import resolve_jobs
+from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions.durations import (
     CategoricalDurations,
     NegativeBinomialDurations,
@@ -20,7 +23,9 @@ from sojourn.transitions.durations import (
 )
 
 if TYPE_CHECKING:
+    from sojourn.data import Data
     from sojourn.models.base import BaseHMM
+    from sojourn.prediction import FittedModel
 
 KINDS: dict[str, Any] = {
     "geometric": GeometricDuration,
@@ -97,6 +102,17 @@ def refuse_one_pass(model: BaseHMM, n_passes: int) -> None:
             "NegativeBinomialDuration learns shapes between passes: n_passes of at least 2, or a "
             "shape that is given"
         )
+
+
+def shapes_of(
+    model: BaseHMM, fitted: FittedModel, source: Minibatches, data: Data, seed: int
+) -> LearnedShapes | None:
+    """Return what learns the shapes of durations between passes, if they are to be learned."""
+    if not learns_shapes(fitted.posterior):
+        return None
+    if isinstance(source, RememberingSource):  # of which a minibatch is a sequence
+        source = data.minibatches(fitted.family, None, seed)
+    return LearnedShapes(source, fitted.family, seed, resolve_jobs(model.n_jobs))
 
 
 def stored_duration(value: Any) -> Any:

@@ -24,7 +24,7 @@ from sojourn.inference import Backend, Position, Posterior, Problem, train
 from sojourn.inference.buffers import GrowingBuffers
 from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
-from sojourn.inference.shapes import LearnedShapes, learns_shapes
+from sojourn.inference.shapes import LearnedShapes
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
@@ -35,7 +35,7 @@ from sojourn.models.checkpoints import (
     identity_of,
     seed_of,
 )
-from sojourn.models.durations import refuse_one_pass
+from sojourn.models.durations import refuse_one_pass, shapes_of
 from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
     compute_of,
@@ -173,7 +173,7 @@ def fit(
     minibatches = _minibatches(model, plan, data, family, seed, cluster)
     on_host = cluster is not None or plan.size is Size.SMALL
     moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
-    shapes = _shapes_of_fit(plan, fitted, data, minibatches, seed)
+    shapes = shapes_of(model, fitted, _read_here(plan, fitted, data, minibatches, seed), data, seed)
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
@@ -392,19 +392,6 @@ def _read_here(
     if data.sequences is None and not isinstance(minibatches, TiledSource):
         return data.minibatches(fitted.family, plan.batch_size, seed)
     return minibatches
-
-
-def _shapes_of_fit(
-    plan: Plan, fitted: FittedModel, data: Data, minibatches: Minibatches, seed: int
-) -> LearnedShapes | None:
-    """Return what learns the shapes of durations between passes, if they are to be learned."""
-    if not learns_shapes(fitted.posterior):
-        return None
-    source = _read_here(plan, fitted, data, minibatches, seed)
-    if isinstance(source, RememberingSource):
-        source = data.minibatches(fitted.family, None, seed)
-    n_threads = resolve_jobs(fitted.compute.n_jobs)
-    return LearnedShapes(source, fitted.family, seed, n_threads)
 
 
 # ---- restarts -----------------------------------------------------------------------------------
