@@ -33,7 +33,7 @@ LAYERS = (
         "warnings",
         "whole_files",
     ),
-    ("labels",),
+    ("durations", "labels"),
     ("sequences",),
     ("forms",),
     ("vocabulary",),

@@ -54,6 +54,15 @@ class EstimatorRecord:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _durations(fitted: FittedModel) -> list[StateDuration]:
+    """How long visits to each state last: mean, variance, probabilities."""
+    posterior = fitted.posterior
+    if posterior.durations is not None:
+        return posterior.durations.described(posterior.transitions)
+    stay = np.diagonal(fitted.transmat)
+    return [StateDuration.of_stretches("geometric", 1, float(p)) for p in stay]
+
+
 @dataclass
 class FittedModel(AnalysisMixin):
     """A fitted model, which scores, decodes and predicts; independent of any estimator.
@@ -342,13 +351,7 @@ class FittedModel(AnalysisMixin):
         leave = 1.0 / np.array([own.mean for own in known])
         return leave[:, None] * between + np.diag(1.0 - leave)
 
-    @property
-    def durations(self) -> list[StateDuration]:
-        """How long visits to each state last: mean, variance, probabilities."""
-        if self.posterior.durations is not None:
-            return self.posterior.durations.described(self.posterior.transitions)
-        stay = np.diagonal(self.transmat)
-        return [StateDuration.of_stretches("geometric", 1, float(p)) for p in stay]
+    durations = property(_durations)
 
     @property
     def statistics(self) -> Statistics:
@@ -408,7 +411,7 @@ def _long_results(fitted: FittedModel, method: str, steps: Steps) -> Iterator[tu
             "draws of a sampler predict sequences in memory only: sj.open(path).read_all()"
         )
     if method == "paths":
-        fitted.refuse_durations("best paths of a file of long sequences are")
+        fitted.posterior.refuse_durations("best paths of a file of long sequences are")
     long = LongPrediction(fitted.posterior, fitted.family, steps, fitted.compute.backend())
     if method == "paths":
         yield from ((path, float(each.sum())) for path, each, _ in long.best_paths())

@@ -87,11 +87,6 @@ class AnalysisMixin:
         own = self.posterior if posterior is None else posterior
         return Evidence(own.fetched(), self.family, resolve_jobs(self.compute.n_jobs))
 
-    def refuse_durations(self, what: str) -> None:
-        """Raise an error for what is not known of states that last."""
-        if self.posterior.durations is not None:
-            raise ValueError(f"{what} not there for states that last: duration=None has them")
-
     def seed_of(self, random_state: Any) -> int:
         """Return a seed; without a `random_state`, that of the estimator is used."""
         if random_state is None:
@@ -193,7 +188,7 @@ class AnalysisMixin:
     ) -> tuple[Floats, list[Integers]]:
         """Return the k best paths of each sequence: log probabilities (N, k), and states."""
         check_algorithm("viterbi", k)
-        self.refuse_durations("k best paths are")
+        self.posterior.refuse_durations("k best paths are")
         found = [
             k_best(self.evidence(), piece, k)
             for piece in self.prepare(X, lengths).pieces(self.family)
@@ -266,7 +261,7 @@ class AnalysisMixin:
         random_state: Any = None,
     ) -> PosteriorSamples:
         """Draw parameters and paths given the training data; see `HMM.posterior_samples`."""
-        self.refuse_durations("draws of the posterior are")
+        self.posterior.refuse_durations("draws of the posterior are")
         data = self.prepare(X, lengths)
         keep = data.sequences is not None and should_keep(n, data.sequences.n_steps)
         settings = Chain(n, warmup, thin, max_sweeps, keep, data.sequences is not None)

@@ -88,8 +88,7 @@ def expected_statistics(
             bound=entropy,
         )
         part = BatchSums(
-            whole.start,
-            whole.transitions,
+            *whole[1:3],  # start and transitions
             emissions,
             log_z,
             len(sequences),

@@ -77,6 +77,11 @@ class Posterior:
             return None
         return self.durations.potentials(self.transitions, collapsed=collapsed)
 
+    def refuse_durations(self, what: str) -> None:
+        """Raise an error for what is not known of states that last."""
+        if self.durations is not None:
+            raise ValueError(f"{what} not there for states that last: duration=None has them")
+
     def learned(self, family: Family) -> Family:
         """Return the family with the learned prior, if there is one."""
         prior = self.emissions.prior

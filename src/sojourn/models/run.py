@@ -35,7 +35,7 @@ from sojourn.models.checkpoints import (
     identity_of,
     seed_of,
 )
-from sojourn.models.durations import refuse_one_pass, shapes_of
+from sojourn.models.durations import shapes_of
 from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
     compute_of,
@@ -153,7 +153,6 @@ def fit(
         model._fitted.provenance = data.record()
         return
     plan = plan_of(model, data, family)
-    refuse_one_pass(model, plan.n_passes)
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
         _fit_one_by_one(model, data, family, observers, restarts)
         return

@@ -19,7 +19,7 @@ from sojourn.inference.posterior import initial_counts
 from sojourn.inference.starts import best_start, may_train_together
 from sojourn.kernels import cpu
 from sojourn.kernels.threads import resolve_jobs
-from sojourn.models.durations import durations_of
+from sojourn.models.durations import durations_of, refuse_one_pass
 from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
 from sojourn.models.labelled import labelled_start
 from sojourn.models.ordered import comes_in_order, put_in_order
@@ -65,6 +65,7 @@ def start(
     A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
     starts on small data the best goes on.
     """
+    refuse_one_pass(model, plan.n_passes)
     n_sequences, n_steps = data.n_sequences, data.n_steps
     transitions = model._make_transitions()
     wide = _states_to_begin_with(model, plan, family, transitions, n_steps)

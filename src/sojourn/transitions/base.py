@@ -187,6 +187,9 @@ class Transitions(ABC):
     constraints: RowConstraints | None = None
     """What is known of start and transitions; None where all of it is learned."""
 
+    stickiness: Any = 0.0
+    """Extra prior count of staying in a state."""
+
     shares_weights: ClassVar[bool]
     """Whether a merged state has the prior counts of both its parts together, or those of one."""
 
@@ -254,9 +257,10 @@ class Transitions(ABC):
         return self.is_even and known is None
 
     def stay_prior(self) -> tuple[Floats, Floats]:
-        """Return the Beta of staying in a state that lasts, eq (61): Beta(1, 1), even chances."""
-        ones = namespace(self.prior_counts().rows.start).ones_like(self.prior_counts().rows.start)
-        return ones, ones
+        """Return the parameters of the Beta of staying in a state that lasts, eq (61)."""
+        start = self.prior_counts().rows.start
+        ones = namespace(start).ones_like(start)
+        return ones + self.stickiness, ones
 
     @abstractmethod
     def regrouped(self, weights: Floats) -> Self:

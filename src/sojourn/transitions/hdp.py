@@ -336,11 +336,6 @@ class HDP(Transitions):
             cells = self.constraints.rows(cells)
         return Concentrations(cells, first, none + others, self.constraints)
 
-    def stay_prior(self) -> tuple[Floats, Floats]:
-        """Return Beta(1 + κ, 1) of staying in a state that lasts, eq (61)."""
-        ones = namespace(self.tables).ones_like(self.tables)
-        return ones + self.stickiness, ones
-
     def regrouped(self, weights: Floats) -> Self:
         """Return the prior for other states.
 
