@@ -42,14 +42,7 @@ def merge_gains(
         total = counted(total)
         return xp.gammaln(total) - xp.gammaln(total + count)
 
-    less, start_less = totals, start_total
-    if not shares and constraints is None:
-        less, start_less = totals - cells[first[0], second[0]], start_total - start[0]
-    elif (
-        not shares
-    ):  # a row has less prior counts where it may go to the two, whose prior counts are equal
-        less, start_less = totals[:, None] - cells[:, second], start_total - start[second]
-        less = xp.clip(less, 0.0, None)
+    less, start_less = _rest(transitions, first, second)
     alone, start_alone = evidence(rows, cells), evidence(counts.start, start)
     # Columns: every other row, and the start, has one target instead of two.
     columns = evidence(rows[:, first] + rows[:, second], pooled(cells[:, first], cells[:, second]))
@@ -78,6 +71,18 @@ def merge_gains(
     gains += of_row(own, both)
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
+
+
+def _rest(transitions: Transitions, first: Any, second: Any) -> tuple[Any, Any]:
+    """Return the totals of prior counts of rows, and of the start, when two states are merged."""
+    (start, cells), start_total, totals, constraints = transitions.evidence_prior()
+    if transitions.shares_weights:
+        return totals, start_total
+    if constraints is None:
+        return totals - cells[first[0], second[0]], start_total - start[0]
+    # A row has less prior counts where it may go to the two, whose prior counts are equal.
+    less = totals[:, None] - cells[:, second]
+    return namespace(less).clip(less, 0.0, None), start_total - start[second]
 
 
 def choice_entropies(counts: Rows, first: Integers, second: Integers) -> Floats:
