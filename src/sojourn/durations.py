@@ -131,11 +131,13 @@ _LONGEST = 1e5  # steps of visits whose probabilities are listed, at most
 class StateDuration(NamedTuple):
     """How long visits to one state last.
 
-    Attributes
+    Parameters
     ----------
     kind : {"geometric", "negative binomial", "categorical"}
-    mean, variance : float
+    mean : float
         Of the number of steps of a visit.
+    variance : float
+        Of that number.
     probabilities : (D,) array
         Of 1, ..., D steps; longer visits have a probability below 0.001, or more than 100,000
         steps.
