@@ -72,8 +72,8 @@ class CategoricalDuration:
     >>> X = ([0] * 3 + [1] * 2 + [0] * 3 + [1] * 4) * 50
     >>> model = sj.HMM(2, sj.Categorical(2), duration=sj.CategoricalDuration(6),
     ...                random_state=0).fit(X)
-    >>> max(own.probabilities[2].round(2) for own in model.durations_)
-    np.float64(0.99)
+    >>> max(float(own.probabilities[2].round(2)) for own in model.durations_)
+    1.0
     """
 
     max_length: int
