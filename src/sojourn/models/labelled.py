@@ -45,7 +45,7 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
         else:
             emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
         seen += np.bincount(codes, minlength=n_codes)[1:]
-    shares = np.zeros(n_states)
+    shares: Floats = np.zeros(n_states)
     if family.step_ndim == 1 and not (seen > 0.0).all():
         drawn, shares = _clusters_of_labels(drawn, family, data)
     return _replaced(drawn, Statistics(start, transitions, emissions), seen, shares)
