@@ -27,7 +27,8 @@ from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial, risings
 from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
-from sojourn.families.matrix_normal import MatrixNormalFamily, pack_joint
+from sojourn.families.matrix_factors import pack_joint
+from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.product import Product

@@ -14,7 +14,8 @@ from sojourn.families.checks import (
     column_moments,
     present_rows,
 )
-from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
+from sojourn.families.matrix_factors import pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.scales import (
     check_dof,
     located,

@@ -138,7 +138,9 @@ class Mixture(NestedFamily):
             rows = mixed(function(x))
             return rows * self.present(x)[:, None]
 
-        if isinstance(function, TabledPotentials) and self.features == 1 and not function.totals:
+        if is_tensor(natural) or self.features > 1:
+            return plain
+        if isinstance(function, TabledPotentials) and not function.totals:
             return TabledPotentials(plain, lambda x, d: mixed(function.column(x, d)), n[0])
         return plain
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from sojourn.families.base import POINT_STEPS
 from sojourn.families.gaussian import Gaussian
-from sojourn.families.matrix_normal import (
+from sojourn.families.matrix_factors import (
     Factors,
     joint_matrices,
     own_log_normalizer,
