@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.hmmlearn_names import OF_FAMILIES, refuse_names_of_hmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -235,6 +237,14 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make a family, or say what parameters of hmmlearn are called here."""
+        theirs = parameters.keys() & OF_FAMILIES.keys()
+        if theirs:
+            unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
+            refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
+        return super().__new__(cls)
 
     def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
         """Return what computes passes of several models of the same data; None by default.

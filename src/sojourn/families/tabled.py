@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sojourn.families.base import EmissionRows
+from sojourn.families.fused import TensorRows, tabled_rows
 from sojourn.kernels.cpu.counts import codes, extremes, product_rows
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, padded_states
@@ -25,8 +26,10 @@ steps 58 and 91, 3,000 steps 73 and 716.
 
 _MOST_ROWS = 2**11  # combinations of values of columns that share a table
 
-LogTable = Callable[[Floats, int], Floats]
-"""Maps the possible values of a column (V, 1), and its number, to log potentials (V, K)."""
+LogTable = Callable[[Floats, Any], Floats]
+"""Maps the possible values of a column (V, 1), and its number, to log potentials (V, K).
+
+With tensors it takes all columns at once: (V, 1, D) and a slice give (V, K, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,12 @@ class TabledPotentials:
         table, log_scale = _scaled(np.concatenate(tables), np.float64)
         found = product_rows(index, table, log_scale, self.n_states, dtype, n_threads=n_threads)
         return EmissionRows(*found, consecutive(len(x)))
+
+    def tensor_rows(self, rows: TensorRows, dtype: Any) -> EmissionRows | None:
+        """Return rows for the kernel on a GPU, or None if only `plain` applies."""
+        if self.totals or rows.range is None:
+            return None
+        return tabled_rows(self.column, rows, dtype)
 
     def _column(self, d: int, low: float, top: float, missing: bool) -> Floats:
         """Return the log potentials of the values of a column, zeros for a missing one."""

@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from sojourn import persist
 from sojourn.analysis.relabel import relabel
 from sojourn.families import Family
+from sojourn.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
 from sojourn.models.attributes import Learned, refuse_assignment
 from sojourn.models.fixed import Given
-from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
