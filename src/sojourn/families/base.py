@@ -160,7 +160,7 @@ class ExponentialFamily(ABC):
 
 
 class StepUnknowns(ExponentialFamily):
-    """What a family with unknowns at single steps, or with a point estimate, defines beside it.
+    """What a family with unknowns at single steps, a point estimate or compiled passes defines.
 
     The defaults are those of a family without them.
     """
@@ -198,6 +198,13 @@ class StepUnknowns(ExponentialFamily):
         """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
         family: Any = self
         return np.asarray(family.sum_statistics(x, weights, n_threads=1).dense())
+
+    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
+        """Return what computes passes of several models of the same data; None by default.
+
+        It is for small data, where calls of functions take longer than the numbers.
+        """
+        return None
 
     def canonical(self, statistics: Floats) -> Floats:
         """Return statistics (K, S) with interchangeable parts in the same order in every state."""
@@ -245,13 +252,6 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
             unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
             refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
         return super().__new__(cls)
-
-    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
-        """Return what computes passes of several models of the same data; None by default.
-
-        It is for small data, where calls of functions take longer than the numbers.
-        """
-        return None
 
     @property
     def past(self) -> int:
