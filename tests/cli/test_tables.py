@@ -115,6 +115,18 @@ def test_semicolons_and_decimal_commas_are_found():
     )
 
 
+def test_words_that_come_in_runs_may_be_sequences():
+    write("t.csv", {"station": texts(np.repeat(["north", "south", "east", "west"], 50)),
+                    "x": texts(X)})  # fmt: skip
+    said = " ".join(fit("t.csv").split())
+    assert "every value of column 'station' is in one run of rows" in said
+    assert "--sequence station says so" in said
+    assert "1 sequence, 200 steps" in run("score", "m.sojourn", "t.csv")
+    said = fit("t.csv", "--sequence", "station", "--force")
+    assert "3 sequences, 150 steps to learn from; 1 sequence held out" in said
+    assert "says so" not in said
+
+
 def test_times_and_ids_are_left_out_and_said():
     steps = np.tile(np.arange(50), 4)
     write("t.csv", {
