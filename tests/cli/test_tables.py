@@ -279,6 +279,8 @@ def wait_for(screen, text):
 
 
 def test_messages_speak_of_options():
+    assert in_options("a; sj.open('t.csv', column=['x'], sequence=False) reads a column as one "
+                      "sequence") == "a"  # fmt: skip
     assert in_options("x exists: overwrite=True replaces it") == "x exists: --force replaces it"
     assert in_options("stopped: resume=True goes on") == "stopped: --resume goes on"
     assert in_options("and column= does not say which") == "and --column does not say which"
