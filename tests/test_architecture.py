@@ -72,9 +72,12 @@ ONE_LAUNCH = "one launch: registers and shared memory do not outlive a function 
 LONG_FUNCTIONS = {
     "kernels: smooth_units": ONE_LOOP,
     "kernels: strip_units": ONE_LOOP,
+    "kernels: copy_units": ONE_LOOP,
+    "kernels: backward_step": ONE_LOOP,
     "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
+    "kernels: single_rows": ONE_LOOP,
     "kernels: direct_assignment_sweep": ONE_LOOP,
     "kernels: _tile": "writes the LLVM code of one tile from its first to its last instruction",
     "kernels: run_chains": ONE_LAUNCH,

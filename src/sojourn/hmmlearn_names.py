@@ -10,8 +10,8 @@ INSTEAD = {
     "n_components": "is n_states here",
     "n_iter": "is n_passes here; by default training ends by itself",
     "covariance_type": (
-        "is chosen by the emission family here: Gaussian() is 'full', DiagonalGaussian() 'diag' "
-        "and SphericalGaussian() 'spherical'"
+        "is chosen by the emission family here: Gaussian() is 'full', DiagonalGaussian() 'diag', "
+        "SphericalGaussian() 'spherical' and TiedGaussian() 'tied'"
     ),
     "algorithm": "is a parameter of decode here: decode(X, algorithm='map')",
     "startprob_prior": "is start_concentration here, less one: hmmlearn's 1.1 is 0.1",

@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,25 @@ from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
+
+
+class CompiledPasses(Protocol):
+    """Computes passes of several models of the same steps; see `sojourn.inference.starts`."""
+
+    def run(
+        self, prior_start: Floats, prior_rows: Floats, start: Floats, rows: Floats, counts: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return log Z (M,), E[C_0] (K, M), E[C] (K, K, M) and E[t] (S, K M).
+
+        Parameters
+        ----------
+        prior_start, prior_rows : (K, 1) and (K, K, 1) arrays
+            Prior counts.
+        start, rows : (K, M) and (K, K, M) arrays
+            Expected counts.
+        counts : (K M, S) array
+            E[t] of every state of every model.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +245,13 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
             unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
             refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
         return super().__new__(cls)
+
+    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
+        """Return what computes passes of several models of the same data; None by default.
+
+        It is for small data, where calls of functions take longer than the numbers.
+        """
+        return None
 
     @property
     def past(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -108,6 +109,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 "sj.Categorical()"
             )
         return super().__new__(cls)
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters: looked up once, since every fit asks for them."""
+        return list(super()._get_param_names())
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:

@@ -29,6 +29,7 @@ from sojourn.models.parameters import (
     may_move,
     record_of,
 )
+from sojourn.models.persistence import with_persistence
 from sojourn.models.plan import ALONE_STEPS, START_PASSES, Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
@@ -74,6 +75,8 @@ def start(
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
     posterior.held = data.n_labelled
+    if _may_stay(model, plan, data):
+        posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -100,6 +103,13 @@ def start(
         with_moves=with_moves,
     )
     return (posterior, Position(), MoveState()) if warm is None else warm
+
+
+def _may_stay(model: BaseHMM, plan: Plan, data: Data) -> bool:
+    """Whether it is tried how long states last at first: on long sequences, if nothing is given."""
+    is_free = isinstance(model.init, str) and model.init == "auto" and model.fixed is None
+    is_long = plan.size in (Size.LONG, Size.TILED) and plan.is_open
+    return is_free and is_long and not data.n_labelled
 
 
 def _states_to_begin_with(
