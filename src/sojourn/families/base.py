@@ -17,7 +17,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -26,7 +25,7 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.hmmlearn_names import OF_FAMILIES, refuse_names_of_hmmlearn
+from sojourn.hmmlearn_names import KnowsHmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -219,7 +218,7 @@ class StepUnknowns(ExponentialFamily):
         raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
 
-class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
+class Family(BaseEstimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
@@ -244,14 +243,6 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
-
-    def __new__(cls, *args: Any, **parameters: Any) -> Any:
-        """Make a family, or say what parameters of hmmlearn are called here."""
-        theirs = parameters.keys() & OF_FAMILIES.keys()
-        if theirs:
-            unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
-            refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
-        return super().__new__(cls)
 
     @property
     def past(self) -> int:

@@ -388,5 +388,8 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
         bad = ~(np.abs(values) < 2**53) | (values != np.floor(values))
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"{position(at, data.offsets)}: {values[at]} is not a symbol")
+        raise ValueError(
+            f"{position(at, data.offsets)}: {values[at]} is not a symbol, which is a whole number "
+            "or a word; for measurements there is Gaussian"
+        )
     return values.astype(np.int64)
