@@ -301,6 +301,50 @@ def learned(data: Sequences) -> dict[str, float]:
     return found
 
 
+def families(n_sequences: int) -> list[dict[str, Any]]:
+    """Measure steps a second, updates included, for families of numbers.
+
+    Sequences of 100 steps, 20 states.
+    """
+    rng, length, n_states = np.random.default_rng(0), 100, 20
+    states = np.repeat(rng.integers(0, n_states, n_sequences), length)
+    level = rng.normal(size=(n_states, 10))
+    reals = level[states] + rng.normal(size=(len(states), 10))
+    data = {
+        "Categorical": (sj.Categorical(1000), rng.integers(0, 1000, len(states))),
+        "Poisson": (sj.Poisson(), rng.poisson(np.exp(0.5 * level + 1.0)[states, :4])),
+        "Bernoulli": (sj.Bernoulli(), reals > 0.0),
+        "DiagonalGaussian": (sj.DiagonalGaussian(), reals),
+        "Gaussian": (sj.Gaussian(), reals),
+        "AutoregressiveGaussian": (sj.AutoregressiveGaussian(), reals),
+    }
+    rows = []
+    for name, (emission, values) in data.items():
+        sequences = Sequences.from_lengths(
+            values if name == "Categorical" else values.astype(np.float64), [length] * n_sequences
+        )
+        for batch_size in (1000, 10_000):
+            model = sj.HMM(
+                n_states, emission, batch_size=batch_size, n_passes=6, random_state=0, moves=None,
+                device="cuda", init="segments",
+            )  # fmt: skip
+            entries = model.fit(sequences).history_
+            passes = np.diff([0.0, *(entry["seconds"] for entry in entries)])
+            rate = sequences.n_steps / steady(passes.tolist())
+            columns = 1 if values.ndim == 1 else values.shape[1]
+            rows.append(
+                {
+                    "family": name,
+                    "columns": columns,
+                    "states": n_states,
+                    "batch_size": batch_size,
+                    "million_steps": rate / 1e6,
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
 def moves(n_few: int, n_many: int) -> dict[str, Any]:
     """Find the number of states on the device and on the CPU, and say what it costs."""
     truth = draw_truth(20, 2000, 0)
@@ -346,6 +390,7 @@ def main() -> None:
         "long_sequences": long_sequences,
         "alternatives_million_steps": lambda: alternatives(small),
         "precision": lambda: precision_effect(small[:100_000], held_out),
+        "families": lambda: families(min(given.size, 100_000)),
         "moves": lambda: moves(200_000, 2_000_000),
         "learned_million_steps": lambda: learned(small),
     }

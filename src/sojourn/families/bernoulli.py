@@ -11,10 +11,11 @@ from sojourn.families.blocks import LogPotentials
 from sojourn.families.checks import check_columns, check_counts, column_vector
 from sojourn.families.columns import log_beta
 from sojourn.families.dense import DenseFamily
+from sojourn.families.fused import QuadraticStatistics
 from sojourn.families.rates import concatenated
 from sojourn.families.scales import first_moments
 from sojourn.families.tabled import TabledPotentials
-from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -46,6 +47,7 @@ class Bernoulli(DenseFamily):
     array([[0.75]])
     """
 
+    fused = True
     parameter_names = ("emissionprob_",)
 
     def __init__(
@@ -101,13 +103,18 @@ class Bernoulli(DenseFamily):
         def plain(x: Floats) -> Floats:
             return self.statistics(x) @ weights
 
-        if is_tensor(natural):
-            return plain
-        zeros = self.features
+        ones, zeros = weights[: self.features].T, weights[self.features :].T
         return TabledPotentials(
             plain,
-            lambda values, d: np.where(values > 0.0, weights[d], weights[zeros + d]),
+            lambda values, d: xp.where(values > 0.0, ones[:, d], zeros[:, d]),
             len(natural),
+        )
+
+    def quadratics(self) -> QuadraticStatistics:
+        """Return (x, 1 − x)."""
+        one, nothing = np.ones(self.features), np.zeros(self.features)
+        return QuadraticStatistics.by_column(
+            nothing, np.stack([nothing, one]), np.stack([one, -one]), np.stack([nothing, nothing])
         )
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
+from sojourn.families.fused import SquaredPotentials, TensorRows
 from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
+from sojourn.kernels.cpu.single import SingleWeights, single_weights
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, row_width
 
@@ -26,6 +29,9 @@ TENSOR_NUMBERS = 2**24
 
 WORTH_THREADS = 2**15
 """Number of steps from which several threads are faster than one."""
+
+FUSED_STATES = 128
+"""Number of states up to which a program on a GPU has those of a step together."""
 
 LogPotentials = Callable[[Any], Floats]
 """Maps the observations x of T steps to their log potentials, shape (T, K)."""
@@ -49,6 +55,8 @@ class CompiledPotentials:
     powers : array
     constants : array
     collapsed : bool
+    shares : array or None
+        None where there is no leverage.
     """
 
     plain: LogPotentials
@@ -60,10 +68,22 @@ class CompiledPotentials:
     powers: Floats
     constants: Floats
     collapsed: bool
+    shares: Floats | None = None
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
         return self.plain(x)
+
+    @cached_property
+    def _of_states(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What `student_rows` takes of every state beside weights."""
+        shares = np.zeros_like(self.powers) if self.shares is None else self.shares
+        return self.factors, shares, self.powers, self.constants
+
+    @cached_property
+    def _single(self) -> SingleWeights:
+        """The arguments for single precision."""
+        return single_weights(self.weights, *self._of_states, collapsed=self.collapsed)
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
@@ -72,12 +92,11 @@ class CompiledPotentials:
             self.location,
             self.weights,
             self.spans,
-            self.factors,
-            self.powers,
-            self.constants,
+            *self._of_states,
             dtype,
             collapsed=self.collapsed,
             n_threads=n_threads,
+            single=self._single,
         )
         if n_missing and not self.whole_rows:
             return None
@@ -92,7 +111,7 @@ def natural_parameters(family: Family, table: DecayedTable) -> Floats:
 
 def potential_rows(
     log_potentials: LogPotentials,
-    x: NDArray[Any],
+    x: Any,
     n_columns: int,
     n_states: int,
     dtype: Any,
@@ -103,7 +122,13 @@ def potential_rows(
     Blocks, and hence results, do not depend on the number of threads.  A block may take
     `n_columns` numbers per step and state.
     """
-    if isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
+    if isinstance(x, TensorRows):
+        if isinstance(log_potentials, SquaredPotentials | TabledPotentials):
+            fused = log_potentials.tensor_rows(x, dtype) if n_states <= FUSED_STATES else None
+            if fused is not None:
+                return fused
+        x = x.values
+    elif isinstance(log_potentials, CompiledPotentials | TabledPotentials) and not is_tensor(x):
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled

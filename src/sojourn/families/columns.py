@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
 
-_LARGE = 1e3  # from where differences of log Γ cancel
+_LARGE = 1e4  # from where differences of log Γ lose more than 11 digits after the point
 
 
 class ColumnFamily(DenseFamily):
@@ -97,16 +97,20 @@ class ColumnFamily(DenseFamily):
         def plain(x: Floats) -> Floats:
             return self._sum_columns(entry, x, natural)
 
-        if is_tensor(natural):
-            return plain
         if self.discrete:
             parts = self.parts(natural)
 
-            def column(values: Floats, d: int) -> Floats:
+            def column(values: Floats, d: Any) -> Floats:
                 return entry(values, d, *(part[:, d] for part in parts))
 
             return TabledPotentials(plain, column, len(natural))
+        if is_tensor(natural):
+            return self.squared(plain, natural, collapsed=collapsed)
         return self.compiled(plain, natural, collapsed=collapsed)
+
+    def squared(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the potentials with a kernel on a GPU, if there is one; by default as they are."""
+        return plain
 
     def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return the potentials with a compiled form, if there is one; by default as they are."""

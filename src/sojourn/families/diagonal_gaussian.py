@@ -16,6 +16,7 @@ from sojourn.families.checks import (
     column_vector,
 )
 from sojourn.families.columns import ColumnFamily, log_rising
+from sojourn.families.fused import QuadraticStatistics, SquaredPotentials
 from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
@@ -80,6 +81,7 @@ class DiagonalGaussian(ColumnFamily):
     coordinates = 4  # κ, ν, sums and sums of squares
     discrete = False
     has_point = True
+    fused = True
     parameter_names = ("means_", "covars_")
 
     def __init__(
@@ -165,6 +167,42 @@ class DiagonalGaussian(ColumnFamily):
         away = x - xp.asarray(self.location, like=x)[column] - mean
         constant = 0.5 * (log_precision - 1.0 / kappa - _LOG_2 - _LOG_PI)
         return constant - 0.5 * away**2 * (nu / scale)
+
+    def squared(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return the same for a kernel on a GPU: a group of squares, of one number, per column."""
+        kappa, nu, sums, squares = self.parts(natural)
+        xp, n = namespace(natural), self.features
+        mean, scale = _centred(kappa, nu, sums, squares)
+        if collapsed:
+            stretched = scale * (1.0 + 1.0 / kappa)
+            root, powers = stretched**-0.5, 0.5 * (nu + 1.0)
+            risen = log_rising(0.5 * nu, 0.5 + xp.zeros_like(nu))
+            constants = risen - 0.5 * xp.log(np.pi * stretched)
+        else:
+            root, powers = (nu / scale) ** 0.5, 0.5 + xp.zeros_like(nu)
+            log_precision = xp.digamma(0.5 * nu) - xp.log(0.5 * scale)
+            constants = 0.5 * (log_precision - 1.0 / kappa - _LOG_2 - _LOG_PI)
+        own = xp.transpose(root[:, :, None] * xp.eye(n, like=root), (1, 2, 0))
+        weights = xp.concatenate([(-mean * root).T[None], own])
+        column = np.arange(n, dtype=np.int32)
+        spans = np.column_stack([column, column + 1, np.ones(n)]).astype(np.int32)
+        return SquaredPotentials(
+            plain,
+            column,
+            np.asarray(self.location),
+            weights,
+            spans,
+            powers.T,
+            constants.T,
+            collapsed,
+        )
+
+    def quadratics(self) -> QuadraticStatistics:
+        """Return (1, 1, y, y²)."""
+        shape = (self.coordinates, self.features)
+        constant, linear, product = np.zeros((3, *shape))
+        constant[:2] = linear[2] = product[3] = 1.0
+        return QuadraticStatistics.by_column(np.asarray(self.location), constant, linear, product)
 
     def compiled(self, plain: LogPotentials, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return a compiled form for data without missing entries."""

@@ -15,6 +15,7 @@ from sojourn.families.base import POINT_STEPS
 from sojourn.families.checks import check_columns, column_moments, column_vector
 from sojourn.families.columns import ColumnFamily, log_beta
 from sojourn.families.dense import DenseFamily
+from sojourn.families.fused import QuadraticStatistics
 from sojourn.families.scales import first_moments
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -38,6 +39,7 @@ class OneParameterFamily(ColumnFamily):
 
     coordinates = 2
     has_point = True
+    fused = True
 
     prior_names: ClassVar[tuple[str, str]]
     """The parameters of the prior that are λ°, in its order."""
@@ -73,6 +75,16 @@ class OneParameterFamily(ColumnFamily):
             first, last = (np.broadcast_to(end, shape).T for end in (zero, one))
             parts.append(first * counts + (last - first) * sums)
         return np.concatenate(parts)
+
+    def quadratics(self) -> QuadraticStatistics:
+        """Return t(x) = t(0) + x (t(1) − t(0))."""
+        shape = (self.coordinates, self.features)
+        at_zero, at_one = (
+            np.stack([np.broadcast_to(part, shape[1:]) for part in self.entry_statistics(end)])
+            for end in (np.zeros(shape[1:]), np.ones(shape[1:]))
+        )
+        nothing = np.zeros(shape)
+        return QuadraticStatistics.by_column(nothing[0], at_zero, at_one - at_zero, nothing)
 
     def point(self, natural: Floats) -> Floats:
         """Return λ times a large number: t(x) is linear, and the mean its ratio."""

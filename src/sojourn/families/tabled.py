@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sojourn.families.base import EmissionRows
+from sojourn.families.fused import TensorRows, tabled_rows
 from sojourn.kernels.cpu.counts import codes, extremes, product_rows
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, padded_states
@@ -25,8 +26,10 @@ steps 58 and 91, 3,000 steps 73 and 716.
 
 _MOST_ROWS = 2**11  # combinations of values of columns that share a table
 
-LogTable = Callable[[Floats, int], Floats]
-"""Maps the possible values of a column (V, 1), and its number, to log potentials (V, K)."""
+LogTable = Callable[[Floats, Any], Floats]
+"""Maps the possible values of a column (V, 1), and its number, to log potentials (V, K).
+
+With tensors it takes all columns at once: (V, 1, D) and a slice give (V, K, D)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +45,15 @@ class TabledPotentials:
     n_states : int
     totals : bool
         Whether the sums of rows are one more column.
+    compiled : callable, optional
+        Returns rows and logarithms of their factors where there are too few steps for a table.
     """
 
     plain: Callable[[Any], Floats]
     column: LogTable
     n_states: int
     totals: bool = False
+    compiled: Callable[[Floats, Any], tuple[Floats, Floats]] | None = None
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
@@ -55,8 +61,10 @@ class TabledPotentials:
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if `plain` applies alone or is faster."""
-        if x.size * self.n_states < WORTH_TABLES:
-            return None
+        if x.size * self.n_states < WORTH_TABLES or _are_too_large(x):
+            if self.compiled is None:
+                return None
+            return EmissionRows(*self.compiled(x, dtype), consecutive(len(x)))
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
             x = np.concatenate([x, x.sum(axis=1, keepdims=True)], axis=1)
@@ -77,6 +85,12 @@ class TabledPotentials:
         found = product_rows(index, table, log_scale, self.n_states, dtype, n_threads=n_threads)
         return EmissionRows(*found, consecutive(len(x)))
 
+    def tensor_rows(self, rows: TensorRows, dtype: Any) -> EmissionRows | None:
+        """Return rows for the kernel on a GPU, or None if only `plain` applies."""
+        if self.totals or rows.range is None:
+            return None
+        return tabled_rows(self.column, rows, dtype)
+
     def _column(self, d: int, low: float, top: float, missing: bool) -> Floats:
         """Return the log potentials of the values of a column, zeros for a missing one."""
         none = np.zeros((int(missing), self.n_states))
@@ -85,6 +99,11 @@ class TabledPotentials:
         # Values below the smallest do not occur, and may be impossible.
         values = np.maximum(np.arange(top + 1.0), low)[:, None]
         return np.concatenate([self.column(values, d), none])
+
+
+def _are_too_large(x: Floats) -> bool:
+    """Whether few numbers are seen to be too large for a table at once."""
+    return len(x) < MOST_VALUES and bool(len(x) < 2 * x.max())
 
 
 def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:

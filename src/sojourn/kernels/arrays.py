@@ -8,6 +8,8 @@ it is not needed (`maybe_any`), a device computes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -169,6 +171,8 @@ _NUMPY = SimpleNamespace(
     eye=lambda n, like: np.eye(n),
     arange=np.arange,
     astype=lambda array, dtype: array.astype(dtype, copy=False),
+    dtype_of=np.dtype,
+    padded_row=lambda array: np.pad(array, ((0, 0), (0, 1), (0, 0))),
     cholesky=_cholesky,
     inv_lower=np.linalg.inv,
 )
@@ -178,6 +182,28 @@ _NUMPY = SimpleNamespace(
 
 _ADDED = (1.0, 1e-4, 1e-8, 1e-10, 1e-12, 1e-14, 0.0)
 """What may be added to a diagonal, as in `_cholesky`, where none is looked at: all are tried."""
+
+
+_KEPT: list[list[Any]] = []
+
+
+@contextmanager
+def keeping() -> Iterator[list[Any]]:
+    """Collect the constants that `asarray` gives out, for work that is recorded and runs again.
+
+    Examples
+    --------
+    >>> with keeping() as constants:
+    ...     pass
+    >>> constants
+    []
+    """
+    kept: list[Any] = []
+    _KEPT.append(kept)
+    try:
+        yield kept
+    finally:
+        _KEPT.remove(kept)
 
 
 def _flat_steps(begins: Any, lengths: Any, total: int) -> Any:
@@ -208,7 +234,10 @@ def _torch() -> SimpleNamespace:
 
     def asarray(value: Any, *, like: Any) -> Any:
         values = np.asarray(value)
-        return constant(values.tobytes(), values.dtype.str, values.shape, like.device)
+        found = constant(values.tobytes(), values.dtype.str, values.shape, like.device)
+        for kept in _KEPT:
+            kept.append(found)
+        return found
 
     def cholesky(matrices: Any) -> Any:
         added = asarray(_ADDED, like=matrices)[:, None, None, None]
@@ -252,6 +281,8 @@ def _torch() -> SimpleNamespace:
         eye=lambda n, like: torch.eye(n, dtype=like.dtype, device=like.device),
         arange=lambda n, *, dtype, like: torch.arange(n, dtype=dtype_of(dtype), device=like.device),
         astype=lambda array, dtype: array.to(dtype_of(dtype)),
+        dtype_of=dtype_of,
+        padded_row=lambda array: torch.nn.functional.pad(array, (0, 0, 0, 1)),
         cholesky=cholesky,
         inv_lower=inv_lower,
     )

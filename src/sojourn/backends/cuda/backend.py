@@ -29,6 +29,7 @@ from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import cuda, reference
 from sojourn.kernels.arrays import to_device
+from sojourn.kernels.interface import Smoothed
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 from sojourn.transitions import Rows
@@ -232,6 +233,17 @@ class CudaBackend(KernelPieces):
     def exact(self) -> CpuBackend:
         """Kernel on the host, in logarithms, for sequences that underflow here."""
         return CpuBackend(reference, self.n_threads, self.dtype)
+
+    def forward_backward(
+        self, chunk: Chunk, potentials: Any, index: Any, *, squares: bool = False
+    ) -> Smoothed:
+        """Compute posterior expectations; those of steps that belong to no sequence are zero."""
+        found = super().forward_backward(chunk, potentials, index, squares=squares)
+        if not chunk.sequences.is_padded:
+            return found
+        step = torch.arange(len(index), device=index.device)[:, None]
+        used = step < chunk.sequences.offsets[-1]
+        return found._replace(responsibilities=torch.where(used, found.responsibilities, 0.0))
 
     def _order(self, chunk: Chunk) -> Tensor:
         return chunk.sequences.order

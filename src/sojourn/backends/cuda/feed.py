@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from sojourn.backends.cuda.windows import (
+    RowStore,
     Window,
     chunks_on_device,
     most_steps,
@@ -18,6 +19,7 @@ from sojourn.backends.cuda.windows import (
     uploaded,
 )
 from sojourn.families import Categorical, Family
+from sojourn.families.dense import DenseFamily
 from sojourn.inference.backend import Chunk
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import to_device
@@ -59,15 +61,19 @@ class Feed:
         self.source = source
         self._family = family
         self._device = device
-        self._values: Tensor | None = None
+        self._values: Tensor | RowStore | None = None
         self._coming: dict[int, Background] = {}
         self._order_of: tuple[int, _Order, Tensor] | None = None
         self._ahead: tuple[tuple[int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         if isinstance(source, MemorySource) and self._fits(source.data):
-            assert isinstance(family, Categorical)
             self._offsets = to_device(source.data.offsets, device)
-            self._values, self._is_complete = place_symbols(family, source.data.values, device)
+            self._is_complete = False
+            if isinstance(family, Categorical):
+                self._values, self._is_complete = place_symbols(family, source.data.values, device)
+            else:
+                assert isinstance(family, DenseFamily)
+                self._values = RowStore.of(family, source.data, device)
             self._longest = int(source.data.lengths.max())
             self._lengths = source.data.lengths.astype(np.int32)
             # Pinned memory, for orders that are made in parallel.
@@ -78,13 +84,16 @@ class Feed:
                 self._stream.wait_stream(torch.cuda.current_stream(device))
 
     def _fits(self, data: Sequences) -> bool:
-        # Other families use more than one step at a time, or arrays on the host.
-        if not isinstance(self._family, Categorical) or _is_known(data):
+        # Others have several arrays.
+        if not isinstance(self._family, Categorical | DenseFamily) or _is_known(data):
             return False
         if self._device.type != "cuda":
             return True
+        size = data.values.nbytes
+        if isinstance(self._family, DenseFamily):
+            size = 8 * data.n_steps * self._family.encode(data[:1]).shape[1]
         free, _ = torch.cuda.mem_get_info(self._device)
-        return data.values.nbytes + data.offsets.nbytes < free // 2
+        return size + data.offsets.nbytes < free // 2
 
     def batches(
         self, n_states: int, n_pass: int, start: int, n_more: int = 0
@@ -130,7 +139,7 @@ class Feed:
 
     def _beside(self, make: Callable[[], Window]) -> Window:
         """Make a window while the device computes the steps of the previous one."""
-        if self._stream is None or not isinstance(self._family, Categorical):
+        if self._stream is None or not isinstance(self._family, Categorical | DenseFamily):
             return make()
         main = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
@@ -205,9 +214,14 @@ class Feed:
             ends = order.ends[part.start : part.start + len(own) + 1]
             begins = self._offsets[numbers]
             lengths = self._offsets[numbers + 1] - begins
+            values = self._values
+            if isinstance(values, RowStore):
+                encoded: Any = values._replace(begins=begins, is_shared=True)
+            else:
+                encoded = cuda.gather_sequences(values, begins, lengths, int(ends[-1] - ends[0]))
             return Window(
                 self._family,
-                cuda.gather_sequences(self._values, begins, lengths, int(ends[-1] - ends[0])),
+                encoded,
                 lengths,
                 self._longest,
                 (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),

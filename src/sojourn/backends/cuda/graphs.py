@@ -16,7 +16,7 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import cuda
-from sojourn.kernels.arrays import is_tensor, to_device
+from sojourn.kernels.arrays import is_tensor, keeping, to_device
 from sojourn.sequences import Sequences
 from sojourn.transitions import Concentrations, PriorCounts, Rows
 
@@ -52,17 +52,18 @@ class Recorder:
         self._is_able = is_able
         self._problem = problem
         self._window: Window | None = None
-        self._place: _Place | None = None
+        self._place: _Place | _RowPlace | None = None
         self._recording: _Recording | None = None
         self._update: _RecordedUpdate | None = None
         self._next = -1
 
     def takes(self, batch: Any) -> bool:
-        """Whether a batch belongs to a window of equal batches of symbols, and is not too small."""
+        """Whether a batch belongs to a window of equal batches on the device, and is not small."""
         if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
             return False
         window = batch.window
-        is_plain = window.is_sorted and not window.is_tiled
+        is_resident = window.store is not None and window.store.is_shared
+        is_plain = (window.is_sorted or is_resident) and not window.is_tiled
         return is_plain and batch.n_sequences == window.batch_size
 
     def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
@@ -98,10 +99,11 @@ class Recorder:
             self._problem.rates(n_updates + 1 + b, window.batch_size)
             for b in range(window.n_batches)
         ]
-        source = window.all(to_device(np.array(own).reshape(-1), window.begins.device))
+        source = window.all(to_device(np.array(own).reshape(-1), window.device))
         if self._place is None or not self._place.holds(source, window):
-            self._place, self._recording = _Place(source, window), None
-        self._place.load(source, window.begins)
+            kind = _Place if window.store is None else _RowPlace
+            self._place, self._recording = kind(source, window), None
+        self._place.load(source, window)
         self._window, self._next = window, -1
 
 
@@ -147,8 +149,9 @@ class _Place:
             and symbols <= len(self.batch.segments.symbols)
         )
 
-    def load(self, source: cuda.Minibatch, begins: Tensor) -> None:
+    def load(self, source: cuda.Minibatch, window: Window) -> None:
         """Copy a window into this memory."""
+        begins = window.begins
         for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
             room[: len(tensor)] = tensor
         self._begins[: len(begins)] = begins
@@ -171,6 +174,64 @@ class _Place:
             _not_on_the_host,
         )
         return Chunk(sequences, encoded)
+
+
+class _RowPlace:
+    """The same for rows of numbers, which are gathered from all data as they are needed."""
+
+    def __init__(self, source: cuda.RowBatch, window: Window) -> None:
+        assert window.store is not None
+        self._store, n = window.store, window.batch_size
+        roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
+        self._window, self.batch = (
+            cuda.RowBatch.of(
+                torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
+                for tensor, size in zip(source.tensors(), sizes, strict=True)
+            )
+            for sizes in (roomy, [n, n + 1, n, 2])
+        )
+        # Beyond the steps of a minibatch stand those of others, and before that a possible one.
+        room = window.largest + window.largest // 10 + 16
+        self._values = self._store.values[:1].repeat(room, 1)
+        self.number = torch.zeros(1, dtype=torch.int64, device=self._values.device)
+
+    def holds(self, source: cuda.RowBatch, window: Window) -> bool:
+        """Whether a window and each of its minibatches fit, and the data are the same."""
+        assert window.store is not None
+        return (
+            window.store.values is self._store.values
+            and window.batch_size == len(self.batch.order)
+            and window.largest <= len(self._values)
+            and all(
+                len(tensor) <= len(room)
+                for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
+            )
+        )
+
+    def load(self, source: cuda.RowBatch, window: Window) -> None:
+        """Copy a window into this memory."""
+        for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
+            room[: len(tensor)] = tensor
+
+    def take_out(self) -> None:
+        """Gather the next minibatch."""
+        values = self._store.values
+        cuda.load_rows(self.batch, self._values, self._window, values, self.number)
+        self.number += 1
+
+    def chunk(self, window: Window) -> Chunk:
+        """Return the current minibatch, padded, as a chunk."""
+        n = window.batch_size
+        sequences = DeviceBatch(
+            self.batch.offsets,
+            self.batch.order,
+            n,
+            len(self._values),
+            window.family,
+            _not_on_the_host,
+            is_padded=True,
+        )
+        return Chunk(sequences, self._store.encoded(self._values, n))
 
 
 def _not_on_the_host() -> Sequences:
@@ -201,10 +262,12 @@ class _Recording:
         Not changed.
     chunk : Chunk
         The current minibatch of `place`.
-    place : _Place
+    place : _Place or _RowPlace
     """
 
-    def __init__(self, advance: Advance, posterior: Posterior, chunk: Chunk, place: _Place) -> None:
+    def __init__(
+        self, advance: Advance, posterior: Posterior, chunk: Chunk, place: _Place | _RowPlace
+    ) -> None:
         self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
         self._prior = posterior.transitions.prior_counts()
@@ -220,7 +283,8 @@ class _Recording:
             return sums
 
         before = [tensor.clone() for tensor in self._changed()]
-        self._graph, self._sums = _recorded(run, lambda: _copy(before, self._changed()))
+        with keeping() as self._constants:
+            self._graph, self._sums = _recorded(run, lambda: _copy(before, self._changed()))
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
@@ -278,7 +342,8 @@ class _RecordedUpdate:
             updated = still.updated(total_sequences, self._step_size)
             return updated, updated.prior_counts()
 
-        self._graph, (self._updated, self.prior) = _recorded(run, lambda: None)
+        with keeping() as self._constants:
+            self._graph, (self._updated, self.prior) = _recorded(run, lambda: None)
 
     def replay(self, transitions: Any) -> Any:
         """Run the update on the device.  The next one overwrites its result."""

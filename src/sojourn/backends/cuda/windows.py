@@ -5,19 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sojourn.families import Categorical, Family
+from sojourn.families import Bernoulli, Categorical, Family
+from sojourn.families.dense import DenseFamily
+from sojourn.families.fused import TensorRows
+from sojourn.families.tabled import MOST_VALUES
 from sojourn.families.tensors import TensorSymbols
 from sojourn.inference.backend import Chunk
 from sojourn.inference.known import of_equal_weight
 from sojourn.inference.local import sum_log_base
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import to_device
+from sojourn.kernels.cpu.counts import extremes
 from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.sources.base import joined
@@ -41,6 +45,8 @@ class DeviceBatch:
     family : Family
     host : callable
         Returns the same sequences on the host.
+    is_padded : bool
+        Whether there may be more steps than the sequences have, whose responsibilities are zero.
     counted : (N, 4) array or None
         For tiles: which steps count, on the host.
     labels : Labels or None
@@ -55,6 +61,7 @@ class DeviceBatch:
     n_steps: int
     family: Family
     host: Callable[[], Sequences]
+    is_padded: bool = False
     counted: NDArray[np.int64] | None = None
     labels: Labels | None = None
     weights: NDArray[np.float64] | None = None
@@ -99,14 +106,55 @@ class WindowBatch:
         yield self.window.chunk(self.number)
 
 
+class RowStore(NamedTuple):
+    """Rows of numbers on the device, and the sequences of a window among them.
+
+    Attributes
+    ----------
+    values : (S, C) float64 tensor
+        All data.
+    begins : (N,) int64 tensor
+        First step of each sequence.
+    is_fused : bool
+        Whether the family has kernels of its own for them.
+    range : (2, C) array or None
+        As in `TensorRows`.
+    is_shared : bool
+        Whether all windows have the same values.
+    """
+
+    values: Tensor
+    begins: Tensor
+    is_fused: bool
+    range: NDArray[Any] | None
+    is_shared: bool = False
+
+    @classmethod
+    def of(cls, family: DenseFamily, data: Sequences, device: Any) -> RowStore:
+        """Encode sequences and copy them to the device, one after another."""
+        encoded = np.ascontiguousarray(family.encode(data), dtype=np.float64)
+        found = None
+        if family.fused and getattr(family, "discrete", isinstance(family, Bernoulli)):
+            lows, tops, _ = extremes(encoded, n_threads=1)
+            known = tops >= lows  # unless all are missing
+            lows, tops = np.where(known, lows, 0.0), np.where(known, tops, 0.0)
+            found = np.stack([lows, tops]) if tops.max() < MOST_VALUES else None
+        begins = to_device(data.offsets[:-1], device)
+        return cls(to_device(encoded, device), begins, family.fused, found)
+
+    def encoded(self, values: Tensor, n_sequences: int) -> Any:
+        """Return rows as the family takes them."""
+        return TensorRows(values, n_sequences, self.range) if self.is_fused else values
+
+
 class Window:
     """Several minibatches on the device, ready for the kernels.
 
     Parameters
     ----------
     family : Family
-    encoded : tensor, or what `Family.encode` gives with tensors
-        Encoded values of all steps, concatenated.
+    encoded : tensor, `RowStore`, or what `Family.encode` gives with tensors
+        Encoded values of all steps, concatenated; or where they are.
     lengths : (N,) int64 tensor
         Lengths of all sequences.
     longest : int
@@ -139,11 +187,12 @@ class Window:
         is_tiled: bool = False,
         is_known: bool = False,
     ) -> None:
-        n, device = len(lengths), lengths.device
+        n, self.device = len(lengths), lengths.device
+        device = self.device
         self.family = family
         self.batch_size = batch_size
         self.n_batches = -(-n // batch_size)
-        self._encoded = encoded
+        self._encoded, self._lengths = encoded, lengths
         self._host = host
         self.is_complete = is_complete
         self.is_tiled = is_tiled
@@ -158,13 +207,18 @@ class Window:
         self._order = order - batch * batch_size
         self._sorted = None
         if isinstance(family, Categorical):
-            largest = int(np.diff(edges).max())
-            self._sorted = cuda.find_segments(encoded, begins, family.n_statistics, largest)
+            n_symbols = family.n_statistics
+            self._sorted = cuda.find_segments(encoded, begins, n_symbols, self.largest)
 
     @property
     def is_sorted(self) -> bool:
         """Whether the data are symbols, sorted."""
         return self._sorted is not None
+
+    @property
+    def store(self) -> RowStore | None:
+        """The data of a window of rows of numbers."""
+        return self._encoded if isinstance(self._encoded, RowStore) else None
 
     @property
     def begins(self) -> Tensor:
@@ -174,9 +228,13 @@ class Window:
 
     def lend(self, stream: Any) -> None:
         """Keep freed memory from being reused until a stream is done with it."""
-        assert self._sorted is not None
-        segments, places, begins, _ = self._sorted
-        for tensor in (self._encoded, self._offsets, self._order, *segments, places, begins):
+        own = [self._offsets, self._order]
+        if self._sorted is not None:
+            segments, places, begins, _ = self._sorted
+            own += [self._encoded, *segments, places, begins]
+        if self.store is not None:
+            own += self.store[:2]
+        for tensor in own:
             tensor.record_stream(stream)
 
     def sizes(self, b: int) -> tuple[int, int]:
@@ -184,14 +242,21 @@ class Window:
         last = len(self._order) - b * self.batch_size
         return min(self.batch_size, last), self._edges[b + 1] - self._edges[b]
 
+    @property
+    def largest(self) -> int:
+        """Largest number of steps that a minibatch has."""
+        return int(np.diff(self._edges).max())
+
     def capacity(self) -> tuple[int, int, int]:
         """Return the largest number of steps, pieces and symbols that a minibatch has."""
         assert self._sorted is not None
         _, _, _, *sizes = zip(*self._sorted.layout, strict=True)
         return max(sizes[0]), max(sizes[1]), max(sizes[2])
 
-    def all(self, rates: Tensor) -> cuda.Minibatch:
-        """Return all minibatches, concatenated."""
+    def all(self, rates: Tensor) -> Any:
+        """Return all minibatches, concatenated: `cuda.Minibatch` or `cuda.RowBatch`."""
+        if self.store is not None:
+            return cuda.RowBatch(self.store.begins, self._offsets, self._order, rates)
         assert self._sorted is not None
         return cuda.Minibatch(
             self._encoded,
@@ -207,6 +272,14 @@ class Window:
         for b in range(self.n_batches):
             yield WindowBatch(self, b, *self.sizes(b))
 
+    def _gathered(self, store: RowStore, begin: int, n: int, n_steps: int) -> Any:
+        """Return the rows of some sequences, one after another."""
+        if n_steps == len(store.values):
+            return store.encoded(store.values, n)
+        own = slice(begin, begin + n)
+        rows = cuda.gather_sequences(store.values, store.begins[own], self._lengths[own], n_steps)
+        return store.encoded(rows, n)
+
     def chunk(self, b: int) -> Chunk:
         """Return one minibatch."""
         n, n_steps = self.sizes(b)
@@ -220,8 +293,8 @@ class Window:
                 self._sorted.batch(b),
                 self.is_complete,
             )
-        elif self.n_batches > 1:
-            encoded = encoded[steps]
+        elif self.store is not None:
+            encoded = self._gathered(self.store, begin, n, n_steps)
         own = self._host(b) if self.is_tiled or self.is_known else None
         batch = DeviceBatch(
             self._offsets[begin + b : begin + b + n + 1],
@@ -230,6 +303,7 @@ class Window:
             n_steps,
             self.family,
             lambda: self._host(b),
+            False,
             None if own is None else own.counted,
             None if own is None else own.labels,
             None if own is None else own.weights,
@@ -256,6 +330,8 @@ def uploaded(family: Family, batches: list[Sequences], device: Any) -> Window:
     data = joined(batches)
     if isinstance(family, Categorical):
         encoded, is_complete = place_symbols(family, data.values, device)
+    elif isinstance(family, DenseFamily):
+        encoded, is_complete = RowStore.of(family, data, device), False
     else:
         encoded, is_complete = to_device(family.encode(data), device), False
     edges = np.cumsum([0, *(batch.n_steps for batch in batches)]).tolist()

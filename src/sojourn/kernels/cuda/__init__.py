@@ -15,10 +15,12 @@ from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.decoding import viterbi
 from sojourn.kernels.cuda.minibatches import (
     Minibatch,
+    RowBatch,
     SortedSteps,
     find_segments,
     gather_sequences,
     load_minibatch,
+    load_rows,
 )
 from sojourn.kernels.cuda.padded import PaddedKernel
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, plain
@@ -58,6 +60,7 @@ __all__ = [
     "AffineTable",
     "Minibatch",
     "PaddedKernel",
+    "RowBatch",
     "Segments",
     "SortedSteps",
     "add_rows",
@@ -70,6 +73,7 @@ __all__ = [
     "gather_sequences",
     "is_narrow",
     "load_minibatch",
+    "load_rows",
     "log_normalizers",
     "log_potential",
     "means_of_symbols",

@@ -112,8 +112,7 @@ def _run(
     entry, stay, advance = (part.to(table.dtype).contiguous() for part in potentials.durations)
     theta = (advance[:, None] * potentials.transitions).to(table.dtype).contiguous()
     edges, scale = potentials.edges, potentials.log_scale
-    slots = len(index) if both else 2 * n_programs
-    messages = table.new_empty((slots, n_states, n_copies))
+    messages = table.new_empty((len(index) if both else 2 * n_programs, n_states, n_copies))
     none = table.new_empty(1)
     stays, advances, entries = (
         torch.zeros((n_programs, *shape), dtype=torch.float64, device=device)

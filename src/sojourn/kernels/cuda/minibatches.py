@@ -50,6 +50,58 @@ class Minibatch(NamedTuple):
         return cls(index, places, Segments(*segments), offsets, order, rates)
 
 
+class RowBatch(NamedTuple):
+    """Everything of a minibatch of rows of numbers, or of several: where their sequences are.
+
+    Attributes
+    ----------
+    begins : (N,) int64 tensor
+        First step of each sequence among all the data.
+    offsets : (N + 1,) int64 tensor
+    order : (N,) int64 tensor
+    rates : (2,) float64 tensor
+        As in `Minibatch`.
+    """
+
+    begins: Tensor
+    offsets: Tensor
+    order: Tensor
+    rates: Tensor
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Return all tensors in one tuple."""
+        return tuple(self)
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor]) -> RowBatch:
+        """Undo `tensors`."""
+        return cls(*tensors)
+
+
+def load_rows(
+    target: RowBatch, values: Tensor, window: RowBatch, source: Tensor, number: Tensor
+) -> None:
+    """Gather the minibatch with a number that is on the device, one of several, from all data.
+
+    Parameters
+    ----------
+    target : RowBatch
+        Written to, without ``begins``.
+    values : (T, C) tensor
+        Its rows, written to as far as the minibatch has steps.
+    window : RowBatch
+        The minibatches.
+    source : (S, C) tensor
+        All data.
+    number : (1,) int64 tensor
+    """
+    n_sequences = len(target.order)
+    _load_rows_kernel[(triton.cdiv(n_sequences, 4),)](
+        source, *window, values, *target[1:], number, n_sequences, _columns(values),
+        GROUP=4, BLOCK=128, num_warps=4,
+    )  # fmt: skip
+
+
 def load_minibatch(
     target: Minibatch, window: Minibatch, begins: Tensor, number: Tensor, n_symbols: int
 ) -> None:
@@ -108,13 +160,22 @@ class SortedSteps(NamedTuple):
 
 
 def gather_sequences(values: Tensor, begins: Tensor, lengths: Tensor, n_steps: int) -> Tensor:
-    """Return sequences concatenated; `n_steps` is their total number of steps."""
+    """Return sequences concatenated; `n_steps` is their total number of steps.
+
+    A step is a number, or a row of them.
+    """
     ends = torch.cumsum(lengths, 0)
-    out = torch.empty(n_steps, dtype=values.dtype, device=values.device)
+    out = torch.empty((n_steps, *values.shape[1:]), dtype=values.dtype, device=values.device)
     _gather_sequences_kernel[(triton.cdiv(len(lengths), 8),)](
-        values, begins, lengths, ends, out, len(lengths), GROUP=8, BLOCK=32, num_warps=4
-    )
+        values, begins, lengths, ends, out, len(lengths), _columns(values),
+        GROUP=8, BLOCK=32, num_warps=4,
+    )  # fmt: skip
     return out
+
+
+def _columns(values: Tensor) -> int:
+    """Return how many numbers a step has."""
+    return 1 if values.ndim == 1 else int(values.shape[1])
 
 
 def find_segments(
@@ -175,16 +236,17 @@ def find_segments(
 # ---- device side ---------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=["n_sequences"])
+@triton.jit(do_not_specialize=["n_sequences", "n_columns"])
 def _gather_sequences_kernel(
-    values, begins, lengths, ends, out, n_sequences, GROUP: tl.constexpr, BLOCK: tl.constexpr
-):
+    values, begins, lengths, ends, out, n_sequences, n_columns,
+    GROUP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Copy some sequences, each from where it begins, one after another."""
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences
-    n = tl.load(lengths + place, mask=there, other=0)
-    source = tl.load(begins + place, mask=there, other=0)
-    target = tl.load(ends + place, mask=there, other=0) - n
+    n = tl.load(lengths + place, mask=there, other=0) * n_columns
+    source = tl.load(begins + place, mask=there, other=0) * n_columns
+    target = tl.load(ends + place, mask=there, other=0) * n_columns - n
     for begin in range(0, tl.max(n, axis=0), BLOCK):
         step = begin + tl.arange(0, BLOCK)[None, :]
         mask = step < n[:, None]
@@ -365,3 +427,35 @@ def _load_minibatch_kernel(
     else:
         _copy_part(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
         _copy_part(order, b * n_sequences, to_order, n_sequences, BLOCK)
+
+
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_columns"],
+    do_not_specialize_on_alignment=["begins", "offsets", "order", "rates"],
+)
+def _load_rows_kernel(
+    source, begins, offsets, order, rates, values, to_offsets, to_order, to_rates, number,
+    n_sequences, n_columns,
+    GROUP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Copy some sequences of a minibatch, and what is known of them."""
+    b = tl.load(number)
+    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    there = place < n_sequences
+    here = offsets + b * (n_sequences + 1) + place
+    begin = tl.load(here, mask=there, other=0)
+    end = tl.load(here + 1, mask=there, other=0)
+    row = tl.load(begins + b * n_sequences + place, mask=there, other=0)
+    tl.store(to_offsets + place, begin, mask=there)
+    tl.store(to_offsets + place + 1, end, mask=place == n_sequences - 1)
+    tl.store(to_order + place, tl.load(order + b * n_sequences + place, mask=there), mask=there)
+    which = tl.arange(0, 2)
+    tl.store(
+        to_rates + which, tl.load(rates + b * 2 + which), mask=tl.program_id(0) + which * 0 == 0
+    )
+    n = (end - begin) * n_columns
+    for first in range(0, tl.max(n, axis=0), BLOCK):
+        at = first + tl.arange(0, BLOCK)[None, :]
+        mask = at < n[:, None]
+        found = tl.load(source + (row * n_columns)[:, None] + at, mask=mask, other=0.0)
+        tl.store(values + (begin * n_columns)[:, None] + at, found, mask=mask)

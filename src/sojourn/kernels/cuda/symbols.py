@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.interface import padded_states
 
@@ -142,9 +143,11 @@ def means_of_symbols(
     And a row that becomes one, for a missing symbol.
     """
     lanes = triton.next_power_of_2(max(16, len(totals)))
+    # In double precision, which a number given to a kernel does not have.
+    priors = namespace(totals).asarray([prior, prior_total], like=totals)
     out = torch.empty((3, lanes), dtype=dtype, device=totals.device)
     _means_of_symbols_kernel[(1,)](
-        totals, scale, prior, prior_total, *out, len(totals), LANES=lanes, num_warps=1
+        totals, scale, priors, *out, len(totals), LANES=lanes, num_warps=1
     )
     return out[0, : len(totals)], out[1, : len(totals)], out[2]
 
@@ -283,12 +286,11 @@ def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["K"])
-def _means_of_symbols_kernel(
-    totals, scale, prior, prior_total, gain, shift, missing, K, LANES: tl.constexpr
-):
+def _means_of_symbols_kernel(totals, scale, priors, gain, shift, missing, K, LANES: tl.constexpr):
     """Find gain and shift of every state, and the row that makes the potential one."""
     state = tl.arange(0, LANES)
-    norm = tl.load(totals + state, mask=state < K, other=1.0) + prior_total
+    prior = tl.load(priors)
+    norm = tl.load(totals + state, mask=state < K, other=1.0) + tl.load(priors + 1)
     kind = gain.dtype.element_ty
     by = tl.load(scale)
     tl.store(gain + state, (by / norm).to(kind), mask=state < K)
