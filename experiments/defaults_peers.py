@@ -14,6 +14,7 @@ import sojourn as sj
 from experiments.defaults_data import EARTHQUAKES
 
 THEIR_SEEDS = range(10)
+REPEATS = 3  # every fit is timed as often, ours and theirs in turn; the shortest time counts
 LONG = {"n_iter": 1000, "tol": 1e-6}  # hmmlearn until nothing changes; its defaults are 10, 0.01
 
 
@@ -119,8 +120,15 @@ def compare(name: str, seeds: list[int], n_jobs: int | None = None) -> dict[str,
     data = peer.data()
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
     fit_ours(peer, data, 0, n_jobs)  # compile what is not compiled yet
-    theirs = [fit_theirs(peer, data, seed) for seed in THEIR_SEEDS]
-    ours = [fit_ours(peer, data, seed, n_jobs) for seed in seeds]
+    fits = [lambda seed=seed: fit_theirs(peer, data, seed) for seed in THEIR_SEEDS]
+    fits += [lambda seed=seed: fit_ours(peer, data, seed, n_jobs) for seed in seeds]
+    order = np.argsort([*THEIR_SEEDS, *range(len(seeds))], kind="stable")
+    found: list[dict[str, Any]] = [{} for _ in fits]
+    for _ in range(REPEATS):
+        for at in map(int, order):
+            again, before = fits[at](), found[at].get("seconds", np.inf)
+            found[at] = again | {"seconds": min(before, again["seconds"])}
+    theirs, ours = found[: len(THEIR_SEEDS)], found[len(THEIR_SEEDS) :]
     long = [fit_theirs(peer, data, seed, **LONG)["score"] for seed in THEIR_SEEDS]
     scores = [run["score"] for run in theirs]
     return {

@@ -40,6 +40,7 @@ ROWS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "the same, cut into pieces of 500": (DEFAULTS, {"cut": True}),
     "one state more, or two": (["HMM(11)", "HMM(12)"], {}),
     "full batches, uncut": (["HMM(10)", "HDPHMM(30)"], {"tile_length": None}),
+    "no staying at first": (DEFAULTS, {"STAYING": (0.0,)}),
     "no more states at first than asked for": (["HMM(10)"], {"WIDE_FACTOR": 1}),
     "no full batches at the end": (["HMM(10)"], {"FULL_TILES": 0}),
     "tiles of 256 steps": (["HMM(10)"], {"TILE_LENGTH": 256}),

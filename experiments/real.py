@@ -8,7 +8,8 @@ folder that has some of them, each in the files that its authors publish, in any
     sensor_data_per_tstep.csv,
     actions_per_tstep.csv           mocap6, github.com/michaelchughes/mocap6dataset
     *_chr*.txt.gz                   binarised marks, as ChromHMM writes them
-    speed.csv                       depmixS4's reaction times, in a column rt
+    speed.csv                       depmixS4's reaction times, in the columns rt and corr
+    biofam3c.csv                    seqHMM's life courses: id, age, married, children, left
     train.txt, dev.txt, train.upos  sentences, and the tags of their words
 """
 
@@ -18,6 +19,7 @@ import csv
 import gzip
 import sys
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,7 @@ import numpy as np
 
 import sojourn as sj
 from benchmarks.results import write_result
+from experiments import real_likelihoods as likelihoods
 from sojourn.demo import EARTHQUAKES
 
 RESULTS = Path(__file__).parent / "results" / "real.json"
@@ -41,10 +44,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         "source": "Fox, Hughes, Sudderth and Jordan, Annals of Applied Statistics, 2014",
         "bnpy": {"hamming_distance": 0.41, "seconds": 62},
     },
-    "speed": {
-        "log_likelihood": {"1": -305.33, "2": -88.73},
-        "source": "depmixS4, reaction times alone",
-    },
+    **likelihoods.PUBLISHED,
 }
 """What others have found."""
 
@@ -102,12 +102,6 @@ def read_marks(path: Path) -> tuple[list[str], np.ndarray]:
     if table.shape[1] != len(names) or not np.isin(table, (0, 1)).all():
         raise ValueError(f"{path}: expected {len(names)} columns of zeros and ones")
     return names, table
-
-
-def read_column(path: Path, name: str) -> np.ndarray:
-    """Read a column of numbers from a CSV file."""
-    with path.open() as file:
-        return np.array([float(row[name]) for row in csv.DictReader(file)])
 
 
 # ---- learning -----------------------------------------------------------------------------------
@@ -198,15 +192,6 @@ def _independent(table: np.ndarray) -> float:
     return float((p * np.log(p) + (1 - p) * np.log1p(-p)).sum())
 
 
-def speed(rt: np.ndarray) -> dict[str, Any]:
-    """Fit one and two Gaussian states to reaction times."""
-    found = {}
-    for k in (1, 2):
-        model = sj.HMM(k, sj.Gaussian(), random_state=0).fit(rt[:, None])
-        found[str(k)] = round(model.score(rt[:, None]), 3)
-    return {"steps": len(rt), "log_likelihood": found}
-
-
 def words(train: Path, dev: Path, tags: Path, n_states: int) -> dict[str, Any]:
     """Learn word classes, and compare them with parts of speech."""
     sentences, held_out, true = (
@@ -253,7 +238,10 @@ def measure(
             draw.marks(model, names, pictures / "chromatin.png")
     reactions = find(folder, "speed.csv")
     if reactions is not None:
-        found["speed"] = speed(read_column(reactions, "rt"))
+        found["speed"] = likelihoods.speed(*likelihoods.read_speed(reactions))
+    courses = find(folder, "biofam3c.csv")
+    if courses is not None:
+        found["biofam3c"] = likelihoods.biofam3c(*likelihoods.read_life_courses(courses))
     files = [find(folder, name) for name in ("train.txt", "dev.txt", "train.upos")]
     if None not in files:
         found["words"] = words(*[path for path in files if path is not None], n_states)
@@ -264,16 +252,24 @@ def main() -> None:
     """Learn from the data of a folder, and write the results and the pages about them."""
     if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
         sys.exit(__doc__)
+    from experiments.real_tables import read_result, write_pages
+
+    known = read_result()["found"] if RESULTS.exists() else {}
     found = measure(Path(sys.argv[1]), PICTURES)
+    for result in found.values():
+        result["date"] = date.today().isoformat()
     write_result(
         RESULTS,
-        {"command": "python -m experiments.real DATA", "published": PUBLISHED, "found": found},
+        {
+            "command": "python -m experiments.real DATA",
+            "published": PUBLISHED,
+            "found": known | found,  # data that are not in the folder keep what they had
+        },
     )
-    from experiments.real_tables import write_pages
-
     write_pages()
     for name, result in found.items():
         print(name, result, flush=True)
+    likelihoods.check(found)
 
 
 if __name__ == "__main__":

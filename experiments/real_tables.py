@@ -30,7 +30,7 @@ def mocap6(result: dict[str, Any]) -> str:
         f"{run['states']} | {run['seconds']:.0f} |"
         for run in found["runs"]
     ]
-    return "\n".join([_where(result, found["steps"]), "", *rows])
+    return "\n".join([_where(result, found), "", *rows])
 
 
 def chromatin(result: dict[str, Any]) -> str:
@@ -46,18 +46,62 @@ def chromatin(result: dict[str, Any]) -> str:
         f"The log likelihood per bin is {found['log_likelihood_per_step']:.3f}; with independent "
         f"marks it is {found['independent_marks']:.3f}. No likelihood is published for these data."
     )
-    return "\n".join([_where(result, found["steps"]), "", *rows, "", text])
+    return "\n".join([_where(result, found), "", *rows, "", text])
 
 
-def _where(result: dict[str, Any], n_steps: int) -> str:
-    machine = result["machine"]
+def published(result: dict[str, Any]) -> str:
+    """Tabulate what other packages report, and what is found here."""
+    known, found = result["published"], result["found"]
+    earthquakes, speed, courses = (found[name] for name in ("earthquakes", "speed", "biofam3c"))
+    rows = [
+        "| data | model | published | maximum likelihood | posterior |",
+        "|---|---|---|---|---|",
+        _row(
+            "earthquakes",
+            "3 states, `Poisson`",
+            known["earthquakes"]["log_likelihood"],
+            earthquakes["prior_outweighed"]["log_likelihood"],
+            earthquakes["log_likelihood"],
+        ),
+    ]
+    models = {
+        "one_state": "1 state, `Gaussian`",
+        "two_states": "2 states, `Gaussian`",
+        "given_parameters": "2 states, `Gaussian` × `Categorical`, parameters given",
+        "four_states": "4 states, 3 × `Categorical`, none goes back",
+    }
+    for name, own in (("speed", speed), ("biofam3c", courses)):
+        rows += [
+            _row(name, text, known[name][key], own[key], own["posterior"].get(key))
+            for key, text in models.items()
+            if key in own
+        ]
+    bic = known["biofam3c"]["bic"]
+    bics = f"The BIC of the last is {courses['bic']:,.2f}; {bic:,} is published."
+    dates = {own.get("date", result["date"]) for own in (earthquakes, speed, courses)}
+    measured = f"Log likelihoods, measured {max(dates)} by `{result['command']}`:"
+    return "\n".join([measured, "", *rows, "", bics])
+
+
+def _row(name: str, model: str, known: float, most: float, posterior: float | None) -> str:
+    digits = len(str(known).partition(".")[2])
+    own = "" if posterior is None else f"{posterior:,.3f}"
+    return f"| {name} | {model} | {known:,} | {most:,.{digits}f} | {own} |".replace("-", "−")
+
+
+def _where(result: dict[str, Any], found: dict[str, Any]) -> str:
+    machine, date = result["machine"], found.get("date", result["date"])
     return (
-        f"From {n_steps:,} steps, on {machine['cores']} cores ({machine['processor']}, "
-        f"{result['date']}, `{result['command']}`):"
+        f"From {found['steps']:,} steps, on {machine['cores']} cores ({machine['processor']}, "
+        f"{date}, `{result['command']}`):"
     )
 
 
-PAGES: dict[str, Callable[[dict[str, Any]], str]] = {"mocap6": mocap6, "chromatin": chromatin}
+PAGES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "mocap6": mocap6,
+    "chromatin": chromatin,
+    "published": published,
+}
 
 
 def updated(text: str, name: str, result: dict[str, Any]) -> str:
@@ -76,7 +120,7 @@ def write_pages() -> None:
     """Write the figures into the pages whose data were measured."""
     result = read_result()
     for name in PAGES:
-        if name in result["found"]:
+        if name == "published" or name in result["found"]:
             page = PICTURES / f"{name}.md"
             page.write_text(updated(page.read_text(), name, result))
 

@@ -24,7 +24,15 @@ from tools.source import ROOT, Module, cycles, imports_of, read_modules
 # From the ground up.  A module imports from rows below its own; layers in a row do not know each
 # other.  A layer that is not named here fails.
 LAYERS = (
-    ("file_values", "kernels", "memory", "random_state", "warnings", "whole_files"),
+    (
+        "file_values",
+        "hmmlearn_names",
+        "kernels",
+        "memory",
+        "random_state",
+        "warnings",
+        "whole_files",
+    ),
     ("labels",),
     ("sequences",),
     ("forms",),
@@ -45,6 +53,7 @@ LAYERS = (
     ("models",),
     ("demo",),
     ("cli",),
+    ("__main__",),
 )
 
 # Where modules are imported by name: out of sight of these rules, and so only where it must be.
@@ -63,9 +72,12 @@ ONE_LAUNCH = "one launch: registers and shared memory do not outlive a function 
 LONG_FUNCTIONS = {
     "kernels: smooth_units": ONE_LOOP,
     "kernels: strip_units": ONE_LOOP,
+    "kernels: copy_units": ONE_LOOP,
+    "kernels: backward_step": ONE_LOOP,
     "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
+    "kernels: single_rows": ONE_LOOP,
     "kernels: direct_assignment_sweep": ONE_LOOP,
     "kernels: _tile": "writes the LLVM code of one tile from its first to its last instruction",
     "kernels: run_chains": ONE_LAUNCH,

@@ -170,3 +170,22 @@ def test_equal_rows_of_masks_are_kept_once():
     found = from_masks(masks, 3, np.array([0, 200]))
     np.testing.assert_array_equal(found.masks(3), masks)
     assert len(found.table) == 1 + len(some)
+
+
+@pytest.mark.parametrize("n_kinds", [1, 3, 40, 400])
+@pytest.mark.parametrize("n_states", [1, 2, 9])
+def test_distinct_masks_are_those_of_numpy(n_kinds, n_states):
+    from sojourn.kernels.cpu.masks import distinct_masks
+
+    rng = np.random.default_rng(n_kinds)
+    kinds = rng.integers(0, 11, (n_kinds, n_states)) / 10.0 + 1e-9 * rng.random((n_kinds, 1))
+    kinds = np.clip(kinds, 1e-12, 1.0)
+    weights = kinds[rng.integers(n_kinds, size=300)]
+    numbers, firsts, outside, empty = distinct_masks(weights)
+    np.testing.assert_array_equal(weights[firsts][numbers], weights)
+    expected = len(np.unique(weights, axis=0))
+    assert len(firsts) == (expected if 2 * expected <= len(weights) + 1 else len(weights))
+    assert (outside, empty) == (-1, -1)
+    for odd in (np.nan, np.inf, -0.1, 1.1):
+        weights[200:, 0], weights[100] = odd, 0.0
+        assert distinct_masks(weights)[2:] == (200, 100)

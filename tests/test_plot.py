@@ -142,3 +142,52 @@ def test_autocorrelations_are_bars(numbers, ax):
     sj.plot.autocorrelation(found, 0, 7, ax=ax)
     heights = [bar.get_height() for bar in ax.patches[:7]]
     np.testing.assert_allclose(heights, found.autocorrelation(7)[:, 0])
+
+
+RNG = np.random.default_rng(0)
+TABLE = {
+    "animal": ["b"] * 60 + ["a"] * 60,
+    "when": [*range(60)] * 2,
+    "call": ["loud" if t % 20 < 10 else "soft" for t in range(120)],
+    "x": [float(8 * (t % 20 < 10) + RNG.normal()) for t in range(120)],
+}
+ROLES = {"sequence": "animal", "time": "when"}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("columns", [["x"], ["call", "x"]])
+def test_plots_and_reports_take_the_frame_that_was_fitted(library, columns, ax, tmp_path):
+    frame = pytest.importorskip(library).DataFrame(TABLE)[["animal", "when", *columns]]
+    family = sj.Gaussian() if columns == ["x"] else sj.Product(sj.Categorical(), sj.Gaussian())
+    model = sj.HMM(2, family, random_state=0, n_init=1).fit(frame, **ROLES)
+    sj.plot.dwell_times(model, frame, ax=ax)
+    assert "mean in the decoded data" in [text.get_text() for text in ax.get_legend().get_texts()]
+    seen = ax.collections[-1].get_offsets()[:, 0]
+    np.testing.assert_allclose(seen, 10.0)
+    one = frame[:60]
+    ax.clear()
+    sj.plot.sequence(model, one, ax=ax)
+    np.testing.assert_allclose(ax.lines[-1].get_ydata(), TABLE["x"][:60])
+    with pytest.raises(ValueError, match="plot one sequence, not 2"):
+        sj.plot.sequence(model, frame, ax=ax)
+    if columns == ["x"]:
+        sj.plot.forecast(model, one, 5, n_draws=5, ax=ax)
+        with pytest.raises(ValueError, match="plot one sequence, not 2"):
+            sj.plot.forecast(model, frame, 5, n_draws=5, ax=ax)
+    for rows, text in ((frame, "120"), (one, "60")):
+        page = sj.write_report(model, tmp_path / "report.html", rows).read_text()
+        assert f"{text} steps" in page
+    with pytest.raises(ValueError, match="now missing"):
+        sj.write_report(model, tmp_path / "other.html", frame[["animal", "when"]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_plots_and_reports_take_a_frame_of_words(library, ax, tmp_path):
+    frame = pytest.importorskip(library).DataFrame(TABLE)[["animal", "when", "call"]]
+    model = sj.HMM(2, sj.Categorical(), random_state=0, n_init=1).fit(frame, **ROLES)
+    sj.plot.dwell_times(model, frame, ax=ax)
+    page = sj.write_report(model, tmp_path / "report.html", frame).read_text()
+    assert "loud" in page
+    assert "120 steps" in page
+    with pytest.raises(TypeError, match="words is no line"):
+        sj.plot.sequence(model, frame[:60], ax=ax)

@@ -38,6 +38,7 @@ if _typing.TYPE_CHECKING:
         Product,
         SphericalGaussian,
         StudentT,
+        TiedGaussian,
         VonMises,
         ZeroInflated,
         ZeroMeanGaussian,
@@ -87,6 +88,7 @@ _FAMILIES = [
     "Poisson",
     "Product",
     "SphericalGaussian",
+    "TiedGaussian",
     "ZeroMeanGaussian",
 ]
 
@@ -166,6 +168,7 @@ __all__ = [
     "Statistics",
     "Stream",
     "StudentT",
+    "TiedGaussian",
     "Vocabulary",
     "VonMises",
     "ZeroInflated",

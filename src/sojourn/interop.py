@@ -16,6 +16,7 @@ from sojourn.families import (
     Multinomial,
     Poisson,
     SphericalGaussian,
+    TiedGaussian,
 )
 from sojourn.families.given import given_statistics
 from sojourn.inference import Posterior, Statistics
@@ -72,9 +73,13 @@ def _read(model: Any) -> tuple[Family, Callable[[], dict[str, Any]]]:
     if isinstance(model, hmm.PoissonHMM):
         return Poisson(), named("lambdas_")
     if isinstance(model, hmm.GaussianHMM | vhmm.VariationalGaussianHMM):
-        # hmmlearn gives full matrices for every type except those with one variance per column.
-        plain = {"spherical": SphericalGaussian, "diag": DiagonalGaussian}
-        return plain.get(model.covariance_type, Gaussian)(), named("means_", "covars_")
+        kinds = {
+            "spherical": SphericalGaussian,
+            "diag": DiagonalGaussian,
+            "tied": TiedGaussian,
+            "full": Gaussian,
+        }
+        return kinds[model.covariance_type](), named("means_", "covars_")
     raise TypeError(
         f"{type(model).__name__} has no counterpart in sojourn; supported are CategoricalHMM, "
         "MultinomialHMM, PoissonHMM and GaussianHMM"
@@ -98,6 +103,7 @@ _TARGETS: dict[type[Family], _Target] = {
     SphericalGaussian: _Target(
         "GaussianHMM", {"covariance_type": "spherical"}, ("means_", "covars_")
     ),
+    TiedGaussian: _Target("GaussianHMM", {"covariance_type": "tied"}, ("means_", "covars_")),
 }
 
 

@@ -265,34 +265,17 @@ def from_masks(masks: NDArray[Any], n_states: int, offsets: NDArray[np.int64]) -
             f"masks of labels must be numbers of the shape ({offsets[-1]}, {n_states}), a weight "
             f"for every step and state, got {masks.dtype} of the shape {masks.shape}"
         )
-    weights = masks.astype(np.float64)
-    odd = ~((weights >= 0.0) & (weights <= 1.0)).all(axis=1)
-    empty = ~(weights > 0.0).any(axis=1)
-    for bad, problem in ((odd, "has a weight outside of [0, 1]"), (empty, "allows no state")):
-        if bad.any():
-            step = int(np.flatnonzero(bad)[0])
+    from sojourn.kernels.cpu.masks import distinct_masks  # compiled, so loaded on first use
+
+    weights = np.ascontiguousarray(masks, dtype=np.float64)
+    numbers, firsts, outside, empty = distinct_masks(weights)
+    for step, problem in ((outside, "has a weight outside of [0, 1]"), (empty, "allows no state")):
+        if step >= 0:
             n = int(np.searchsorted(offsets, step, side="right")) - 1
             raise ValueError(f"sequence {n}, position {step - offsets[n]}: the mask {problem}")
-    rows, inverse = _distinct_rows(weights)
-    table = np.concatenate([np.ones((1, n_states)), rows])
-    table = np.hstack([table, np.zeros((len(table), 1))])
-    return Labels(inverse.ravel().astype(np.int32) + 1, table)
-
-
-def _distinct_rows(weights: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the distinct rows, and which of them each row is; all rows if most are distinct."""
-    # Sorting a number for each row takes a twentieth of the time of sorting rows.
-    numbers = np.empty(len(weights), np.uint64)
-    factors = np.random.default_rng(0).integers(2**63, size=weights.shape[1], dtype=np.uint64) | 1
-    for begin in range(0, len(weights), 1024):
-        bits = (weights[begin : begin + 1024] + 0.0).view(np.uint64)
-        bits ^= bits >> np.uint64(32)
-        numbers[begin : begin + 1024] = bits @ factors
-    _, firsts, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    rows = weights[firsts]
-    if 2 * len(rows) > len(weights) or not np.array_equal(rows[inverse], weights):
-        return weights, np.arange(len(weights))
-    return rows, inverse
+    table = np.zeros((1 + len(firsts), n_states + 1))
+    table[0, :n_states], table[1:, :n_states] = 1.0, weights[firsts]
+    return Labels(numbers + np.int32(1), table)
 
 
 def flattened(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:

@@ -28,6 +28,7 @@ from sojourn.families import (
     Poisson,
     Product,
     SphericalGaussian,
+    TiedGaussian,
     ZeroMeanGaussian,
 )
 from sojourn.families.product import assigned_columns
@@ -388,17 +389,27 @@ def n_parameters(model: Any) -> int:
     if constraints is not None:  # what is learned of a row sums to what is left
         n_free = np.append(constraints.free.start.sum(), constraints.free.transitions.sum(axis=1))
         chain = int(np.maximum(n_free - 1, 0).sum())
-    return chain + learned * _emission_parameters(fitted.family)
+    shared = _shared_parameters(fitted.family) if learned else 0
+    return chain + learned * _emission_parameters(fitted.family) + shared
+
+
+def _shared_parameters(family: Family) -> int:
+    """Count the free emission parameters that all states share."""
+    if isinstance(family, Product):
+        return sum(map(_shared_parameters, family.parts))
+    return family.features * (family.features + 1) // 2 if isinstance(family, TiedGaussian) else 0
 
 
 def _emission_parameters(family: Family) -> int:
-    """Count the free parameters of one state."""
+    """Count the free parameters of one state alone."""
     if isinstance(family, Product):
         return sum(map(_emission_parameters, family.parts))
     if isinstance(family, Categorical | Multinomial):
         return family.n_statistics - 1
     assert hasattr(family, "features")
     n: int = family.features
+    if isinstance(family, TiedGaussian):
+        return n
     if isinstance(family, Bernoulli | Poisson | NegativeBinomial | Geometric | Exponential | Gamma):
         return n
     if isinstance(family, DiagonalGaussian | LogNormal):

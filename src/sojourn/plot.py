@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.analysis.residuals import normal_scores
-from sojourn.forms import as_sequences
-from sojourn.prediction import as_fitted
+from sojourn.kernels.interface import Floats
+from sojourn.prediction import FittedModel, as_fitted, read_data
 from sojourn.report.colors import PALETTE, ranks, state_color
 from sojourn.report.layout import run_lengths, stays, strong_transitions
 from sojourn.report.states import column_names, summarize, top_symbols
+from sojourn.sequences import Sequences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -199,7 +200,7 @@ def dwell_times(
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
     X, lengths
-        Data in memory to decode, as for `fit`.  Optional.
+        Data to decode, as for `fit`: a data frame too.  Optional.
     n_states : int
         Maximum number of states.
     ax : matplotlib.axes.Axes, optional
@@ -213,7 +214,7 @@ def dwell_times(
     ax.hlines(place, 1.0, means, color=colors, lw=3, alpha=0.6)
     ax.scatter(means, place, color=colors, s=45, zorder=3, label="expected by the fitted")
     if X is not None:
-        data, _ = as_sequences(X, lengths, step_ndim=fitted.family.step_ndim)
+        data = _in_memory(fitted, X, lengths)
         runs = run_lengths(list(fitted.predict(data)), len(fitted.state_shares))
         seen = [(y, runs[e.state].mean()) for y, e in enumerate(shown) if len(runs[e.state])]
         if seen:
@@ -260,7 +261,7 @@ def sequence(
     Parameters
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
-    X : (T,) or (T, D) array
+    X : (T,) or (T, D) array, or data frame
         One sequence.
     columns : list of str, optional
         Names of the columns.
@@ -270,13 +271,14 @@ def sequence(
     from matplotlib.patches import Patch
 
     ax = _axes(ax, (9.0, 3.0))
-    values = np.asarray(X, dtype=np.float64)
-    path = np.asarray(fitted.predict(X))
+    data = _in_memory(fitted, X)
+    values = _one_of_numbers(data)
+    (path,) = fitted.predict(data)
     rank = ranks(fitted.state_shares)
     for state, begin, end in stays(path):
         ax.axvspan(begin - 0.5, end - 0.5, color=state_color(rank[state]), alpha=0.25, lw=0)
     names = columns or column_names(fitted)
-    lines = values.reshape(len(values), -1).T
+    lines = values.T
     for name, line, dash in zip(names or [""], lines, ["-", "--", ":", "-."] * len(lines),
                                 strict=False):  # fmt: skip
         ax.plot(line, color="black", lw=0.9, ls=dash, label=name)
@@ -307,7 +309,7 @@ def forecast(
     Parameters
     ----------
     model : HMM or HDPHMM that was fitted, or FittedModel
-    X : (T,) or (T, D) array
+    X : (T,) or (T, D) array, or data frame
         One sequence.
     steps : int
         Number of steps ahead.
@@ -334,14 +336,11 @@ def forecast(
     ax = _axes(ax, (9.0, 3.0))
     tails = (0.5 * (1.0 - level), 0.5 * (1.0 - 0.5 * level))
     levels = (tails[0], tails[1], 0.5, 1.0 - tails[1], 1.0 - tails[0])
-    found = fitted.forecast(X, steps=steps, quantiles=levels, n_draws=n_draws)
+    data = _in_memory(fitted, X)
+    found = fitted.forecast(data, steps=steps, quantiles=levels, n_draws=n_draws)
     if found.quantiles is None:
         raise TypeError("a forecast of symbols has no bands: plot its probabilities instead")
-    if len(found.state_probabilities) != 1:
-        raise ValueError(f"plot one sequence, not {len(found.state_probabilities)}")
-    values = np.asarray(X, np.float64)
-    values = values.reshape(-1) if values.ndim == 1 else values.reshape(-1, values.shape[-1])
-    line = values if values.ndim == 1 else values[:, column]
+    line = _one_of_numbers(data)[:, column]
     now = len(line)
     seen = np.arange(max(0, now - n_past), now)
     ahead = np.arange(now, now + steps)
@@ -430,6 +429,24 @@ def selection(found: Selection, ax: Axes | None = None) -> Axes:
     ax.set_ylabel("log likelihood per step")
     ax.legend(frameon=False)
     return _tidy(ax)
+
+
+def _in_memory(fitted: FittedModel, X: Any, lengths: ArrayLike | None = None) -> Sequences:
+    """Return data as sequences, whatever their form: arrays, lists, a data frame, a file."""
+    data = read_data(fitted, X, lengths)
+    if data.sequences is not None:
+        return data.sequences
+    assert data.source is not None
+    return data.source.read_all()
+
+
+def _one_of_numbers(data: Sequences) -> Floats:
+    """Return the steps of the only sequence, (T, D)."""
+    if len(data) != 1:
+        raise ValueError(f"plot one sequence, not {len(data)}: pass the steps or rows of one")
+    if data.values.dtype.kind not in "biuf":
+        raise TypeError("a sequence of words is no line: sj.plot.states shows what states mean")
+    return np.asarray(data.values, np.float64).reshape(data.n_steps, -1)
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

@@ -244,8 +244,7 @@ class FittedModel(AnalysisMixin):
 
     def prepare(self, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
         """Check a user's data, and return it in the form that the family expects."""
-        use = TableUse.of(self.provenance, words_of(self.family))
-        data = Data(X, lengths, self.family, y, use=use)
+        data = read_data(self, X, lengths, y)
         data.label(self.state_names, self.posterior.n_states, all_states=True)
         refuse_contradictions(data.sequences, self.posterior.transitions.constraints)
         return data.validated(self.family)
@@ -413,3 +412,9 @@ def as_fitted(model: Any) -> FittedModel:
         raise TypeError(f"expected a fitted model, got {type(model).__name__}")
     fitted: FittedModel = model.fitted_
     return fitted
+
+
+def read_data(fitted: FittedModel, X: Any, lengths: ArrayLike | None = None, y: Any = None) -> Data:
+    """Return a user's data as they are; of a table the columns that the model was fitted to."""
+    use = TableUse.of(fitted.provenance, words_of(fitted.family))
+    return Data(X, lengths, fitted.family, y, use=use)

@@ -114,6 +114,8 @@ class LiveProgress:
 class Heartbeat:
     """Print a line by the clock: after a second, then after two, four and so on up to a minute.
 
+    A line that has not changed says how many seconds have passed.
+
     Parameters
     ----------
     say : callable
@@ -144,10 +146,13 @@ class Heartbeat:
             self._thread.join()
 
     def _work(self) -> None:
-        pause = self.FIRST
+        pause, passed, last = self.FIRST, 0.0, ""
         while not self._over.wait(pause):
-            self._console.print(self._say(), highlight=False, markup=False, soft_wrap=True)
-            pause = min(2.0 * pause, self.LONGEST)
+            passed += pause
+            line = self._say()
+            text = f"{line} ({passed:.0f} s)" if line == last else line
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+            pause, last = min(2.0 * pause, self.LONGEST), line
 
 
 class Activity:

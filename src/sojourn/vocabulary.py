@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,20 +102,42 @@ class Vocabulary:
         """Turn sequences of strings into sequences of symbols (int32)."""
         if not isinstance(sequences, Sequences):
             sequences = Sequences.from_list(map(_as_objects, sequences))
-        default = -1 if self.unknown is None else self._symbols[self.unknown]
-        lookup = self._symbols.get
         words = sequences.values.tolist()
         if words and sequences.values.dtype.kind not in "UTO":
             raise TypeError(f"expected strings, got {sequences.values.dtype}")
-        symbols = np.fromiter((lookup(word, default) for word in words), np.int32, len(words))
+        symbols = self._symbols_of(words)
+        self._refuse_unknown(symbols, sequences, lambda at: words[at])
+        return sequences.with_values(symbols)
+
+    def encode_coded(self, codes: Sequences, words: Sequence[str]) -> Sequences:
+        """Turn sequences of numbers of words in a list into sequences of symbols (int32).
+
+        Examples
+        --------
+        >>> codes = Sequences.from_list([[0, 1, 0]])
+        >>> Vocabulary(["a", "b"]).encode_coded(codes, ["b", "a"]).values
+        array([1, 0, 1], dtype=int32)
+        """
+        symbols = self._symbols_of(words)[codes.values]
+        self._refuse_unknown(symbols, codes, lambda at: words[codes.values[at]])
+        return codes.with_values(symbols)
+
+    def _symbols_of(self, words: Sequence[str]) -> NDArray[np.int32]:
+        """Return the symbol of every word, -1 for one that is not in the vocabulary."""
+        default = -1 if self.unknown is None else self._symbols[self.unknown]
+        lookup = self._symbols.get
+        return np.fromiter((lookup(word, default) for word in words), np.int32, len(words))
+
+    def _refuse_unknown(
+        self, symbols: NDArray[np.int32], sequences: Sequences, word: Callable[[int], str]
+    ) -> None:
         missing = np.flatnonzero(symbols < 0)
         if len(missing):
             at = int(missing[0])
-            where = position(at, sequences.offsets)
             raise ValueError(
-                f"{where}: {words[at]!r} is not in the vocabulary, which has no unknown word"
+                f"{position(at, sequences.offsets)}: {word(at)!r} is not in the vocabulary, which "
+                "has no unknown word"
             )
-        return sequences.with_values(symbols)
 
     def decode(self, symbols: Any) -> Any:
         """Turn symbols into strings: one sequence into a list, `Sequences` into lists of them."""

@@ -85,7 +85,7 @@ def test_generate_writes_corpus_and_truth(tmp_path):
 
 def test_version_and_help_answer():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"sojourn {sj.__version__}"
-    command = [sys.executable, "-m", "sojourn.cli", "--help"]
+    command = [sys.executable, "-m", "sojourn", "--help"]
     assert "demo" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

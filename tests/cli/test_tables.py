@@ -2,6 +2,8 @@
 
 import csv
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,25 @@ def test_a_small_file_on_workers_has_both_parts(monkeypatch):
     parts = hold_out(open_data("t.csv", {}), "0.1", 0, remote=True)
     assert (parts.n_sequences, len(parts.held_out)) == (1, 1)
     assert isinstance(parts.train, sj.Source)
+
+
+@pytest.mark.long  # three processes import the package
+@pytest.mark.parametrize("form", ["one series", "two sequences", "text"])
+def test_a_small_file_is_learned_on_workers_that_the_command_starts(form):
+    name = "t.txt" if form == "text" else "t.csv"
+    if form == "text":
+        Path(name).write_text("the cat sleeps\na dog barks\n" * 10)
+    else:
+        ids = {} if form == "one series" else {"seq": texts(np.arange(200) // 100)}
+        write(name, ids | {"x": texts(X)})
+    command = [sys.executable, "-m", "sojourn", "fit", name, "-k", "2", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "held out" in done.stdout
+    assert "WARNING" not in done.stderr
+    model = sj.load("t.sojourn")
+    assert model.n_states_ <= 2
+    assert len(model.history_) == 10
 
 
 def test_one_cell_among_numbers_stops_the_command():
@@ -230,6 +251,7 @@ def test_progress_is_shown_from_the_first_second_without_a_terminal(monkeypatch)
         wait_for(screen, "converting t.csv: 50%")
     with LiveProgress(10, "learning", screen, timed=True):
         wait_for(screen, "learning: it begins")
+        wait_for(screen, "learning: it begins (0 s)")
     with Activity("nothing", quiet=True, console=screen):
         pass
     assert "nothing" not in screen.file.getvalue()

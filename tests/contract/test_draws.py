@@ -6,6 +6,7 @@ from scipy.stats import kstest
 
 import sojourn as sj
 from sojourn.families.cdf import is_discrete, n_columns, predictive_cdf
+from sojourn.families.coupled import couples_states
 from sojourn.families.draws import (
     MASS,
     draw_parameters,
@@ -28,6 +29,26 @@ def made(name, seed=3):
     return example, family, natural, rng
 
 
+def densities(family, x, natural, rng):
+    """The density of x given many draws of the parameters: (T, K, draws)."""
+    if couples_states(family):
+        each = [draw_parameters(family, natural, rng) for _ in range(N_DRAWS)]
+        return np.exp(np.stack([family.log_predictive(x, own) for own in each], axis=2))
+    drawn = draw_parameters(family, np.repeat(natural, N_DRAWS, axis=0), rng)
+    return np.exp(family.log_predictive(x, drawn)).reshape(-1, N_STATES, N_DRAWS)
+
+
+def samples(family, natural, past, rng):
+    """A step of the first state given each of many draws of the parameters."""
+    if couples_states(family):
+        first = sj.Sequences(np.zeros(1, int), [0, 1])
+        each = [draw_parameters(family, natural, rng) for _ in range(N_DRAWS)]
+        return np.concatenate([family.sample(own, first, rng) for own in each])
+    drawn = draw_parameters(family, np.repeat(natural[:1], N_DRAWS, axis=0), rng)
+    states = sj.Sequences.from_lengths(np.arange(N_DRAWS), [1] * N_DRAWS)
+    return sample_after(family, drawn, states, past, rng)
+
+
 @every_family
 def test_the_predictive_distribution_is_the_mean_density_over_draws(name):
     if name.startswith("Student"):
@@ -35,8 +56,7 @@ def test_the_predictive_distribution_is_the_mean_density_over_draws(name):
     example, family, natural, rng = made(name)
     values = example.draw_data(rng, 6)
     x = family.observations(sj.Sequences(values, [0, len(values)]))
-    drawn = draw_parameters(family, np.repeat(natural, N_DRAWS, axis=0), rng)
-    each = np.exp(family.log_predictive(x, drawn)).reshape(len(values), N_STATES, N_DRAWS)
+    each = densities(family, x, natural, rng)
     mean, error = each.mean(axis=2), each.std(axis=2) / np.sqrt(N_DRAWS)
     exact = np.exp(family.log_predictive(x, natural))
     assert (np.abs(mean - exact) <= 6.0 * error + 1e-6 * exact).all()
@@ -57,13 +77,10 @@ def test_a_draw_has_the_weight_of_many_steps(name):
 def uniforms(name, seed):
     """P(X ≤ x) of data drawn from the predictive distributions, randomised where discrete."""
     example, family, natural, rng = made(name, seed)
-    order = memory(family)
-    drawn = draw_parameters(family, np.repeat(natural[:1], N_DRAWS, axis=0), rng)
-    states = sj.Sequences.from_lengths(np.arange(N_DRAWS), [1] * N_DRAWS)
-    past = None
+    order, past = memory(family), None
     if order:
         past = np.broadcast_to(example.draw_data(rng, order), (N_DRAWS, order, 2))
-    values = sample_after(family, drawn, states, past, rng)
+    values = samples(family, natural, past, rng)
     if order:
         # One step before the past: it is conditioned on, and is nothing's past.
         first = np.zeros((N_DRAWS, 1, 2))
@@ -72,7 +89,7 @@ def uniforms(name, seed):
         x = family.observations(flat)[order + 1 :: order + 2]
     else:
         x = family.observations(sj.Sequences(values, [0, N_DRAWS]))
-    below, upto = predictive_cdf(family, x, natural[:1])
+    below, upto = (part[:, :1] for part in predictive_cdf(family, x, natural))
     assert below.shape == upto.shape == (N_DRAWS, 1, n_columns(family))
     assert (below <= upto).all()
     return family, (below + rng.random(below.shape) * (upto - below))[:, 0]

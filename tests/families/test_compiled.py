@@ -6,6 +6,8 @@ import pytest
 import sojourn as sj
 from sojourn.families.dense import DenseFamily
 from sojourn.families.table import DecayedTable
+from sojourn.kernels.cpu.moments import sum_moments
+from sojourn.kernels.cpu.single import single_weights
 from tests.support.families import EXAMPLES
 
 DENSE = [name for name, example in EXAMPLES.items() if isinstance(example.given, DenseFamily)]
@@ -68,6 +70,101 @@ def test_densities_that_are_almost_gaussian(n_states):
     rows, plain = function.rows(x, np.float64, 1), function.plain(x)
     wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
     np.testing.assert_allclose(rows.table, wanted, rtol=1e-10, atol=1e-300)
+
+
+@pytest.mark.parametrize("collapsed", [True, False], ids=["collapsed", "mean-field"])
+@pytest.mark.parametrize("n_columns", [1, 3, 12])
+@pytest.mark.parametrize("family", [sj.Gaussian(), sj.DiagonalGaussian()])
+def test_densities_in_single_precision(family, n_columns, collapsed):
+    # Many steps are computed in single precision; outliers and missing steps are not.
+    rng, n_states = np.random.default_rng(n_columns), 5
+    means = rng.normal(0.0, 2.0, (n_states, n_columns))
+    states = rng.integers(n_states, size=4001)
+    x = means[states] + rng.normal(size=(4001, n_columns))
+    family = family.resolve(sj.Sequences(x, [0, len(x)]), n_states)
+    x[1000], x[1001], x[2500] = 1e5, -1e60, np.nan
+    weights = 50.0 * (np.arange(n_states)[:, None] == states)
+    weights[:, [1000, 1001, 2500]] = 0.0
+    natural = family.prior() + weights @ family.statistics(x)
+    function = family.potentials(natural, collapsed=collapsed)
+    if not function.whole_rows:
+        x = np.delete(x, 2500, axis=0)
+    arguments = function.weights, *function._of_states
+    single = single_weights(*arguments, collapsed=collapsed)
+    assert single.are_enough_for(x, function.location)
+    rows, plain = function.rows(x, np.float32, 2), function.plain(x)
+    wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(rows.table, wanted, atol=5e-6)
+    near = np.arange(len(x)) != 1001  # beyond single precision, and cut off, but not missing
+    assert rows.log_scale[1001] < -1e5
+    scale = plain.max(axis=1)
+    np.testing.assert_allclose(rows.log_scale[near], scale[near], rtol=1e-6, atol=1e-5)
+    # Rounding has no direction: sums are better than single steps.
+    both = rows.table.astype(np.float64), wanted
+    shares, exact = (table / table.sum(axis=1, keepdims=True) for table in both)
+    np.testing.assert_allclose(shares.sum(axis=0), exact.sum(axis=0), rtol=2e-7)
+
+
+@pytest.mark.parametrize("collapsed", [True, False], ids=["collapsed", "mean-field"])
+def test_regressions_in_single_precision(collapsed):
+    rng, n_states = np.random.default_rng(0), 4
+    values = np.cumsum(rng.normal(size=(4000, 3)), axis=0) % 7.0
+    data = sj.Sequences.from_lengths(values, [40] * 100)
+    family = sj.AutoregressiveGaussian(order=2).resolve(data, n_states)
+    x = family.observations(data)
+    weights = rng.gamma(0.3, 100.0, (n_states, len(x)))
+    natural = family.prior() + weights @ family.statistics(x)
+    function = family.potentials(natural, collapsed=collapsed)
+    assert function._single.are_enough_for(x, function.location)
+    rows, plain = function.rows(x, np.float32, 2), function.plain(x)
+    wanted = np.exp(plain - plain.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(rows.table, wanted, atol=5e-6)
+    np.testing.assert_allclose(rows.log_scale, plain.max(axis=1), rtol=1e-6, atol=1e-5)
+
+
+def test_the_past_of_complete_sequences():
+    lengths, order = [1, 2, 5, 40], 3
+    values = np.random.default_rng(0).normal(size=(sum(lengths), 2))
+    data = sj.Sequences.from_lengths(values, lengths)
+    family = sj.AutoregressiveGaussian(order=order).resolve(data, 2)
+    wanted = []
+    for sequence in data:
+        for t in range(len(sequence)):
+            past = [sequence[max(0, t - lag)] for lag in range(1, order + 1)]
+            wanted.append(np.concatenate([sequence[t] if t else [np.nan] * 2, *past]))
+    np.testing.assert_array_equal(family.observations(data), wanted)
+
+
+def test_single_precision_is_not_taken_far_from_the_location():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(0.0, 1e-3, (2000, 1)), rng.normal(9.0, 1e-3, (2000, 1))])
+    family = sj.DiagonalGaussian().resolve(sj.Sequences(x, [0, 4000]), 2)
+    weights = np.repeat(np.eye(2), 2000, axis=1)
+    natural = family.prior() + weights @ family.statistics(x)
+    function = family.potentials(natural, collapsed=True)
+    rows, plain = function.rows(x, np.float32, 1), function.plain(x)
+    np.testing.assert_allclose(rows.log_scale, plain.max(axis=1), rtol=1e-10)
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 7, 16, 19])
+@pytest.mark.parametrize("n_steps", [1, 6, 300, 2500])
+def test_sums_of_columns(n_steps, n_columns):
+    rng = np.random.default_rng(n_steps)
+    x = rng.normal(5.0, 1.0, (n_steps, n_columns))
+    location = rng.normal(5.0, 1.0, n_columns)
+    y = x - location
+    for n_states, dtype in ((1, np.float32), (2, np.float64), (7, np.float32)):
+        weights = rng.random((n_steps, n_states)).astype(dtype)
+        wide = weights.astype(np.float64)
+        wanted = wide.sum(axis=0)[None], y.T @ wide, (y**2).T @ wide
+        for n_threads in (1, 2):
+            found = sum_moments(x, location, weights, squares=True, n_threads=n_threads)
+            for got, expected in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-11)
+        found = sum_moments(x, location, weights, squares=False, n_threads=1)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-12, atol=1e-11)
+    x[-1, -1] = np.nan
+    assert sum_moments(x, location, weights, squares=True, n_threads=1) is None
 
 
 def test_columns_of_many_values_are_multiplied_from_several_tables():

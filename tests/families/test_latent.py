@@ -243,14 +243,6 @@ def test_gmmhmm_of_hmmlearn_has_the_same_score():
     np.testing.assert_allclose(fitted.score(x, [40, 20]), theirs.score(x, [40, 20]), rtol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["mixture of diagonal Gaussians", "zero-inflated Poisson"])
-def test_what_needs_counts_of_paths_says_so(name):
-    x = LATENT[name].draw_data(np.random.default_rng(0), 60)
-    model = sj.HMM(2, LATENT[name].given, n_passes=2, n_init=1, random_state=0).fit(x, [30, 30])
-    with pytest.raises(NotImplementedError, match="posterior samples"):
-        model.posterior_samples(x, 3, [30, 30])
-
-
 def test_what_cannot_be_inside_is_refused():
     x = np.ones((4, 1))
     for family in (

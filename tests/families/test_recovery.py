@@ -142,6 +142,7 @@ def symbols_density(x):
 
 
 gaussian = normal_rows(MEANS, COVARIANCES)
+tied = normal_rows(MEANS, np.repeat(COVARIANCES[:1], 4, axis=0))
 swings = normal_rows(np.zeros((4, 2)), SWINGS)
 deviations = np.array([[0.5, 1.0, 1.0], [1.0, 0.5, 2.0], [1.0, 1.0, 0.7], [0.4, 0.8, 1.2]])
 mixed_parts = (
@@ -293,6 +294,7 @@ KNOWN = {
         stats.gamma(3.0, 0, np.array([[1.0, 10.0], [5.0, 1.0], [25.0, 10.0], [1.0, 0.1]])),
     ),
     "Gaussian": Known(sj.Gaussian(), *gaussian, "rows"),
+    "TiedGaussian": Known(sj.TiedGaussian(), *tied, "rows"),
     "DiagonalGaussian": independent(sj.DiagonalGaussian(), stats.norm(MEANS, deviations)),
     "SphericalGaussian": independent(
         sj.SphericalGaussian(), stats.norm(MEANS, np.repeat(deviations[:, :1], 3, axis=1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sojourn as sj
 from sojourn.families import DecayedTable, blocks, dense
 from sojourn.families.categorical import SymbolsPresent
-from sojourn.families.matrix_normal import stable_cholesky
+from sojourn.families.matrix_factors import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
 from tests.support.families import EXAMPLES, LATENT, N_STATES
 

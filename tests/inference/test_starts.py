@@ -34,8 +34,13 @@ def trained_alone(family, data, posterior, n_passes):
 
 @pytest.mark.parametrize(
     ("family", "values"),
-    [(sj.Poisson(), COUNTS[:, None]), (sj.Categorical(), COUNTS // 10)],
-    ids=["Poisson", "Categorical"],
+    [
+        (sj.Poisson(), COUNTS[:, None]),
+        (sj.Poisson(), np.where(np.arange(len(COUNTS)) % 9 == 4, np.nan, 5.0 * COUNTS)[:, None]),
+        (sj.Poisson(), np.stack([COUNTS, COUNTS[::-1]], axis=1)),
+        (sj.Categorical(), COUNTS // 10),
+    ],
+    ids=["Poisson", "Poisson with gaps", "two columns", "Categorical"],
 )
 @pytest.mark.parametrize("n_passes", [4, 100])
 def test_the_best_start_is_the_best_of_the_loop(family, values, n_passes):

@@ -23,7 +23,7 @@ def assert_same(got, expected, tolerance):
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**20),
-    n_states=st.integers(1, NARROW),
+    n_states=st.integers(1, 2 * NARROW),
     lengths=st.lists(st.sampled_from([1, 2, 15, 16, 17, 33, 90]), min_size=1, max_size=30),
     tile=st.sampled_from([None, 16, 32, 48]),
     dense=st.booleans(),
@@ -108,3 +108,19 @@ def test_tiles_cover_all_steps_and_begin_at_blocks():
         tile = narrow.tile_length(n_steps)
         assert tile % narrow.STEPS == 0
         assert tile <= 4096
+
+
+def test_more_states_go_to_strips_on_many_steps(monkeypatch):
+    taken = []
+    smooth = narrow.smooth
+
+    def noted(potentials, index, offsets, **options):
+        taken.append(len(index))
+        return smooth(potentials, index, offsets, **options)
+
+    monkeypatch.setattr(narrow, "smooth", noted)
+    few, many = (random_batch(1, 20, [60] * n, dtype=np.float32) for n in (10, 600))
+    for batch in (few, many):
+        got = cpu.forward_backward(*batch, squares=True, n_threads=2)
+        assert_same(got, recursions.smooth(*batch, squares=True), TOLERANCE[np.float32])
+    assert taken == [36_000]

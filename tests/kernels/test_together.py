@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
 from sojourn.kernels import reference
-from sojourn.kernels.cpu.clusters import lloyd
+from sojourn.kernels.cpu.clusters import lloyd, shared, spread_centres
+from sojourn.kernels.cpu.counts import gamma_poisson_rows
 from sojourn.kernels.cpu.together import Sweeps
 from sojourn.kernels.interface import Potentials
 
@@ -72,3 +74,37 @@ def test_centres_are_the_means_of_what_is_nearest():
             expected[k] = points[nearest == k].mean(axis=0)
     lloyd(points, centres, 3)
     np.testing.assert_allclose(centres, expected, rtol=1e-12)
+
+
+def test_centres_are_drawn_by_their_squared_distances():
+    points = np.array([[0.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+    grid = (np.arange(1000) + 0.5) / 1000
+    second = [spread_centres(points, 0, np.array([u]))[1].tolist() for u in grid]
+    assert second.count([0.0, 1.0]) == 200
+    assert second.count([2.0, 0.0]) == 800
+    same = spread_centres(np.ones((3, 1)), 2, np.array([0.0, 0.999]))
+    np.testing.assert_array_equal(same, np.ones((3, 1)))
+
+
+def test_points_are_shared_by_their_distances_from_the_centres():
+    rng = np.random.default_rng(2)
+    points, centres = rng.normal(size=(30, 2)), rng.normal(size=(3, 2))
+    squares = ((points[:, None] - centres) ** 2).sum(axis=2)
+    expected = np.exp(-squares / squares.min(axis=1).mean())
+    expected = 0.9 * expected / expected.sum(axis=1, keepdims=True) + 0.1 / 3
+    np.testing.assert_allclose(shared(points, centres, 0.1), expected, rtol=1e-12)
+
+
+def test_rows_of_counts_are_negative_binomial():
+    rng = np.random.default_rng(3)
+    a, b = 300.0 * rng.random(5) + 0.1, 20.0 * rng.random(5) + 0.1
+    for x in (np.array([0.0, 1.0, 4.0, 40.0, 41.0, 3.0, 900.0]), rng.poisson(9.0, 50) * 1.0):
+        rows, scale = gamma_poisson_rows(x, a, b, np.float64)
+        expected = nbinom.logpmf(x[:, None], a, b / (1.0 + b))
+        np.testing.assert_allclose(scale, expected.max(axis=1), rtol=1e-10, atol=1e-10)
+        relative = np.exp(expected - expected.max(axis=1, keepdims=True))
+        np.testing.assert_allclose(rows[:, :5], relative, rtol=1e-9, atol=1e-300)
+    rows, scale = gamma_poisson_rows(np.array([np.nan, 2.0]), a, b, np.float32)
+    assert (rows[0, :5] == 1.0).all()
+    assert scale[0] == 0.0
+    assert rows.dtype == np.float32

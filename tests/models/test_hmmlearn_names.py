@@ -9,7 +9,7 @@ import pytest
 from hmmlearn import hmm, vhmm
 
 import sojourn as sj
-from sojourn.models.hmmlearn_names import INSTEAD
+from sojourn.hmmlearn_names import INSTEAD
 from tools.source import ROOT
 
 MODELS = {
@@ -91,6 +91,39 @@ def test_each_parameter_of_hmmlearn_is_one_here_or_says_what_is(name):
     for model in (sj.HMM, sj.HDPHMM):
         with pytest.raises(TypeError, match=f"no parameter {name}, which is hmmlearn's: it "):
             model(**{"n_states": 2, "emission": sj.Gaussian(), name: 3})
+
+
+FAMILIES = {
+    "covariance_type": (sj.Gaussian, r"Gaussian\(\) is 'full', DiagonalGaussian\(\) 'diag'"),
+    "means_prior": (sj.Gaussian, "it is mean here"),
+    "means_weight": (sj.DiagonalGaussian, "it is mean_strength here"),
+    "covars_prior": (sj.SphericalGaussian, "it is scale here"),
+    "covars_weight": (sj.Gaussian, "it is degrees_of_freedom here"),
+    "lambdas_prior": (sj.Poisson, "it is prior_shape here"),
+    "lambdas_weight": (sj.Poisson, "it is prior_rate here"),
+    "emissionprob_prior": (sj.Categorical, "it is concentration here, less one"),
+    "n_features": (sj.Categorical, "it is n_symbols here"),
+    "n_trials": (sj.Multinomial, "any number of trials"),
+    "n_components": (sj.Gaussian, "belongs to the model, HMM or HDPHMM, and is n_states here"),
+    "n_iter": (sj.Poisson, "belongs to the model, HMM or HDPHMM, and is n_passes here"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_errors_of_families_say_the_way(name):
+    family, text = FAMILIES[name]
+    with pytest.raises(TypeError, match=rf"{family.__name__} has no parameter {name}.*{text}"):
+        family(**{name: 1})
+    here = re.search("is (\\w+) here", text)
+    if here and here[1] not in ("n_states", "n_passes"):
+        assert here[1] in inspect.signature(family).parameters
+
+
+def test_families_take_their_own_parameters():
+    assert sj.Gaussian(n_features=2).n_features == 2
+    assert sj.Mixture(sj.Gaussian(), n_components=3).n_components == 3
+    with pytest.raises(TypeError, match="unexpected keyword argument 'covarience'"):
+        sj.Gaussian(covarience=1)
 
 
 def test_the_errors_say_the_way():

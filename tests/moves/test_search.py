@@ -1,5 +1,6 @@
 """The search for the number of states of small data."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -81,3 +82,52 @@ def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
     posterior, _, moves = search.run(two)
     assert posterior.n_states < 3
     assert not any(move.accepted for move in moves if move.kind == "split")
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A model of 30 steps with 30 states, most of which have no step."""
+    X = np.random.default_rng(0).normal(np.repeat([-6.0, 0.0, 6.0], 10))[:, None]
+    model = sj.HDPHMM(3, sj.Gaussian(), random_state=0).fit(X)
+    idle = np.vstack([np.eye(model.n_states), np.zeros((30 - model.n_states, model.n_states))])
+    data = model.emission_.validate(sj.Sequences.from_lengths(X))
+    return (model, data), model.fitted_.posterior.regrouped(idle)
+
+
+def test_states_without_steps_go_at_once(full):
+    fitted, posterior = full
+    found, bound, moves = search_of(fitted, 30).run(posterior)
+    assert moves[0].accepted
+    assert moves[0].n_states < 15
+    gone = [state for group in moves[0].states for state in group[1:]]
+    assert len(gone) == len(set(gone)) == 30 - moves[0].n_states
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
+    assert found.n_states == whole[0].n_states
+    assert bound == pytest.approx(whole[1], abs=0.1)
+
+
+def test_states_without_steps_stay_where_held_out_data_need_them(full):
+    search = replace(search_of(full[0], 30), validate=lambda posterior: posterior.n_states)
+    posterior, _, moves = search.run(full[1])
+    assert posterior.n_states == 30
+    assert not any(move.accepted for move in moves)
+
+
+def test_more_states_than_steps_are_not_begun_with():
+    rng = np.random.default_rng(0)
+    symbols = [rng.integers(0, 4, 10) for _ in range(10)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none says that all of them are in use
+        model = sj.HDPHMM(500, sj.Categorical(4), random_state=0).fit(symbols)
+    assert model.history_[0]["states"] == 100
+    assert model.n_states_ == model.history_[-1]["states"] < 20
+    assert model.get_params()["n_states"] == 500
+    chosen = sj.HDPHMM(500, sj.Categorical(4), n_init=1, moves=MoveSettings(init_states=2))
+    assert chosen.fit(symbols).history_[0]["states"] == 2
+
+
+def test_idle_states_of_a_finite_model_are_counted_as_its_warning_says():
+    X = np.random.default_rng(0).normal(size=(100, 1))
+    with pytest.warns(sj.FitWarning, match="unused") as caught:
+        model = sj.HMM(500, sj.Gaussian(), random_state=0).fit(X)
+    assert f"n_states={model.n_states_} would be enough" in str(caught[0].message)

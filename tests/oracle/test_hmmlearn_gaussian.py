@@ -52,7 +52,7 @@ def first_statistics(X, seed):
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("n_features", [1, 3])
-@pytest.mark.parametrize("kind", ["full", "diag", "spherical"])
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
 def test_three_passes_of_svi_are_three_iterations_of_variational_bayes(kind, n_features, device):
     d = n_features
     X, lengths = ragged_vectors(d, d)
@@ -61,9 +61,11 @@ def test_three_passes_of_svi_are_three_iterations_of_variational_bayes(kind, n_f
     upper = np.triu_indices(d)
     squares = np.einsum("kii->ki", products)
     settings = {"mean": mean, "mean_strength": KAPPA, "location": 0.0}
-    if kind == "full":
+    if kind in ("full", "tied"):
         scale = 0.4 * np.eye(d) + 0.1
-        family = sj.Gaussian(degrees_of_freedom=dof, scale=scale, **settings)
+        family = (sj.Gaussian if kind == "full" else sj.TiedGaussian)(
+            degrees_of_freedom=dof, scale=scale, **settings
+        )
         emissions = [counts[:, None], counts[:, None], sums, products[:, *upper]]
         prior_scale = scale
     elif kind == "diag":
@@ -79,9 +81,9 @@ def test_three_passes_of_svi_are_three_iterations_of_variational_bayes(kind, n_f
         emissions = [column, d * counts[:, None], sums, squares.sum(axis=1, keepdims=True)]
     statistics = sj.Statistics(start, transitions, np.concatenate(emissions, axis=1))
 
-    theirs = (IndependentColumns if kind != "full" and d > 1 else VariationalGaussianHMM)(
-        N_STATES, covariance_type=kind, n_iter=3, tol=-np.inf, init_params="", params="stmc"
-    )
+    theirs = (
+        IndependentColumns if kind in ("diag", "spherical") and d > 1 else VariationalGaussianHMM
+    )(N_STATES, covariance_type=kind, n_iter=3, tol=-np.inf, init_params="", params="stmc")
     theirs.n_features = d
     theirs.startprob_prior_ = np.full(3, A)
     theirs.transmat_prior_ = np.full((3, 3), A)
@@ -89,6 +91,8 @@ def test_three_passes_of_svi_are_three_iterations_of_variational_bayes(kind, n_f
     theirs.beta_prior_ = np.full(3, KAPPA)
     theirs.dof_prior_ = np.full(3, dof)
     theirs.scale_prior_ = np.broadcast_to(prior_scale, (3, *np.shape(prior_scale))).copy()
+    if kind == "tied":
+        theirs.dof_prior_, theirs.scale_prior_ = dof, prior_scale
     theirs.startprob_posterior_ = A + start
     theirs.transmat_posterior_ = A + transitions
     theirs.startprob_, theirs.transmat_ = np.full(3, 1 / 3), np.full((3, 3), 1 / 3)
@@ -123,7 +127,9 @@ def test_three_passes_of_svi_are_three_iterations_of_variational_bayes(kind, n_f
     np.testing.assert_allclose(A + learned.transitions, theirs.transmat_posterior_, **close)
     np.testing.assert_allclose(ours.means_, theirs.means_posterior_, **close)
     their_dof = theirs.dof_posterior_
-    if kind == "full":
+    if kind == "tied":
+        covariances = ours.covars_ * (their_dof - d - 1)
+    elif kind == "full":
         covariances = ours.covars_ * (their_dof - d - 1)[:, None, None]
     elif kind == "diag":
         covariances = ours.covars_ * (their_dof - 2)[:, None]

@@ -196,6 +196,7 @@ def test_observed_stays_are_those_of_the_decoded_paths(numbers):
     [
         (sj.DiagonalGaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
         (sj.Gaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
+        (sj.TiedGaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
         (sj.SphericalGaussian(), r"x0 −?[\d.e+-]+ ± [\d.e+-]+, x1 "),
         (sj.ZeroMeanGaussian(), r"x0 ± [\d.e+-]+, x1 ± "),
         (sj.AutoregressiveGaussian(), r"x0 noise [\d.e+-]+, x1 noise "),

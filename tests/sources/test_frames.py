@@ -170,3 +170,30 @@ def test_frames_are_learned_from_in_parts():
         model.partial_fit(part, total_sequences=2, sequence="animal", time="when")
     assert model.feature_names_in_.tolist() == ["x", "y"]
     assert model.n_updates_ == 2
+
+
+@pytest.mark.parametrize("form", ["array", "list", "series", "polars"])
+def test_labels_are_in_the_order_of_the_rows(form):
+    """Whatever order the rows are in, a label belongs to its row."""
+    names = pd.Series(np.where(Z == 1, "fast", "slow"), index=FRAME.index)[SHUFFLED.index]
+    y = {
+        "array": names.to_numpy(),
+        "list": names.tolist(),
+        "series": names,
+        "polars": pl.Series(names.to_numpy()),
+    }[form]
+    frame = pl.from_pandas(SHUFFLED) if form == "polars" else SHUFFLED
+    model = fitted(frame, sequence="animal", time="when", y=y)
+    assert list(model.state_names_) == ["fast", "slow"]
+    # All steps have labels: the expected counts are those of the labels, exactly.
+    series = [Z[:100], Z[100:]]
+    counts = np.zeros((2, 2))
+    for path in series:
+        np.add.at(counts, (1 - path[:-1], 1 - path[1:]), 1.0)
+    np.testing.assert_allclose(model.statistics_.transitions, counts, atol=1e-4)
+    found = model.predict(frame)
+    np.testing.assert_array_equal(found, (names == "slow").to_numpy().astype(int))
+    one_off = model.score(frame, y=np.roll(names.to_numpy(), 1))
+    assert model.score(frame, y=y) > one_off
+    with pytest.raises(ValueError, match="y has 199 labels, and the table 200 rows"):
+        model.score(frame, y=y[:199])

@@ -7,6 +7,7 @@ import numpy as np
 
 import sojourn as sj
 from sojourn.families import DecayedTable
+from sojourn.families.coupled import couples_states
 
 N_STATES = 3
 
@@ -38,6 +39,18 @@ class Example:
             sums, _ = family.sum_given(encoded, weights.T, table, collapsed=True, n_threads=1)
             return family.prior() + sums.dense().T
         return family.prior() + weights @ family.statistics(family.observations(data))
+
+
+def increases(family, natural, t):
+    """a_g(λ + t) − a_g(λ) for t in each state: of its own, or of what all states share."""
+    if not couples_states(family):
+        return family.log_normalizer(natural + t) - family.log_normalizer(natural)
+    states = np.eye(len(natural))[:, :, None]
+    return np.array([sum_of(family, natural + own * t) for own in states]) - sum_of(family, natural)
+
+
+def sum_of(family, natural):
+    return family.log_normalizer(natural).sum()
 
 
 def _categorical(concentration):
@@ -105,6 +118,12 @@ EXAMPLES = {
     "Gaussian": Example(sj.Gaussian(), lambda rng, n: _mixture(rng, n, 3), missing="rows"),
     "Gaussian of one column": Example(
         sj.Gaussian(), lambda rng, n: _mixture(rng, n, 1), missing="rows"
+    ),
+    "tied Gaussian": Example(sj.TiedGaussian(), lambda rng, n: _mixture(rng, n, 3), missing="rows"),
+    "product with a tied part": Example(
+        sj.Product(sj.TiedGaussian(2), sj.Poisson()),
+        lambda rng, n: np.column_stack([_mixture(rng, n, 2), rng.poisson(4.0, n)]),
+        missing="rows",
     ),
     "diagonal Gaussian": Example(sj.DiagonalGaussian(), lambda rng, n: _mixture(rng, n, 3)),
     "spherical Gaussian": Example(sj.SphericalGaussian(), lambda rng, n: _mixture(rng, n, 3)),

@@ -252,7 +252,7 @@ class _CompiledStep:
         if not isinstance(family, DenseFamily):
             return None
         found = family.potentials(evidence.natural, collapsed=True)
-        if not isinstance(found, CompiledPotentials):
+        if not isinstance(found, CompiledPotentials) or found.shares is not None:
             return None
         location = getattr(family, "location", 0.0)
         return cls(found, np.broadcast_to(np.asarray(location, np.float64), family.features))

@@ -15,6 +15,7 @@ from sojourn.analysis.evidence import Evidence
 from sojourn.analysis.forecast import draw_rows
 from sojourn.families import DecayedTable, Family
 from sojourn.families.draws import draw_parameters
+from sojourn.families.unknowns import one_hot, path_statistics
 from sojourn.inference import Posterior
 from sojourn.inference.local import CHUNK_STEPS
 from sojourn.kernels import cpu
@@ -209,8 +210,10 @@ class PathSampler:
             raise FloatingPointError(f"sequence {failed} has no possible state path")
         return states
 
-    def add(self, counts: _Counts, chunk: Sequences, encoded: Any, states: Integers) -> None:
-        """Count a path of a chunk."""
+    def add(
+        self, counts: _Counts, chunk: Sequences, encoded: Any, states: Integers, drawn: Drawn
+    ) -> None:
+        """Count a path of a chunk, with unknowns of steps drawn under given parameters."""
         k = self.evidence.n_states
         first = np.zeros(chunk.n_steps, np.bool_)
         first[chunk.offsets[:-1]] = True
@@ -218,9 +221,12 @@ class PathSampler:
         later = np.flatnonzero(~first)
         cells = states[later - 1].astype(np.int64) * k + states[later]
         counts.transitions += np.bincount(cells, minlength=k * k).reshape(k, k)
-        chosen = np.zeros((chunk.n_steps, k))
-        chosen[np.arange(chunk.n_steps), states] = 1.0
-        sums = self.family.sum_statistics(encoded, chosen, n_threads=self.evidence.n_threads)
+        if self.family.latent:
+            natural = self.prior + drawn.table.dense()
+            counts.emissions += path_statistics(self.family, encoded, states, natural, self.rng)
+            return
+        chosen, threads = one_hot(states, k), self.evidence.n_threads
+        sums = self.family.sum_statistics(encoded, chosen, n_threads=threads)
         counts.emissions += np.asarray(sums.dense(), np.float64).T
 
     def draw_rows(self, counts: _Counts) -> Rows:
@@ -235,7 +241,11 @@ class PathSampler:
     def draw_natural(self, counts: _Counts) -> Floats:
         """Draw emission parameters given counts."""
         drawn: Floats = draw_parameters(self.family, self.prior + counts.emissions, self.rng)
-        return drawn
+        if not self.family.latent:
+            return drawn
+        # What is interchangeable within states is in the same order in every draw.
+        ordered: Floats = self.prior + self.family.canonical(drawn - self.prior)
+        return ordered
 
     def drawn(self, rows: Rows, natural: Floats) -> Drawn:
         """Return drawn parameters in the form that potentials are computed from."""
@@ -348,7 +358,7 @@ def _independent(
     for chunk, encoded in _encoded(sampler, pieces):
         for counts, path in zip(every, paths, strict=True):
             states = sampler.draw_paths(chunk, encoded, sampler.surrogate)
-            sampler.add(counts, chunk, encoded, states)
+            sampler.add(counts, chunk, encoded, states, sampler.surrogate)
             if keep_paths:
                 path.append(states)
     rows = [sampler.draw_rows(counts) for counts in every]
@@ -397,7 +407,7 @@ def _chain(
         counts, own = sampler.empty(), []
         for at, (chunk, encoded) in enumerate(chunks or _encoded(sampler, pieces())):
             states = sampler.draw_paths(chunk, encoded, now)
-            sampler.add(counts, chunk, encoded, states)
+            sampler.add(counts, chunk, encoded, states, now)
             if symmetric:
                 if at == len(best):
                     best.append(_best_path(sampler, chunk, encoded))

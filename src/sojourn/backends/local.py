@@ -13,8 +13,9 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace, to_host
-from sojourn.kernels.edges import TileKernel, Tiles
+from sojourn.kernels.edges import TileKernel
 from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.kernels.tiles import Tiles
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,10 +35,11 @@ def connected(address: str | None, n_workers: int | None) -> Iterator[Any]:
             with Client(address) as client:
                 yield client
         else:
-            with (
-                LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
-                Client(cluster) as client,
-            ):
+            # Errors only: that a worker took its time to end is nobody's concern.
+            started = LocalCluster(
+                n_workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.ERROR
+            )
+            with started as cluster, Client(cluster) as client:
                 yield client
     except ClusterError as error:
         raise ConnectionError(str(error)) from error

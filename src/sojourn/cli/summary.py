@@ -47,7 +47,8 @@ def about_training(model: BaseHMM, parts: Parts) -> str:
     plan = plan_training(model, parts.n_sequences, parts.n_steps)
     passes = f"{plan.n_passes} passes"
     if plan.batch_size is not None:
-        passes += f", {plan.batch_size:,} sequences per update"
+        size = min(plan.batch_size, parts.n_sequences)
+        passes += f", {size:,} sequence{'s' if size > 1 else ''} per update"
     elif plan.tol is not None:
         passes = f"full batches, at most {passes}"
     else:

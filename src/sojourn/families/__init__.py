@@ -24,6 +24,7 @@ from sojourn.families.product import Product
 from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.student_t import StudentT
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.families.tied_gaussian import TiedGaussian
 from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
@@ -55,6 +56,7 @@ __all__ = [
     "RowSums",
     "SphericalGaussian",
     "StudentT",
+    "TiedGaussian",
     "VonMises",
     "ZeroInflated",
     "ZeroMeanGaussian",

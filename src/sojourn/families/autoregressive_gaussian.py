@@ -125,6 +125,8 @@ class AutoregressiveGaussian(RegressionFamily):
         """Return every step with its past, shape (T, D + L D): x_t, x_{t−1}, ..., x_{t−L}."""
         values = plain_values(data)
         n, steps = self.features, np.arange(data.n_steps)
+        if not np.isnan(np.dot(np.ones(len(values)), values)).any():
+            return self._complete(values, data)
         present = ~np.isnan(values[:, 0])
         first = np.minimum.reduceat(np.where(present, steps, data.n_steps), data.offsets[:-1])
         firsts = np.minimum(np.repeat(first, data.lengths), data.n_steps - 1)
@@ -134,6 +136,21 @@ class AutoregressiveGaussian(RegressionFamily):
             out[:, lag * n : (lag + 1) * n] = values[np.maximum(steps - lag, firsts)]
         # A step without its past gives no evidence; nor does the first, which has none.
         out[np.isnan(out).any(axis=1), :n] = np.nan
+        out[firsts, :n] = np.nan
+        return out
+
+    def _complete(self, values: Floats, data: Sequences) -> Floats:
+        """Return every step with its past, if no entry is missing."""
+        n, firsts = self.features, data.offsets[:-1]
+        out = np.empty((len(values), (1 + self.order) * n))
+        out[:, :n] = values
+        for lag in range(1, self.order + 1):
+            past = out[:, lag * n : (lag + 1) * n]
+            past[lag:] = values[:-lag]
+            for step in range(min(lag, int(data.lengths.max()))):
+                # As far back as the sequence goes.
+                at = firsts[data.lengths > step]
+                past[at + step] = values[at]
         out[firsts, :n] = np.nan
         return out
 

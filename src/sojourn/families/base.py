@@ -17,7 +17,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from inspect import signature
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,30 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
+from sojourn.hmmlearn_names import OF_FAMILIES, refuse_names_of_hmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
+
+
+class CompiledPasses(Protocol):
+    """Computes passes of several models of the same steps; see `sojourn.inference.starts`."""
+
+    def run(
+        self, prior_start: Floats, prior_rows: Floats, start: Floats, rows: Floats, counts: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return log Z (M,), E[C_0] (K, M), E[C] (K, K, M) and E[t] (S, K M).
+
+        Parameters
+        ----------
+        prior_start, prior_rows : (K, 1) and (K, K, 1) arrays
+            Prior counts.
+        start, rows : (K, M) and (K, K, M) arrays
+            Expected counts.
+        counts : (K M, S) array
+            E[t] of every state of every model.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +237,21 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make a family, or say what parameters of hmmlearn are called here."""
+        theirs = parameters.keys() & OF_FAMILIES.keys()
+        if theirs:
+            unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
+            refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
+        return super().__new__(cls)
+
+    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
+        """Return what computes passes of several models of the same data; None by default.
+
+        It is for small data, where calls of functions take longer than the numbers.
+        """
+        return None
 
     @property
     def past(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
+from sojourn.kernels.cpu.single import SingleWeights, single_weights
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, row_width
 
@@ -53,6 +55,8 @@ class CompiledPotentials:
     powers : array
     constants : array
     collapsed : bool
+    shares : array or None
+        None where there is no leverage.
     """
 
     plain: LogPotentials
@@ -64,10 +68,22 @@ class CompiledPotentials:
     powers: Floats
     constants: Floats
     collapsed: bool
+    shares: Floats | None = None
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
         return self.plain(x)
+
+    @cached_property
+    def _of_states(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What `student_rows` takes of every state beside weights."""
+        shares = np.zeros_like(self.powers) if self.shares is None else self.shares
+        return self.factors, shares, self.powers, self.constants
+
+    @cached_property
+    def _single(self) -> SingleWeights:
+        """The arguments for single precision."""
+        return single_weights(self.weights, *self._of_states, collapsed=self.collapsed)
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if only `plain` applies."""
@@ -76,12 +92,11 @@ class CompiledPotentials:
             self.location,
             self.weights,
             self.spans,
-            self.factors,
-            self.powers,
-            self.constants,
+            *self._of_states,
             dtype,
             collapsed=self.collapsed,
             n_threads=n_threads,
+            single=self._single,
         )
         if n_missing and not self.whole_rows:
             return None

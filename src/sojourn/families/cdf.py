@@ -24,7 +24,7 @@ from sojourn.families.geometric import Geometric
 from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.learned_negative_binomial import LearnedNegativeBinomial
 from sojourn.families.log_normal import LogNormal
-from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.negative_binomial import NegativeBinomial
@@ -160,7 +160,7 @@ def _(family: LogNormal, x: Floats, natural: Floats) -> Limits:
 @predictive_cdf.register
 def _(family: MatrixNormalFamily, x: Floats, natural: Floats) -> Limits:
     n_regressors, n_targets = family.sizes
-    factors = factorize(natural, n_regressors)
+    factors = family.factors(natural)
     z, present = family.design(x)
     regressors, targets = z[:, :n_regressors], z[:, n_regressors:]
     corner = factors.lower[:, :n_regressors, :n_regressors]

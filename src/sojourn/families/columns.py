@@ -19,7 +19,7 @@ from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
 
-_LARGE = 1e3  # from where differences of log Γ cancel
+_LARGE = 1e4  # from where differences of log Γ lose more than 11 digits after the point
 
 
 class ColumnFamily(DenseFamily):

@@ -27,13 +27,15 @@ from sojourn.families.learned_gamma import LearnedGamma
 from sojourn.families.learned_negative_binomial import KNOTS, LearnedNegativeBinomial, risings
 from sojourn.families.linear_gaussian import LinearGaussian
 from sojourn.families.log_normal import LogNormal
-from sojourn.families.matrix_normal import MatrixNormalFamily, factorize
+from sojourn.families.matrix_factors import pack_joint
+from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.mixture import Mixture
 from sojourn.families.multinomial import Multinomial
 from sojourn.families.product import Product
 from sojourn.families.rates import ProbabilityFamily, RateFamily
 from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.student_t import StudentT
+from sojourn.families.tied_gaussian import TiedGaussian
 from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_inflated import ZeroInflated
 from sojourn.kernels.interface import Floats
@@ -165,18 +167,11 @@ def _(family: LogNormal, natural: Floats, rng: np.random.Generator) -> Floats:
 @draw_parameters.register
 def _(family: MatrixNormalFamily, natural: Floats, rng: np.random.Generator) -> Floats:
     n_regressors, n_targets = family.sizes
-    factors = factorize(natural, n_regressors)
+    factors = family.factors(natural)
     corner = factors.lower[:, :n_regressors, :n_regressors]
     side = factors.lower[:, n_regressors:, :n_regressors]
     root = factors.lower[:, n_regressors:, n_regressors:]
-    # Σ = R Rᵀ with R = L_Ψ A⁻ᵀ, where A Aᵀ is a Wishart variable (Bartlett).
-    bartlett = np.zeros_like(root)
-    below = np.tril_indices(n_targets, -1)
-    bartlett[:, *below] = rng.standard_normal((len(root), len(below[0])))
-    dof = factors.dof[:, None] - np.arange(n_targets)
-    at = np.arange(n_targets)
-    bartlett[:, at, at] = np.sqrt(2.0 * rng.standard_gamma(0.5 * dof))
-    spread = root @ np.swapaxes(np.linalg.inv(bartlett), 1, 2)
+    spread = _draw_spread(root, factors.dof, rng)
     covariance = spread @ np.swapaxes(spread, 1, 2)
     # W = M + R Z L_P⁻¹, with M = (M L_P) L_P⁻¹.
     noise = rng.standard_normal(side.shape)
@@ -185,16 +180,31 @@ def _(family: MatrixNormalFamily, natural: Floats, rng: np.random.Generator) -> 
     precision = corner @ np.swapaxes(corner, 1, 2) * (MASS / factors.dof)[:, None, None]
     cross = coefficients @ precision
     last = MASS * covariance + cross @ np.swapaxes(coefficients, 1, 2)
-    joint = np.concatenate(
-        [
-            np.concatenate([precision, np.swapaxes(cross, 1, 2)], axis=2),
-            np.concatenate([cross, last], axis=2),
-        ],
-        axis=1,
-    )
-    upper = np.triu_indices(n_regressors + n_targets)
-    weight = np.full((len(joint), 1), MASS + n_targets + 1.0)
-    return np.concatenate([weight, joint[:, *upper]], axis=1)
+    return pack_joint(np.full(len(cross), MASS + n_targets + 1.0), precision, cross, last)
+
+
+@draw_parameters.register
+def _(family: TiedGaussian, natural: Floats, rng: np.random.Generator) -> Floats:
+    factors, n = family.factors(natural), family.features
+    # One Σ for all states, and then means given it.
+    spread = _draw_spread(factors.lower[:1, 1:, 1:], factors.dof[:1], rng)[0]
+    noise = rng.standard_normal((len(natural), n))
+    means = (factors.lower[:, 1:, 0] + noise @ spread.T) / factors.lower[:, :1, 0]
+    weight = np.full((len(natural), 1, 1), MASS)
+    cross = MASS * means[:, :, None]
+    last = MASS * (spread @ spread.T) + cross * means[:, None, :]
+    return pack_joint(np.full(len(natural), MASS + n + 1.0), weight, cross, last)
+
+
+def _draw_spread(root: Floats, dof: Floats, rng: np.random.Generator) -> Floats:
+    """Draw R = L_Ψ A⁻ᵀ with Σ = R Rᵀ, where A Aᵀ is a Wishart variable (Bartlett)."""
+    n = root.shape[1]
+    bartlett = np.zeros_like(root)
+    below, at = np.tril_indices(n, -1), np.arange(n)
+    bartlett[:, *below] = rng.standard_normal((len(root), len(below[0])))
+    bartlett[:, at, at] = np.sqrt(2.0 * rng.standard_gamma(0.5 * (dof[:, None] - at)))
+    found: Floats = root @ np.swapaxes(np.linalg.inv(bartlett), 1, 2)
+    return found
 
 
 @draw_parameters.register

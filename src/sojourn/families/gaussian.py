@@ -14,7 +14,8 @@ from sojourn.families.checks import (
     column_moments,
     present_rows,
 )
-from sojourn.families.matrix_normal import MatrixNormalFamily, pack_prior
+from sojourn.families.matrix_factors import pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.scales import (
     check_dof,
     located,
@@ -93,7 +94,7 @@ class Gaussian(MatrixNormalFamily):
 
     def resolve(self, data: Sequences, n_states: int) -> Gaussian:
         """Take columns, location and scale from the data."""
-        n_features = check_columns(data, self.n_features, "Gaussian")
+        n_features = check_columns(data, self.n_features, type(self).__name__)
         moments = column_moments(check_real(data, n_features).values)
         guess = within_states(moments.variance, n_states, n_features)
         given = self.degrees_of_freedom, self.scale

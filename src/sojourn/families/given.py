@@ -21,6 +21,7 @@ from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.poisson import Poisson
 from sojourn.families.product import Product, part_names
 from sojourn.families.spherical_gaussian import SphericalGaussian
+from sojourn.families.tied_gaussian import TiedGaussian
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -62,6 +63,8 @@ def given_statistics(
     array([2., 9.])
     """
     _check_names(family, parameters)
+    if isinstance(family, TiedGaussian):
+        parameters = dict(parameters) | {"covars_": _for_each(parameters["covars_"], n_states)}
     arrays = {name: _array(name, value, n_states) for name, value in parameters.items()}
     if isinstance(family, Product):
         return _of_product(family, arrays, n_states, weight)
@@ -129,6 +132,16 @@ def _points(family: Family, arrays: dict[str, Floats]) -> Floats:
         raise ValueError("covars are not covariances: they must be positive definite") from None
     points = np.concatenate([means[:, None] + roots.mT, means[:, None] - roots.mT], axis=1)
     return np.exp(points) if isinstance(family, LogNormal) else points
+
+
+def _for_each(covars: Any, n_states: int) -> Floats:
+    """Return a covariance that all states share once for each; it may already be so."""
+    given = np.asarray(covars, dtype=np.float64)
+    if given.ndim != 3:
+        return np.repeat(given[None], n_states, axis=0)
+    if (given != given[:1]).any():
+        raise ValueError("covars of TiedGaussian must be one matrix, or the same for every state")
+    return given
 
 
 def _check_names(family: Family, parameters: Parameters) -> None:

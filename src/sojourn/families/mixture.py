@@ -164,7 +164,7 @@ class Mixture(NestedFamily):
         natural = natural_parameters(self, table)
         xp, function = namespace(natural), self.components(natural, collapsed=collapsed)
         sums, counts, entropy = None, xp.zeros((n_states * n,), "float64", like=natural), 0.0
-        for x, r in self._blocks(encoded, responsibilities):
+        for x, r in self.blocks(encoded, responsibilities):
             logs = function(x).reshape(len(x), n_states, n)
             logs = logs - log_sum_exp(logs)[..., None]
             r = xp.astype(r, "float64") * self.present(x)[:, None]
@@ -176,16 +176,16 @@ class Mixture(NestedFamily):
             own = self.family.sum_statistics(x, shares, n_threads=n_threads).dense()
             sums = own if sums is None else sums + own
         assert sums is not None, "a batch has at least one step"
-        return RowSums(None, self._packed(counts, sums, n_states), self.n_statistics), entropy
+        return RowSums(None, self.packed(counts, sums, n_states), self.n_statistics), entropy
 
-    def _blocks(self, x: Floats, responsibilities: Floats) -> Iterator[tuple[Floats, Floats]]:
+    def blocks(self, x: Floats, responsibilities: Floats) -> Iterator[tuple[Floats, Floats]]:
         """Yield steps and responsibilities, as many as fit in memory with their components."""
         width = responsibilities.shape[1] * self.numbers_per_step(x.shape[1])
         size = max(64, (TENSOR_NUMBERS if is_tensor(x) else _BLOCK_NUMBERS) // width)
         for begin in range(0, len(x), size):
             yield x[begin : begin + size], responsibilities[begin : begin + size]
 
-    def _packed(self, counts: Floats, sums: Floats, n_states: int) -> Floats:
+    def packed(self, counts: Floats, sums: Floats, n_states: int) -> Floats:
         """Return the statistics (S, K) from counts (K C,) and sums of the components (S', K C)."""
         xp, n = namespace(sums), self.n_components
         by_state = xp.transpose(sums.reshape(len(sums), n_states, n), (2, 0, 1))
@@ -207,7 +207,7 @@ class Mixture(NestedFamily):
         xp, n = namespace(natural), self.n_components
         one, other = (self.components(natural, collapsed=flag) for flag in (True, False))
         total = xp.zeros((len(natural),), "float64", like=natural)
-        for x, r in self._blocks(encoded, responsibilities):
+        for x, r in self.blocks(encoded, responsibilities):
             logs = one(x).reshape(len(x), -1, n)
             gaps = logs - other(x).reshape(len(x), -1, n)
             shares = xp.exp(logs - log_sum_exp(logs)[..., None])
@@ -235,7 +235,7 @@ class Mixture(NestedFamily):
         np.add.at(turns, (nearest[later - 1], nearest[later]), 1.0)
         weights = weights[:, grouped_clusters(turns, n).ravel()] * self.present(x)[:, None]
         sums = self.family.sum_statistics(x, weights, n_threads=1).dense()
-        packed = self._packed(weights.sum(axis=0), np.asarray(sums), n_states)
+        packed = self.packed(weights.sum(axis=0), np.asarray(sums), n_states)
         return self.canonical(packed.T * (total_steps / len(x)))
 
     def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
@@ -251,7 +251,7 @@ class Mixture(NestedFamily):
         shares *= weights[:, :, None] * self.present(x)[:, None, None]
         flat = shares.reshape(len(x), n_states * n)
         sums = self.family.sum_statistics(x, flat, n_threads=1).dense()
-        packed = self._packed(flat.sum(axis=0), np.asarray(sums), n_states)
+        packed = self.packed(flat.sum(axis=0), np.asarray(sums), n_states)
         return self.canonical(packed.T).T
 
     def canonical(self, statistics: Floats) -> Floats:

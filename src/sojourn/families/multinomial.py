@@ -17,6 +17,7 @@ from sojourn.families.checks import (
 )
 from sojourn.families.columns import log_rising
 from sojourn.families.dense import DenseFamily
+from sojourn.families.scales import first_moments
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import sum_products
@@ -129,6 +130,9 @@ class Multinomial(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of the counts, without missing steps."""
+        found = first_moments(x, weights, n_threads)
+        if found is not None:
+            return found[1]
         n = self.features
         pairs = np.column_stack([np.zeros(n, np.int64), 1 + np.arange(n)])
         return sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)[0]

@@ -13,6 +13,7 @@ from sojourn.families.dense import DenseFamily
 from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.families.table import RowSums
+from sojourn.families.tied_gaussian import TiedGaussian
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -43,10 +44,11 @@ class NestedFamily(DenseFamily):
     def resolved_family(self, data: Sequences, n_states: int) -> DenseFamily:
         """Return the family inside, resolved; refuse one that cannot be inside."""
         name = type(self).__name__
-        if not isinstance(self.family, DenseFamily) or self.family.latent:
+        coupled = isinstance(self.family, TiedGaussian)
+        if not isinstance(self.family, DenseFamily) or self.family.latent or coupled:
             raise TypeError(
-                f"{name} takes a family of vectors without unknowns of single steps, "
-                f"got {self.family!r}"
+                f"{name} takes a family of vectors without unknowns of single steps and with "
+                f"parameters of every state's own, got {self.family!r}"
             )
         resolved = clone(self.family).resolve(data, n_states)
         assert isinstance(resolved, DenseFamily)
@@ -119,6 +121,6 @@ class NestedFamily(DenseFamily):
 
 def _message(family: NestedFamily) -> str:
     return (
-        f"the statistics of {type(family).__name__} depend on which unknowns a step has: "
-        "paths cannot be counted without them, so posterior samples are not available"
+        f"the statistics of {type(family).__name__} depend on which unknowns a step has, and so on "
+        "λ: use sum_given"
     )

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sojourn.families.base import CompiledPasses
+from sojourn.families.blocks import LogPotentials
 from sojourn.families.checks import as_given, check_counts, column_vector
 from sojourn.families.columns import log_rising
 from sojourn.families.rates import RateFamily
+from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Floats
+from sojourn.kernels.cpu.counts import gamma_poisson_rows
+from sojourn.kernels.cpu.together_counts import CountSweeps
+from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
+
+FEW_COUNTS = 1e6
+"""Counts of a state up to which differences of log Γ keep nine digits after the point."""
 
 
 class Poisson(RateFamily):
@@ -92,6 +101,23 @@ class Poisson(RateFamily):
         xp = namespace(b)
         grown = log_rising(a, x) - xp.gammaln(x + 1.0)
         return grown - a * xp.log1p(1.0 / b) - x * xp.log1p(b)
+
+    def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
+        """Return eq (2) or (2') as a function of x; few counts of one column are compiled."""
+        found = super().potentials(natural, collapsed=collapsed)
+        if not (collapsed and self.features == 1 and isinstance(found, TabledPotentials)):
+            return found
+        b, a = np.ascontiguousarray(natural.T)
+        if a.max() > FEW_COUNTS:
+            return found
+        return replace(found, compiled=lambda x, dtype: gamma_poisson_rows(x[:, 0], a, b, dtype))
+
+    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
+        """Return compiled passes over one column of small counts."""
+        if self.features > 1 or not np.nansum(encoded) < FEW_COUNTS:
+            return None
+        values, places = np.unique(encoded[:, 0], return_inverse=True)
+        return CountSweeps(offsets, values, places, self.prior())
 
     def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return x E[log φ] − E[φ] − log x!."""

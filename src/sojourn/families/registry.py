@@ -20,6 +20,7 @@ from sojourn.families.negative_binomial import NegativeBinomial
 from sojourn.families.poisson import Poisson
 from sojourn.families.spherical_gaussian import SphericalGaussian
 from sojourn.families.student_t import StudentT
+from sojourn.families.tied_gaussian import TiedGaussian
 from sojourn.families.von_mises import VonMises
 from sojourn.families.zero_mean_gaussian import ZeroMeanGaussian
 
@@ -46,6 +47,7 @@ SINGLE_FAMILIES: dict[str, type[Family]] = {
         Poisson,
         SphericalGaussian,
         StudentT,
+        TiedGaussian,
         ZeroMeanGaussian,
     )
 }

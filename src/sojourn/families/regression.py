@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sojourn.families.checks import Booleans, Moments, as_given, column_vector, present_rows
-from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
+from sojourn.families.matrix_factors import pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows
 from sojourn.families.scales import check_dof, scale_matrix, with_one, within_states
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 
@@ -86,16 +87,14 @@ class RegressionFamily(MatrixNormalFamily):
     def design(self, x: Floats) -> tuple[Floats, Booleans]:
         """Return z = (1, regressors, targets), with the location subtracted."""
         x, present = present_rows(x)
-        location, n = np.asarray(self.location), self.sizes[1]
-        z = with_one(x, np.concatenate([location[:n], self.of_regressors(location)]))
+        n = self.sizes[1]
+        z = with_one(x, self.center())
         return namespace(z).concatenate([z[:, :1], z[:, 1 + n :], z[:, 1 : 1 + n]], axis=1), present
 
-    def design_columns(self) -> tuple[Integers, Floats]:
-        """Return the columns of regressors and targets, and their locations."""
-        n, location = self.sizes[1], np.asarray(self.location)
-        n_columns = self.sizes[0] - 1 + n
-        columns = np.concatenate([np.arange(n, n_columns), np.arange(n)])
-        return columns, np.concatenate([self.of_regressors(location), location[:n]])
+    def center(self) -> Floats:
+        """Return c of the targets, and of the regressors after them."""
+        location = np.asarray(self.location)
+        return np.concatenate([location[: self.sizes[1]], self.of_regressors(location)])
 
     def parameters(self, natural: Floats) -> dict[str, Floats]:
         """Return ``coefs_`` (K, D, R − 1), ``intercepts_`` (K, D) and ``covars_`` (K, D, D).

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sojourn.families.checks import LARGEST, Moments, as_given, column_vector
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.densities import sum_products
+from sojourn.kernels.cpu.moments import FEW_COLUMNS, sum_moments
 from sojourn.kernels.interface import Floats
 
 MOST_COLUMNS = 64
@@ -160,6 +161,9 @@ def column_sums(
 
     None if an entry is missing.
     """
+    if x.shape[1] > FEW_COLUMNS:
+        where = np.asarray(location)
+        return sum_moments(x, where, weights, squares=True, n_threads=n_threads)
     columns = np.arange(1, x.shape[1] + 1)
     pairs = np.concatenate(
         [
@@ -177,6 +181,9 @@ def column_sums(
 def first_moments(x: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats] | None:
     """Return the weighted sums of 1 (1, K) and of the columns (D, K); None if one is missing."""
     n = x.shape[1]
+    if n > FEW_COLUMNS:
+        found = sum_moments(x, np.zeros(n), weights, squares=False, n_threads=n_threads)
+        return None if found is None else found[:2]
     pairs = np.column_stack([np.zeros(n + 1, np.int64), np.arange(n + 1)])
     sums, n_missing = sum_products(x, np.zeros(n), pairs, weights, n_threads=n_threads)
     return None if n_missing else (sums[:1], sums[1:])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sojourn.families.checks import column_moments, plain_values
-from sojourn.kernels.cpu.clusters import lloyd
+from sojourn.kernels.cpu.clusters import lloyd, shared, spread_centres
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -52,32 +52,8 @@ def soft_assignments(points: Floats, n_states: int, rng: np.random.Generator) ->
     A point is shared among clusters whose centres are about equally far, and a tenth of its weight
     is spread over all clusters, so that no state starts without mass.
     """
-    centres = _spread_centres(points, n_states, rng)
-    lloyd(np.ascontiguousarray(points), centres, _ROUNDS)
-    distances = _squared_distances(points, centres)
-    least = distances.min(axis=1)
-    spread = max(float(least.mean()), 1e-12)
-    weights = np.exp(-0.5 * points.shape[1] * (distances - least[:, None]) / spread)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return (1.0 - _SOFTNESS) * weights + _SOFTNESS / n_states
-
-
-def _spread_centres(points: Floats, n_states: int, rng: np.random.Generator) -> Floats:
-    """Draw centres by k-means++, with probabilities proportional to squared distances."""
-    centres = [points[rng.integers(len(points))]]
-    distances = _squared_distances(points, centres[0][None])[:, 0]
-    for _ in range(n_states - 1):
-        total = distances.sum()
-        if total > 0:
-            at = int(np.searchsorted(np.cumsum(distances), rng.random() * total))
-        else:
-            at = int(rng.integers(len(points)))  # every point coincides with a centre
-        centres.append(points[min(at, len(points) - 1)])
-        distances = np.minimum(distances, _squared_distances(points, centres[-1][None])[:, 0])
-    return np.array(centres)
-
-
-def _squared_distances(points: Floats, centres: Floats) -> Floats:
-    """Return |p − c|² of every point and centre, shape (T, K)."""
-    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.maximum(squares - 2.0 * points @ centres.T, 0.0)
+    points = np.ascontiguousarray(points)
+    first, others = rng.integers(len(points)), rng.random(n_states - 1)
+    centres = spread_centres(points, first, others)
+    lloyd(points, centres, _ROUNDS)
+    return shared(points, centres, _SOFTNESS)

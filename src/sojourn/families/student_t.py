@@ -12,7 +12,7 @@ from sojourn.families.blocks import CompiledPotentials, LogPotentials, natural_p
 from sojourn.families.dense import DenseFamily
 from sojourn.families.gaussian import Gaussian
 from sojourn.families.integrated import Nodes, log_normal, narrowed
-from sojourn.families.matrix_normal import Factors, compiled, expected_constant, factorize, norms
+from sojourn.families.matrix_factors import Factors, compiled, expected_constant, factorize, norms
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
 from sojourn.kernels.interface import Floats
@@ -150,8 +150,7 @@ class StudentT(DenseFamily):
     def statistics(self, x: Floats) -> Floats:
         """Raise an error: statistics depend on λ."""
         raise NotImplementedError(
-            "the statistics of StudentT depend on how much each step counts: paths cannot be "
-            "counted without that, so posterior samples are not available"
+            "the statistics of StudentT depend on how much each step counts, and so on λ"
         )
 
     def log_normalizer(self, natural: Floats) -> Floats:

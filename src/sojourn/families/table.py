@@ -205,6 +205,9 @@ class DecayedTable:
         if self.held is not None:
             self._blend_others(self.held, sums, keep, weight, n_threads)
             return
+        if keep == 0.0 and sums.rows is None:
+            self._replace(weight * sums.values)
+            return
         self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
         if self.scale < SMALLEST_SCALE:
@@ -214,6 +217,11 @@ class DecayedTable:
         symbols.add_rows(
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
+
+    def _replace(self, values: Floats) -> None:
+        """Discard all statistics for others (S, K)."""
+        self.scale, self.totals = 1.0, values.sum(axis=0)
+        self.rows[:, : self.n_states] = values
 
     def _blend_others(
         self, held: HeldStates, sums: RowSums, keep: float, weight: float, n_threads: int

@@ -45,12 +45,15 @@ class TabledPotentials:
     n_states : int
     totals : bool
         Whether the sums of rows are one more column.
+    compiled : callable, optional
+        Returns rows and logarithms of their factors where there are too few steps for a table.
     """
 
     plain: Callable[[Any], Floats]
     column: LogTable
     n_states: int
     totals: bool = False
+    compiled: Callable[[Floats, Any], tuple[Floats, Floats]] | None = None
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
@@ -58,8 +61,10 @@ class TabledPotentials:
 
     def rows(self, x: Floats, dtype: Any, n_threads: int) -> EmissionRows | None:
         """Return rows for the kernel, or None if `plain` applies alone or is faster."""
-        if x.size * self.n_states < WORTH_TABLES:
-            return None
+        if x.size * self.n_states < WORTH_TABLES or _are_too_large(x):
+            if self.compiled is None:
+                return None
+            return EmissionRows(*self.compiled(x, dtype), consecutive(len(x)))
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
             x = np.concatenate([x, x.sum(axis=1, keepdims=True)], axis=1)
@@ -94,6 +99,11 @@ class TabledPotentials:
         # Values below the smallest do not occur, and may be impossible.
         values = np.maximum(np.arange(top + 1.0), low)[:, None]
         return np.concatenate([self.column(values, d), none])
+
+
+def _are_too_large(x: Floats) -> bool:
+    """Whether few numbers are seen to be too large for a table at once."""
+    return len(x) < MOST_VALUES and bool(len(x) < 2 * x.max())
 
 
 def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:

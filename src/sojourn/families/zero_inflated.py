@@ -174,11 +174,12 @@ class ZeroInflated(NestedFamily):
         """Return the family's sums less those of zeros from the point mass, eq (52)."""
         natural = natural_parameters(self, table)
         _, log_share, _ = self.at_zero(natural, collapsed=collapsed)
-        return self._sums(encoded, responsibilities, log_share, n_threads, bound=bound)
+        return self.sums_at(encoded, responsibilities, log_share, n_threads, bound=bound)
 
-    def _sums(
+    def sums_at(
         self, x: Floats, r: Floats, log_share: Floats, n_threads: int, *, bound: bool
     ) -> tuple[RowSums, Any]:
+        """Return the sums, given which share of the zeros is of the point mass (K, D)."""
         xp = namespace(x)
         weights = xp.astype(r, "float64")
         zeros = xp.astype(x == 0.0, "float64").T @ weights
@@ -202,7 +203,7 @@ class ZeroInflated(NestedFamily):
         """Return sums in which half of the zeros are the family's, if it has any."""
         share = np.log(0.5 if self.has_zeros else 1.0)
         log_share = np.full((weights.shape[1], self.features), share)
-        return self._sums(x, weights, log_share, 1, bound=False)[0].values
+        return self.sums_at(x, weights, log_share, 1, bound=False)[0].values
 
     def check_natural(self, natural: Floats) -> None:
         """Check counts, and λ of the family."""

@@ -14,7 +14,8 @@ from sojourn.families.checks import (
     plain_values,
     present_rows,
 )
-from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows, pack_prior
+from sojourn.families.matrix_factors import pack_prior
+from sojourn.families.matrix_normal import MatrixNormalFamily, assign_windows
 from sojourn.families.scales import check_dof, reach, scale_matrix, spread_prior, within_states
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sojourn.families import Family
+from sojourn.families.coupled import couples_states
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import namespace
@@ -67,8 +68,9 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     masses = state_masses(*posterior.counts)
     emissions = family.expected_log_normalizer(statistics, uncertain, masses).sum()
     prior = xp.placed(family.prior(), like=statistics)
-    # Of a prior that all states have, one row is enough.
-    rows = statistics if prior.ndim > 1 and len(prior) > 1 else statistics[:1]
+    # Of a prior that all states have each for itself, one row is enough.
+    every = couples_states(family) or (prior.ndim > 1 and len(prior) > 1)
+    rows = statistics if every else statistics[:1]
     nothing = family.log_normalizer(prior + 0.0 * rows).sum()
     emissions -= nothing * (len(statistics) / len(rows))
     local = share * (sums.entropy + sums.log_base)

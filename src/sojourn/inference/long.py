@@ -20,7 +20,8 @@ from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.local import chunk_potentials
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.edges import TileKernel, written_out
+from sojourn.kernels.durations import n_copies
+from sojourn.kernels.edges import TileKernel, copies_of
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.tiles import Cuts, Steps
@@ -96,13 +97,19 @@ class LongPrediction:
         for cuts, (chunk, factors, index), data in self._groups(best=True):
             kernel = self.backend.tiles(chunk)
             assert kernel is not None
-            path = to_host(kernel.best_paths(factors, index))
+            path = to_host(kernel.best_copies(factors, index))
             begins = np.concatenate([[0], np.cumsum(cuts.ends - cuts.begins)[:-1]])
             starts = begins[cuts.begins == cuts.low]
             before = np.concatenate([[last], path[:-1]])
             own = to_host(index)[data.counted_steps]
-            each = np.add.reduceat(_log_joint(factors, own, path, before, starts), begins)
-            yield path, each, np.searchsorted(offsets, cuts.begins, side="right") - 1
+            each = np.add.reduceat(
+                _log_joint(copies_of(factors), own, path, before, starts), begins
+            )
+            yield (
+                path // n_copies(factors),
+                each,
+                np.searchsorted(offsets, cuts.begins, side="right") - 1,
+            )
             last = int(path[-1])
 
     def _groups(self, *, best: bool) -> Iterator[tuple[Cuts, Any, Sequences]]:
@@ -164,8 +171,7 @@ def _log_joint(
     before: NDArray[np.int32],
     starts: NDArray[np.int64],
 ) -> Floats:
-    """Return the log probability of each step and its state, given the state before it."""
-    potentials = written_out(potentials)
+    """Return the log probability of each step and its copy of a state, given the one before it."""
     start, transitions, table = (to_host(part).astype(np.float64) for part in potentials[:3])
     with np.errstate(divide="ignore"):
         steps = np.log(transitions)[before, path]

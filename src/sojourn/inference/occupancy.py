@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sojourn.kernels import updates
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats
@@ -32,6 +35,18 @@ def state_shares(counts: Rows) -> Floats:
     """
     masses = state_masses(counts)
     return masses / masses.sum()
+
+
+def is_idle(counts: Rows) -> NDArray[np.bool_]:
+    """Say which states have less than one step of the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_idle(Rows(np.array([1.0, 0.0]), np.array([[0.0, 0.7], [99.3, 0.0]])))
+    array([False,  True])
+    """
+    return state_masses(counts) < _ONE_STEP
 
 
 def n_used(counts: Rows) -> int:

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from sojourn.families import Family
-from sojourn.families.table import DecayedTable
+from sojourn.families.base import CompiledPasses
+from sojourn.families.table import DecayedTable, RowSums
 from sojourn.inference.backend import Chunk
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.progress import Position, Progress
@@ -79,12 +80,12 @@ def best_start(
         From where training can go on.
     """
     begun, steps = time.perf_counter(), chunk.sequences.n_steps
-    runs, sweeps = _Runs.of(starts), Sweeps(chunk.sequences.offsets)
+    runs, seen = _Runs.of(starts), _Seen.of(family, chunk)
     before: Floats = np.full(len(starts), -np.inf)
     best: _Found | None = None
     history: list[Progress] = []
     for n_pass in range(1, n_passes + 1):
-        sums = runs.swept(family, chunk, sweeps, n_threads)
+        sums = runs.swept(family, seen, n_threads)
         runs, now = runs.after(sums), sums.log_likelihoods
         history.append(_progress(chunk, n_pass, begun, starts[0].n_states))
         if callback is not None:
@@ -141,6 +142,20 @@ class _Found(NamedTuple):
     n_pass: int
 
 
+class _Seen(NamedTuple):
+    """The data of all passes, and what goes through them."""
+
+    encoded: Any
+    sweeps: Sweeps
+    compiled: CompiledPasses | None
+
+    @classmethod
+    def of(cls, family: Family, chunk: Chunk) -> Self:
+        """Prepare passes over a chunk."""
+        offsets = chunk.sequences.offsets
+        return cls(chunk.encoded, Sweeps(offsets), family.compiled_passes(chunk.encoded, offsets))
+
+
 class _Sums(NamedTuple):
     """Sums of a pass: log Z (M,), E[C_0] (K, M), E[C] (K, K, M), and of emissions."""
 
@@ -173,17 +188,21 @@ class _Runs:
             DecayedTable(statistics.reshape(n_states * len(starts), -1), _DTYPE),
         )
 
-    def swept(self, family: Family, chunk: Chunk, sweeps: Sweeps, n_threads: int) -> _Sums:
+    def swept(self, family: Family, seen: _Seen, n_threads: int) -> _Sums:
         """Compute the expected counts of all runs, eqs (1) and (2)."""
+        if seen.compiled is not None:
+            own = self.emissions.dense()
+            found = seen.compiled.run(*self.prior, self.start, self.transitions, own)
+            return _Sums(*found[:3], RowSums(None, found[3], len(found[3])))
         first, rows = self.prior.start + self.start, self.prior.transitions + self.transitions
         emitted = family.emission_rows(
-            chunk.encoded,
+            seen.encoded,
             self.emissions,
             collapsed=True,
             dtype=np.dtype(_DTYPE),
             n_threads=n_threads,
         )
-        smoothed = sweeps.smooth(
+        smoothed = seen.sweeps.smooth(
             Potentials(
                 first / first.sum(axis=0),
                 rows / rows.sum(axis=1, keepdims=True),
@@ -193,7 +212,7 @@ class _Runs:
             emitted.index,
         )
         emissions, _ = family.sum_given(
-            chunk.encoded,
+            seen.encoded,
             smoothed.responsibilities,
             self.emissions,
             collapsed=True,

@@ -140,7 +140,7 @@ _NUMPY = SimpleNamespace(
     expm1=np.expm1,
     round=np.rint,
     expit=expit,
-    cumsum=np.cumsum,
+    cumsum=lambda array: np.cumsum(array, axis=0),
     cumprod=np.cumprod,
     flip=np.flip,
     argsort=np.argsort,

@@ -41,6 +41,57 @@ def row_width(n_states: int) -> int:
     return n_states if n_states <= NARROW else padded_states(n_states)
 
 
+class DurationPotentials(NamedTuple):
+    """The factors of q(z) within states that last; see `sojourn.kernels.durations`.
+
+    Attributes
+    ----------
+    entry : (K, J) array
+        Potential of beginning state k at its copy j.
+    stay, advance : (K,) arrays
+        Potential of staying in a copy, and of going on to the next one or, after the last, to
+        another state.
+    """
+
+    entry: Floats
+    stay: Floats
+    advance: Floats
+
+
+class DurationCounts(NamedTuple):
+    """Expected counts within states that last, of a batch.
+
+    Attributes
+    ----------
+    entries : (K, J) array
+        How often state k begins at its copy j, at the start of a sequence too.
+    stays, advances : (K,) arrays
+        How often a copy of state k is followed by itself, and by the next copy or another state.
+    """
+
+    entries: Floats
+    stays: Floats
+    advances: Floats
+
+
+class CopyEdges(NamedTuple):
+    """What lies around sequences that are parts of longer ones, where states last.
+
+    Attributes
+    ----------
+    inner : (N,) boolean array
+        Whether a sequence begins inside a longer one, so that its first step begins nothing.
+    before : (N, K, J) array
+        Potentials of the copies at the first step of these; they stand in place of start and entry.
+    after : (N, K, J) array
+        Factors of the copies at the last step: ones where nothing comes after it.
+    """
+
+    inner: NDArray[np.bool_]
+    before: Floats
+    after: Floats
+
+
 class Potentials(NamedTuple):
     """The factors of q(z) for a batch: non-negative, rows need not sum to one.
 
@@ -58,12 +109,18 @@ class Potentials(NamedTuple):
         form spares a kernel a copy.
     log_scale : (U,) array or None
         Logarithm of the factor taken out of each row of the table, None for none.
+    durations : DurationPotentials or None
+        Given where states last; then `transitions` has a zero diagonal.
+    edges : CopyEdges or None
+        Given where states last and sequences are parts of longer ones.
     """
 
     start: Floats
     transitions: Floats
     emissions: Floats
     log_scale: Floats | None = None
+    durations: DurationPotentials | None = None
+    edges: CopyEdges | None = None
 
 
 class Squares(NamedTuple):
@@ -79,7 +136,7 @@ class Squares(NamedTuple):
     pairs : (K, K) array
         ``Σ_n Σ_t q(z_{t−1}=k, z_t=l)²``.
     rows : (K,) array
-        ``Σ_n Σ_t q(z_{t−1}=k)²``.
+        ``Σ_n Σ_t q(z_{t−1}=k)²``; where states last, ``Σ_n Σ_t q(k is left after t−1)²``.
     """
 
     start: Floats
@@ -102,6 +159,11 @@ class Smoothed(NamedTuple):
         ``q(z_t = k)`` for every step of the flat batch.
     squares : Squares or None
         Present when asked for.
+    durations : DurationCounts or None
+        Present where states last; then `transitions` are those between different states.
+    ends : (2, N, K, J) array or None
+        Probabilities of the copies at the first and the last step of every sequence; present where
+        edges were given.
     """
 
     log_normalizers: Floats
@@ -109,6 +171,8 @@ class Smoothed(NamedTuple):
     transitions: Floats
     responsibilities: Floats
     squares: Squares | None
+    durations: DurationCounts | None = None
+    ends: Floats | None = None
 
 
 class Kernel(Protocol):

@@ -7,10 +7,12 @@ would underflow.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.special import logsumexp
 
+from sojourn.kernels.durations import Folding, folded, with_edges
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed, Squares
 from sojourn.kernels.updates import (
     blend_counts,
@@ -62,6 +64,8 @@ def forward_backward(
     -------
     Smoothed
     """
+    if potentials.durations is not None:
+        return _with_durations(potentials, index, offsets, squares=squares)
     log_start, log_transitions, log_emissions = logarithms(potentials)
     n_states = len(log_start)
     log_z = np.empty(len(offsets) - 1)
@@ -88,10 +92,43 @@ def forward_backward(
     return Smoothed(log_z, start, transitions, responsibilities, squared if squares else None)
 
 
+def _with_durations(
+    potentials: Potentials, index: Integers, offsets: Integers, *, squares: bool
+) -> Smoothed:
+    """Compute posterior expectations of K·J states, and sum the copies of each of the K."""
+    folding = Folding.of(potentials)
+    plain, index = with_edges(potentials, index, offsets)
+    summed = folded(forward_backward(plain, index, offsets), potentials, offsets)
+    if not squares:
+        return summed
+    n_states = folding.n_states
+    squared = Squares(np.zeros(n_states), np.zeros((n_states, n_states)), np.zeros(n_states))
+    for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
+        if potentials.edges is None or not potentials.edges.inner[n]:
+            squared.start[:] += summed.responsibilities[begin] ** 2
+        for pair in _pairs(plain, index[begin:end]):
+            leaves, _ = folding.pairs(pair)
+            squared.pairs[:] += leaves**2
+            squared.rows[:] += leaves.sum(axis=1) ** 2
+    return summed._replace(squares=squared)
+
+
+def _pairs(potentials: Potentials, index: Integers) -> Iterator[Floats]:
+    """Yield q(z_{t−1}, z_t) of a sequence for every t but the first."""
+    log_start, log_transitions, log_emissions = logarithms(potentials)
+    rows = log_emissions[index]
+    forward, backward = _forward(log_start, log_transitions, rows), _backward(log_transitions, rows)
+    log_z = logsumexp(forward[-1])
+    for t in range(1, len(rows)):
+        yield np.exp(forward[t - 1][:, None] + log_transitions + rows[t] + backward[t] - log_z)
+
+
 def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
+    if potentials.durations is not None:
+        potentials, index = with_edges(potentials, index, offsets)
     log_start, log_transitions, log_emissions = logarithms(potentials)
     return np.array(
         [
@@ -113,6 +150,10 @@ def viterbi(
     path : (T,) int32 array
         The states, flat.
     """
+    if potentials.durations is not None:
+        plain, own = with_edges(potentials, index, offsets)
+        score_of, copies = viterbi(plain, own, offsets)
+        return score_of, copies // np.int32(Folding.of(potentials).n_copies)
     log_start, log_transitions, log_emissions = logarithms(potentials)
     best = np.empty(len(offsets) - 1)
     path = np.empty(len(index), dtype=np.int32)

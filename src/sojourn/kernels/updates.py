@@ -20,6 +20,10 @@ def log_potential(smoothed: Smoothed, potentials: Potentials, index: Integers) -
     if potentials.log_scale is not None:
         total += float(potentials.log_scale[index].sum(dtype=np.float64))
     total += float(xlogy(smoothed.start, potentials.start).sum())
+    if potentials.durations is not None:
+        assert smoothed.durations is not None
+        for counts, values in zip(smoothed.durations, potentials.durations, strict=True):
+            total += float(xlogy(counts, values).sum())
     return total + float(xlogy(smoothed.transitions, potentials.transitions).sum())
 
 

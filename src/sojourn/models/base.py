@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from os import PathLike
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from sojourn import persist
 from sojourn.analysis.relabel import relabel
 from sojourn.families import Family
+from sojourn.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.inference import METHODS, Progress, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
 from sojourn.models.attributes import Learned, refuse_assignment
 from sojourn.models.fixed import Given
-from sojourn.models.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
@@ -102,6 +103,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Make an estimator, or say what parameters of hmmlearn are called here."""
         refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
         return super().__new__(cls)
+
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names of the parameters: looked up once, since every fit asks for them."""
+        return list(super()._get_param_names())
 
     @abstractmethod
     def _make_transitions(self) -> Transitions:

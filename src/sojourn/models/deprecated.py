@@ -160,6 +160,19 @@ def restore(flat: Mapping[str, Any], values: tuple[str, ...]) -> dict[str, Any]:
 
 def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
     """Return a parameter's value in the old form, and the fields that were separate parameters."""
+    if value is None or isinstance(value, str):
+        base, held = _split_plain(parameter, value)
+        return base, dict(held)
+    return _split_any(parameter, value)
+
+
+@cache
+def _split_plain(parameter: str, value: str | None) -> tuple[Any, Mapping[str, Any]]:
+    base, held = _split_any(parameter, value)
+    return base, MappingProxyType(held)
+
+
+def _split_any(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
     if parameter == "stickiness":
         if isinstance(value, tuple | list | np.ndarray):
             return "learned", {"prior": value}
@@ -175,13 +188,7 @@ def _split(parameter: str, value: Any) -> tuple[Any, dict[str, Any]]:
 
 def _usual(parameter: str, base: Any) -> Mapping[str, Any]:
     """Return the defaults of the fields."""
-    is_plain = base is None or isinstance(base, str)
-    return _known_usual(parameter, base) if is_plain else _split(parameter, base)[1]
-
-
-@cache
-def _known_usual(parameter: str, base: str | None) -> Mapping[str, Any]:
-    return MappingProxyType(_split(parameter, base)[1])
+    return _split(parameter, base)[1]
 
 
 def _joined(parameter: str, base: Any, held: dict[str, Any]) -> Any:
@@ -205,4 +212,6 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _is_same(value: Any, other: Any) -> bool:
+    if value is other:
+        return True
     return type(value) is type(other) and bool(np.all(value == other))

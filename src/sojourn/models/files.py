@@ -53,7 +53,7 @@ def from_hmmlearn(model: Any, *, weight: float = 1e8) -> HMM:
     Parameters
     ----------
     model : CategoricalHMM, MultinomialHMM, PoissonHMM or GaussianHMM
-        Fitted.  A tied covariance becomes one for each state.
+        Fitted.
     weight : float
         Weight of the given parameters against new data.  The default reproduces hmmlearn's
         scores and paths; a smaller one, about the number of steps in the data divided by the

@@ -49,7 +49,7 @@ def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, In
     single = np.where((table > 0.0).sum(axis=1) == 1, 1 + table.argmax(axis=1), 0)
     if not single.any():
         return
-    codes = single.astype(np.int32)[rows]
+    codes = single[rows]
     known = np.maximum.reduceat(codes, data.offsets[:-1]) > 0
     if not known.all():
         codes = codes[np.repeat(known, data.lengths)]

@@ -29,6 +29,7 @@ from sojourn.models.parameters import (
     may_move,
     record_of,
 )
+from sojourn.models.persistence import with_persistence
 from sojourn.models.plan import ALONE_STEPS, START_PASSES, Plan, Size
 from sojourn.moves.budget import MoveState
 from sojourn.moves.rounds import Moves
@@ -64,8 +65,8 @@ def start(
     starts on small data the best goes on.
     """
     n_sequences, n_steps = data.n_sequences, data.n_steps
-    wide = None if plan.narrow is None else plan.narrow.wide
     transitions = model._make_transitions()
+    wide = _states_to_begin_with(model, plan, family, transitions, n_steps)
     draw = partial(
         initial_posterior, model, family, sample, n_sequences, n_steps, transitions=transitions
     )
@@ -74,6 +75,8 @@ def start(
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
     posterior.held = data.n_labelled
+    if _may_stay(model, plan, data):
+        posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
@@ -100,6 +103,28 @@ def start(
         with_moves=with_moves,
     )
     return (posterior, Position(), MoveState()) if warm is None else warm
+
+
+def _may_stay(model: BaseHMM, plan: Plan, data: Data) -> bool:
+    """Whether it is tried how long states last at first: on long sequences, if nothing is given."""
+    is_free = isinstance(model.init, str) and model.init == "auto" and model.fixed is None
+    is_long = plan.size in (Size.LONG, Size.TILED) and plan.is_open
+    return is_free and is_long and not data.n_labelled
+
+
+def _states_to_begin_with(
+    model: BaseHMM, plan: Plan, family: Family, transitions: Transitions, n_steps: float
+) -> int | None:
+    """Return how many states there are at first, where that is not what the model asks for.
+
+    More than one state per step cannot be in use: where the number of states is learned, those
+    beyond it are not begun with.  Moves could not tell them from each other.
+    """
+    if plan.narrow is not None:
+        return plan.narrow.wide
+    too_many = plan.size is Size.SMALL and may_move(model) and begin_states(model) > n_steps
+    is_free = isinstance(model.init, str) and transitions.constraints is None
+    return int(n_steps) if too_many and is_free and is_symmetric(family, transitions) else None
 
 
 def restart_seeds(seed: int, n_restarts: int) -> list[int]:
@@ -222,7 +247,7 @@ def initial_posterior(
 ) -> Posterior:
     """Return a posterior with the given statistics, or random ones with the mass of the data.
 
-    `wide` is the number of states to begin with, if it is more than the model's.
+    `wide` is the number of states to begin with, if it is not the model's.
     """
     transitions = model._make_transitions() if transitions is None else transitions
     dtype = family.table_dtype or model.dtype

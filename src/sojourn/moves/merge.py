@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sojourn.families import Family
+from sojourn.families.coupled import couples_states
+from sojourn.families.coupled import merge_gains as emission_gains
 from sojourn.inference.posterior import Posterior, regrouped_counts
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
@@ -82,7 +84,7 @@ class MergedStates:
     shared : (K, K) array
         Upper bound on the entropy of which of two states the steps are in; symmetric.
     log_normalizers : (K,) array
-        Those of the emissions of each state.
+        Those of the emissions of each state; none if states share parameters.
     gains : (K, K) array
         Sure gains of pairs, the smaller number first; -inf where there is none.
     entropy_bounds : (K, K) array
@@ -101,7 +103,8 @@ class MergedStates:
 
     def __post_init__(self) -> None:
         n_states = len(self.emissions)
-        self.log_normalizers = _log_normalizers(self.family, self.emissions)
+        if not couples_states(self.family):
+            self.log_normalizers = _log_normalizers(self.family, self.emissions)
         self.gains = np.full((n_states, n_states), -np.inf)
         self.entropy_bounds = np.zeros((n_states, n_states))
         first, second = np.triu_indices(n_states, 1)
@@ -150,8 +153,9 @@ class MergedStates:
         both = self.emissions[one] + self.emissions[other]
         self.emissions = self.emissions[namespace(both).placed(stay, like=both)]
         self.emissions[one] = both
-        self.log_normalizers = self.log_normalizers[stay]
-        self.log_normalizers[one : one + 1] = _log_normalizers(self.family, both[None])
+        if not couples_states(self.family):
+            self.log_normalizers = self.log_normalizers[stay]
+            self.log_normalizers[one : one + 1] = _log_normalizers(self.family, both[None])
         # Which of three it is has at most the entropies of which of the first two and of the
         # last two it is: entropies add up.
         self.shared = weights @ self.shared @ weights.T
@@ -160,7 +164,11 @@ class MergedStates:
         partners = partners[partners != one]
         kept = np.ix_(stay, stay)
         self.gains, self.entropy_bounds = self.gains[kept], self.entropy_bounds[kept]
-        self._update(np.minimum(one, partners), np.maximum(one, partners))
+        first, second = np.minimum(one, partners), np.maximum(one, partners)
+        if couples_states(self.family):  # a merge changes what every other one gains
+            self.gains[first, second] = 0.0
+            first, second = np.nonzero(self.gains > -np.inf)
+        self._update(first, second)
         return weights
 
     def _update(self, first: Integers, second: Integers) -> None:
@@ -171,13 +179,17 @@ class MergedStates:
         bounds = np.minimum(self.shared[first, second], choices)
         self.entropy_bounds[first, second] = bounds
         gains = -bounds + to_host(merge_gains(self.transitions, self.counts, first, second))
-        gains -= self.log_normalizers[first] + self.log_normalizers[second]
-        gains += _log_normalizers(self.family, 0.0 * self.emissions[:1])
+        if not couples_states(self.family):
+            gains -= self.log_normalizers[first] + self.log_normalizers[second]
+            gains += _log_normalizers(self.family, 0.0 * self.emissions[:1])
         xp = namespace(self.emissions)
         for at in _blocks(len(first), self.emissions.shape[1]):
             one, other = (xp.placed(part[at], like=self.emissions) for part in (first, second))
-            both = self.emissions[one] + self.emissions[other]
-            gains[at] += _log_normalizers(self.family, both)
+            if couples_states(self.family):
+                gains[at] += to_host(emission_gains(self.family, self.emissions, one, other))
+            else:
+                both = self.emissions[one] + self.emissions[other]
+                gains[at] += _log_normalizers(self.family, both)
         self.gains[first, second] = gains
 
 

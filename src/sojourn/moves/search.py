@@ -3,7 +3,8 @@
 Where all the data fit into a local step of milliseconds, nothing needs to be sampled, budgeted or
 waited for.  Each merge is tried with local steps of its own on all the data, the one with the
 highest bound is kept if it gains, and the search begins anew from there.  Where no merge gains,
-splits are tried in the same way: a rare state may have shared another one from the start.
+splits are tried in the same way: a rare state may have shared another one from the start.  Where
+there is a state for every step, those without one are merged first, at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sojourn.inference.occupancy import is_idle
 from sojourn.inference.posterior import Posterior
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import MergedStates, Pair, merge_weights
@@ -77,6 +79,8 @@ class StateSearch:
         moves: list[Move] = []
         rng = np.random.default_rng([self.seed, SPLIT_STREAM])
         present = self.converged(posterior)
+        if posterior.n_states >= self.fitter.sample.n_steps:
+            present = self._without_idle(present, moves)
         while True:
             best = self._best_merge(present, moves) or self._best_split(present, moves, rng)
             if best is None:
@@ -93,6 +97,28 @@ class StateSearch:
                 break
             posterior, before = found.posterior, found.bound
         return found
+
+    def _without_idle(self, present: Fit, moves: list[Move]) -> Fit:
+        """Merge all states without a step of the data into others, at once, if that gains.
+
+        Each goes where its gain is the surest, eq (22).  One at a time they would gain the same,
+        with local steps for each of them: of 100 states on 100 steps half and more are idle.
+        """
+        posterior = present.posterior
+        idle = np.flatnonzero(is_idle(posterior.counts))
+        gains = self._merged_states(present).gains
+        gains = np.maximum(gains, gains.T)
+        gains[:, idle] = -np.inf
+        pairs = [(int(gains[k].argmax()), int(k)) for k in idle if gains[k].max() > -np.inf]
+        if not pairs:
+            return present
+        merged = posterior.regrouped(merge_weights(posterior.n_states, pairs))
+        found = self._stepped(merged, self.fitter.settings.search_screen_steps)
+        gain = found.bound - present.bound
+        accepted = gain > 0.0 and not self._is_worse(found, present)
+        n_states = (merged if accepted else posterior).n_states
+        moves.append(Move("merge", _groups(pairs), gain, 0.0, accepted, n_states))
+        return self.converged(found.posterior) if accepted else present
 
     def _best_merge(self, present: Fit, moves: list[Move]) -> Fit | None:
         """Return the best merge of two states, or None if none gains."""
@@ -156,15 +182,19 @@ class StateSearch:
 
     def _candidates(self, present: Fit) -> list[Pair]:
         """Return the pairs that may gain most: by the sure gain, eq (22), and at best."""
-        assert present.shared is not None
-        settings = self.fitter.settings
-        states = MergedStates.of(self.fitter.family, present.posterior, present.shared, settings)
+        settings, states = self.fitter.settings, self._merged_states(present)
         first, second = np.nonzero(states.gains > -np.inf)
         sure = states.gains[first, second]
         at_best = sure + states.entropy_bounds[first, second]
         ranked = [np.argsort(-g, kind="stable")[: settings.search_pairs] for g in (at_best, sure)]
         numbers = dict.fromkeys(int(n) for order in ranked for n in order)
         return [(int(first[n]), int(second[n])) for n in numbers]
+
+    def _merged_states(self, present: Fit) -> MergedStates:
+        """Return what merges of two states would gain."""
+        assert present.shared is not None
+        fitter = self.fitter
+        return MergedStates.of(fitter.family, present.posterior, present.shared, fitter.settings)
 
     def _stepped(self, posterior: Posterior, n_local: int) -> Fit:
         """Take local steps; the prior on transitions is fitted to the counts after the last."""
@@ -173,3 +203,9 @@ class StateSearch:
             sums = bench.statistics(posterior, fitter.sample.fitted)
             posterior = fitter.with_statistics(posterior, sums)
         return fitter.fit(posterior, 1, shared=True)
+
+
+def _groups(pairs: list[Pair]) -> list[list[int]]:
+    """Return which states become one, from pairs of a state that stays and one that goes."""
+    stay = sorted({keep for keep, _ in pairs})
+    return [[keep, *(gone for kept, gone in pairs if kept == keep)] for keep in stay]

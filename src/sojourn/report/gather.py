@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from sojourn.analysis.residuals import Residuals
+from sojourn.data import Data
 from sojourn.families import Categorical
-from sojourn.forms import as_sequences
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels.interface import Integers
-from sojourn.prediction import FittedModel, as_fitted
+from sojourn.prediction import FittedModel, as_fitted, read_data
 from sojourn.report import checks
 from sojourn.report.colors import ranks
 from sojourn.report.examples import Context, Example, contexts, examples
@@ -18,7 +18,6 @@ from sojourn.report.layout import run_lengths
 from sojourn.report.profile import Profile, profile
 from sojourn.report.states import StateSummary, Symbol, summarize, top_symbols
 from sojourn.sequences import Sequences
-from sojourn.sources import Source
 from sojourn.sources.base import joined, reading
 
 STEPS = 200_000
@@ -111,8 +110,9 @@ def gather(model: Any, data: Any = None, lengths: Any = None) -> Contents:
     if data is None:
         compared = profile(fitted)
     else:
-        sequences, left_out = _first(fitted, data, lengths)
-        with reading(data.name) if isinstance(data, Source) else nullcontext():
+        given = read_data(fitted, data, lengths)
+        sequences, left_out = _first(fitted, given)
+        with nullcontext() if given.source is None else reading(given.source.name):
             seen = fitted.family.validate(sequences)
         paths = list(fitted.predict(seen))
         decoded = decode(fitted, sequences, seen, paths)._replace(left_out=left_out)
@@ -164,24 +164,25 @@ def decode(
     )
 
 
-def _first(fitted: FittedModel, data: Any, lengths: Any) -> tuple[Sequences, str]:
+def _first(fitted: FittedModel, data: Data) -> tuple[Sequences, str]:
     """Take sequences up to the number of steps to decode, at least one; say what is left out."""
     whole, n_steps = True, None
-    if isinstance(data, Source):
+    if data.sequences is None:
+        assert data.source is not None
         pieces: list[Sequences] = []
         taken = 0
-        for piece in data:
+        for piece in data.source:
             whole = taken < STEPS
             if not whole:
                 break
             pieces.append(piece)
             taken += piece.n_steps
         if not pieces:
-            raise ValueError(f"{data.name}: there is no data, not a single sequence")
-        with reading(data.name):
+            raise ValueError(f"{data.source.name}: there is no data, not a single sequence")
+        with reading(data.source.name):
             sequences = fitted.family.as_steps(joined(pieces))
     else:
-        sequences = as_sequences(data, lengths, step_ndim=fitted.family.step_ndim)[0]
+        sequences = data.sequences
         n_steps = sequences.n_steps
     first = next(sequences.chunks(STEPS))
     if first.n_steps > STEPS:  # one sequence

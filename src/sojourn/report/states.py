@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sojourn.families import Categorical, Family, Multinomial, Product
+from sojourn.families import Categorical, Family, Multinomial, Product, TiedGaussian
 from sojourn.kernels.interface import Floats
 from sojourn.prediction import as_fitted
 from sojourn.report.text import measured, readable
@@ -180,6 +180,9 @@ def _describe(
     if isinstance(family, Product):
         return _describe_product(family, natural, shares, names, n_symbols)
     parameters = family.parameters(natural)
+    if isinstance(family, TiedGaussian):
+        shape = (len(natural), *parameters["covars_"].shape)
+        parameters["covars_"] = np.broadcast_to(parameters["covars_"], shape)
     if isinstance(family, Categorical):
         states = _telling(family, parameters["emissionprob_"], shares, n_symbols)
         return [" ".join(symbol.word for symbol in symbols) for symbols in states]

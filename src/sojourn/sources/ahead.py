@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 DEPTH = 8
 _PATIENCE = 0.05  # seconds between checks whether the items are still wanted
@@ -44,6 +47,24 @@ def read_ahead(items: Iterator[T], depth: int = DEPTH) -> Generator[T, None, Non
         unwanted.set()
         _empty(waiting)
         thread.join()
+
+
+def map_ahead(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
+    """Yield the results for all items in their order, computed in threads that run a little ahead.
+
+    Examples
+    --------
+    >>> list(map_ahead(abs, [-1, 2, -3], 2))
+    [1, 2, 3]
+    """
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(n_threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > 2 * n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _work(items: Iterator[Any], waiting: Queue[Any], unwanted: Event) -> None:

@@ -56,6 +56,23 @@ class Block(NamedTuple):
         return self.sequences.n_steps
 
 
+class CodedBlock(NamedTuple):
+    """Sequences of words, as numbers of a list of the words in them.
+
+    Attributes
+    ----------
+    codes : Sequences
+    words : list of str
+    place, done
+        As for `Block`.
+    """
+
+    codes: Sequences
+    words: list[str]
+    place: str
+    done: float
+
+
 class Summary(NamedTuple):
     """Total size of a source, and its symbols.
 
@@ -176,6 +193,10 @@ class Source(ABC):
             for piece in read(int(block)):
                 yield _checked(piece)._replace(done=(n_done + piece.done) / self.n_blocks)
         self.check_unchanged()
+
+    def coded_blocks(self) -> Iterator[CodedBlock] | None:
+        """Yield words block by block as numbers of a list of them, in order; None if it cannot."""
+        return None
 
     def stretches(self) -> Iterator[tuple[Block, bool]]:
         """Yield the data in order, and whether each part goes on with the last sequence before it.
@@ -300,9 +321,14 @@ class WordCounter:
         self.forgotten = 0
         """Upper bound on the count of any word when it was dropped."""
 
-    def update(self, words: list[str]) -> None:
-        """Count some more words."""
-        self.counts.update(words)
+    def update(self, words: list[str], counts: list[int] | None = None) -> None:
+        """Count some more words, each once or as often as `counts` says."""
+        if counts is None:
+            self.counts.update(words)
+        else:
+            own = self.counts
+            for word, n in zip(words, counts, strict=True):
+                own[word] += n
         while len(self.counts) > MAX_WORDS:
             self.forgotten += 1
             self.counts = Counter({w: n for w, n in self.counts.items() if n > self.forgotten})
@@ -323,6 +349,9 @@ def scan(
     vocabulary_options
         As for `Vocabulary.from_counts`.
     """
+    coded = source.coded_blocks()
+    if coded is not None:
+        return _scan_words(source, coded, report, vocabulary_options)
     n_sequences = n_steps = 0
     largest = -1
     words = WordCounter()
@@ -347,6 +376,26 @@ def scan(
         vocabulary = Vocabulary.from_counts(words.counts, **vocabulary_options)
         return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
     return Summary(n_sequences, n_steps, largest + 1 if kind == "i" else None, None)
+
+
+def _scan_words(
+    source: Source,
+    blocks: Iterable[CodedBlock],
+    report: Callable[[Block], None] | None,
+    vocabulary_options: dict[str, Any],
+) -> Summary:
+    """Count sequences, steps and words that come in lists."""
+    n_sequences = n_steps = 0
+    counter = WordCounter()
+    for codes, words, place, done in blocks:
+        n_sequences, n_steps = n_sequences + len(codes), n_steps + codes.n_steps
+        counter.update(words, np.bincount(codes.values, minlength=len(words)).tolist())
+        if report is not None:
+            report(Block(codes, place, done))
+    if n_sequences == 0:
+        raise DataFileError(f"{source.name}: there is no data: not one sequence")
+    vocabulary = Vocabulary.from_counts(counter.counts, **vocabulary_options)
+    return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
 
 
 def _describe(kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 
 from sojourn.sequences import Sequences
 from sojourn.sources.arrow import METADATA, WORDS, ArrowSource
-from sojourn.sources.base import Block, DataFileError, Source, Summary, scan
+from sojourn.sources.base import Block, DataFileError, Source, Summary, reading, scan
 from sojourn.sources.open import open as open_source
 from sojourn.sources.shuffle import validated
 from sojourn.sources.write import ParquetSink
@@ -96,14 +96,12 @@ def ingest(
         vocabulary = source.vocabulary
     metadata = _metadata(vocabulary)
     n_sequences = n_steps = 0
-    encode = vocabulary.encode if is_words and vocabulary is not None else _plain
     with ParquetSink(out, COLUMN, metadata=metadata, overwrite=overwrite) as sink:
-        for block in source.blocks():
-            for sequences in validated([block], encode):
-                sink.write(sequences)
-                n_sequences, n_steps = n_sequences + len(sequences), n_steps + sequences.n_steps
+        for sequences, done in _encoded(source, vocabulary if is_words else None):
+            sink.write(sequences)
+            n_sequences, n_steps = n_sequences + len(sequences), n_steps + sequences.n_steps
             if report is not None:
-                report("encoding", block.done, n_sequences)
+                report("encoding", done, n_sequences)
     return Ingested(out, n_sequences, n_steps, vocabulary)
 
 
@@ -113,6 +111,21 @@ def vocabulary_of(path: str | PathLike[str]) -> Vocabulary:
     if not isinstance(source, ArrowSource) or source.vocabulary is None:
         raise DataFileError(f"{path} has no vocabulary: it was not ingested from words")
     return source.vocabulary
+
+
+def _encoded(source: Source, vocabulary: Vocabulary | None) -> Iterator[tuple[Sequences, float]]:
+    """Yield the data as they are written, and the share of them done; words by a vocabulary."""
+    coded = None if vocabulary is None else source.coded_blocks()
+    if vocabulary is not None and coded is not None:
+        for codes, words, place, done in coded:
+            with reading(place):
+                encoded = vocabulary.encode_coded(codes, words)
+            yield encoded, done
+        return
+    encode = _plain if vocabulary is None else vocabulary.encode
+    for block in source.blocks():
+        for sequences in validated([block], encode):
+            yield sequences, block.done
 
 
 def _first(source: Source) -> Sequences:

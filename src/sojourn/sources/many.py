@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sojourn.sources.base import Block, DataFileError, Reader, Source, Summary, scan
+from sojourn.sources.base import Block, CodedBlock, DataFileError, Reader, Source, Summary, scan
 from sojourn.vocabulary import Vocabulary
 
 _OPEN_FILES = 16
@@ -92,6 +92,17 @@ class ManySource(Source):
             max(counts) if len(counts) == len(parts) else None,
             vocabulary,
         )
+
+    def coded_blocks(self) -> Iterator[CodedBlock] | None:
+        """Yield the words of all files, one after the other, if all of them are coded."""
+        parts = [source.coded_blocks() for source in self.sources]
+        coded = [part for part in parts if part is not None]
+        return self._coded_blocks(coded) if len(coded) == len(parts) else None
+
+    def _coded_blocks(self, parts: Sequence[Iterator[CodedBlock]]) -> Iterator[CodedBlock]:
+        for n_done, part in enumerate(parts):
+            for block in part:
+                yield block._replace(done=(n_done + block.done) / len(parts))
 
     def opened(self) -> Reader:
         """Open the sources as they are needed, a few at a time."""

@@ -7,19 +7,33 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sojourn.kernels.threads import available_cores
 from sojourn.sequences import Sequences
-from sojourn.sources.base import Block, DataFileError, Reader, Source, reading
+from sojourn.sources.ahead import map_ahead
+from sojourn.sources.base import Block, CodedBlock, DataFileError, Reader, Source, reading
 from sojourn.sources.csv_text import remedy
+from sojourn.sources.tokens import coded_words
 
 BLOCK_BYTES = 2**18
+CODED_BYTES = 2**22
+"""Bytes whose words are listed at a time; the larger, the fewer lists a frequent word is in."""
 MAX_LINE = 2**26
 """Bytes of the longest line that is read unless another limit is given: a line is a sequence."""
 
 _BOM = b"\xef\xbb\xbf"
+
+
+class _Lines(NamedTuple):
+    """Complete lines, where they begin, and the number of the first if it is known."""
+
+    raw: bytes
+    begin: int
+    number: int | None
+    done: float
 
 
 class TextSource(Source):
@@ -79,12 +93,43 @@ class TextSource(Source):
 
     def opened(self) -> Reader:
         """Open the file."""
-        return self._read_plain if self.compression is None else self._read_stream
+        return self._read
 
-    def _read_plain(self, block: int) -> Iterator[Block]:
+    def _read(self, block: int) -> Iterator[Block]:
+        for lines in self._lines(block, BLOCK_BYTES):
+            yield from self._split(lines)
+
+    def coded_blocks(self) -> Iterator[CodedBlock] | None:
+        """Yield the data with the words of each block in a list; by a pattern they are not."""
+        return self._coded_blocks() if self._find is None else None
+
+    def _coded_blocks(self) -> Iterator[CodedBlock]:
+        self.check_unchanged()
+        n_blocks = 1
+        if self.compression is None:
+            n_blocks = max(1, -(-self.path.stat().st_size // CODED_BYTES))
+        pieces = (
+            lines._replace(done=(block + lines.done) / n_blocks)
+            for block in range(n_blocks)
+            for lines in self._lines(block, CODED_BYTES)
+        )
+        for coded in map_ahead(self._coded, pieces, available_cores()):
+            self.check_unchanged()
+            if len(coded.codes):
+                yield coded
+
+    def _coded(self, lines: _Lines) -> CodedBlock:
+        codes, words = coded_words(self._decoded(lines))
+        return CodedBlock(codes, words, self._place(lines), lines.done)
+
+    def _lines(self, block: int, n_bytes: int) -> Iterator[_Lines]:
+        """Read the lines of a block of so many bytes; all of a compressed file, piece by piece."""
+        return self._plain(block, n_bytes) if self.compression is None else self._stream(n_bytes)
+
+    def _plain(self, block: int, n_bytes: int) -> Iterator[_Lines]:
         """Read the lines that start in a block."""
         with reading(str(self.path)), self.path.open("rb") as file:
-            begin, end = block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES
+            begin, end = block * n_bytes, (block + 1) * n_bytes
             if begin:
                 file.seek(begin - 1)
                 begin += _skipped_line(file) - 1
@@ -94,9 +139,9 @@ class TextSource(Source):
                 self._check_length(len(raw) - raw.rfind(b"\n") - 1 + len(rest), begin)
                 raw += rest
         if raw:
-            yield from self._split(raw, begin, None)
+            yield _Lines(raw, begin, None, 1.0)
 
-    def _read_stream(self, block: int) -> Iterator[Block]:
+    def _stream(self, n_bytes: int) -> Iterator[_Lines]:
         """Read a compressed file from its beginning."""
         import pyarrow as pa
 
@@ -107,15 +152,14 @@ class TextSource(Source):
             stream = pa.CompressedInputStream(file, self.compression)
             while True:
                 with reading(f"{self.path}, after byte {at + sum(map(len, rest))} of the text"):
-                    raw = stream.read(BLOCK_BYTES)
+                    raw = stream.read(n_bytes)
                 if raw and b"\n" not in raw:
                     rest.append(raw)
                     self._check_length(sum(map(len, rest)), at)
                     continue
                 whole, newline, last = raw.rpartition(b"\n")
                 whole = b"".join([*rest, whole])
-                done = file.tell() / size
-                yield from self._split(whole + newline, at, line, done)
+                yield _Lines(whole + newline, at, line, file.tell() / size)
                 at, line = at + len(whole) + len(newline), line + whole.count(b"\n") + len(newline)
                 rest = [last] if last else []
                 if not raw:
@@ -133,27 +177,31 @@ class TextSource(Source):
                 f"{self._longest} bytes; every line is a sequence, and max_bytes= allows longer"
             )
 
-    def _split(
-        self, raw: bytes, begin: int, line: int | None, done: float = 1.0
-    ) -> Iterator[Block]:
-        """Split complete lines into words; `line` is the number of the first, if it is known."""
+    def _decoded(self, lines: _Lines) -> str:
+        raw, begin, number, _ = lines
         text_bytes = raw.removeprefix(_BOM) if begin == 0 else raw
         try:
             text = text_bytes.decode(self.encoding)
         except UnicodeDecodeError as error:
-            raise self._undecodable(text_bytes, error, begin, len(raw), line) from None
-        if self.lower:
-            text = text.lower()
+            raise self._undecodable(text_bytes, error, begin, len(raw), number) from None
+        return text.lower() if self.lower else text
+
+    def _place(self, lines: _Lines) -> str:
+        number = lines.number
+        where = f"from byte {lines.begin}" if number is None else f"from line {number}"
+        return f"{self.path}, {where}"
+
+    def _split(self, found: _Lines) -> Iterator[Block]:
+        """Split complete lines into words."""
         split = str.split if self._find is None else self._find
-        lines = [words for words in map(split, text.split("\n")) if words]
+        lines = [words for words in map(split, self._decoded(found).split("\n")) if words]
         if not lines:
             return
         offsets = np.zeros(len(lines) + 1, np.int64)
         np.cumsum([len(words) for words in lines], out=offsets[1:])
         values: Any = np.empty(offsets[-1], object)
         values[:] = list(chain.from_iterable(lines))
-        where = f"from byte {begin}" if line is None else f"from line {line}"
-        yield Block(Sequences(values, offsets), f"{self.path}, {where}", done)
+        yield Block(Sequences(values, offsets), self._place(found), found.done)
 
     def _undecodable(
         self, text: bytes, error: UnicodeDecodeError, begin: int, length: int, line: int | None

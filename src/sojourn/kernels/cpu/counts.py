@@ -6,6 +6,7 @@ values have few combinations share one table; where there are several tables, ro
 
 from __future__ import annotations
 
+from math import lgamma
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sojourn.kernels.interface import Floats, Integers, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 4096
+_NEAR = 8.0  # counts from one to the next up to which a product is quicker than log Γ
 _SMALL = 1e-12  # a row whose sum is below this is scaled
 
 
@@ -145,3 +147,60 @@ def _product_rows(counter, n_units, index, table, log_scale, n_states, rows, sca
                 rows[t, k] = row[k]
             scales[t] = scale
         unit = take_unit(counter)
+
+
+def gamma_poisson_rows(x: Floats, a: Floats, b: Floats, dtype: Any) -> tuple[Floats, Floats]:
+    """Return eq (2) of counts, the largest of each row one, and the logarithms of the factors.
+
+    Parameters
+    ----------
+    x : (T,) array
+        Counts; NaN is missing.  Where they rise, as distinct ones do, it is quickest.
+    a, b : (K,) arrays
+        Shape and rate of the Gamma distributions.
+
+    Examples
+    --------
+    >>> rows, scale = gamma_poisson_rows(np.array([0.0]), np.ones(1), np.ones(1), np.float64)
+    >>> rows[0, 0], np.exp(scale)
+    (np.float64(1.0), array([0.5]))
+    """
+    rows, log_scale = np.zeros((len(x), row_width(len(a))), dtype), np.empty(len(x))
+    gamma_poisson_tables(x, a, b, rows, log_scale)
+    return rows, log_scale
+
+
+@njit(nogil=True, cache=True)
+def gamma_poisson_tables(x, a, b, rows, log_scale):
+    """Fill rows and logarithms of their factors: see `gamma_poisson_rows`."""
+    n_states = a.shape[0]
+    # log Γ(a + x) − log Γ(a) − log x! of the last count, which the next goes on from.
+    grown, at = np.zeros(n_states), 0.0
+    fixed, slope = np.empty(n_states), np.empty(n_states)
+    for k in range(n_states):
+        fixed[k] = -a[k] * np.log1p(1.0 / b[k])
+        slope[k] = -np.log1p(b[k])
+    logs = np.empty(n_states)
+    for t in range(x.shape[0]):
+        value = x[t]
+        if value != value:
+            log_scale[t] = 0.0
+            rows[t, :n_states] = 1.0
+            continue
+        goes_on = at <= value and value - at <= _NEAR
+        largest = -np.inf
+        for k in range(n_states):
+            if goes_on:
+                factor, i = 1.0, at
+                while i < value:
+                    factor *= (a[k] + i) / (i + 1.0)
+                    i += 1.0
+                grown[k] += np.log(factor)
+            else:
+                grown[k] = lgamma(a[k] + value) - lgamma(a[k]) - lgamma(value + 1.0)
+            logs[k] = grown[k] + fixed[k] + value * slope[k]
+            largest = max(largest, logs[k])
+        at = value
+        log_scale[t] = largest
+        for k in range(n_states):
+            rows[t, k] = np.exp(logs[k] - largest)

@@ -6,8 +6,9 @@ import numpy as np
 from numba import njit
 
 from sojourn.kernels import reference
-from sojourn.kernels.cpu.recursions import longest_first
+from sojourn.kernels.cpu import durations
 from sojourn.kernels.interface import Floats, Integers, Potentials, padded_states
+from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import run_units, take_unit
 
 
@@ -18,6 +19,8 @@ def viterbi(
 
     Memory per thread: two bytes per state and step of the longest sequence.
     """
+    if potentials.durations is not None:
+        return durations.viterbi(potentials, index, offsets, n_threads=n_threads)
     n_states = len(potentials.start)
     width = padded_states(n_states)
     start, transitions, emissions = reference.logarithms(potentials)

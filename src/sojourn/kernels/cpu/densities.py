@@ -15,6 +15,7 @@ from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every,
+    every_like,
     exponential,
     largest,
     log_one_plus,
@@ -31,17 +32,25 @@ from sojourn.kernels.cpu.lanes import (
     load,
     multiply,
     multiply_add,
+    narrowed,
     put,
     splat,
     store,
     transpose,
+    widened,
     zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
+from sojourn.kernels.cpu.single import LEVERAGE, LOG_2, SingleWeights, single_rows
 from sojourn.kernels.interface import Floats, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 1024
+_MOST_DOUBTFUL = 8  # times that a unit computes steps twice, before all are in double precision
+_FEW = 5  # columns from which those of `LANES` steps are transposed as a square
+_TOGETHER = 4 * LANES  # steps that are computed together in single precision
+_NONE = np.empty(0, np.float32)
+_NO_WEIGHTS = SingleWeights(_NONE, _NONE, _NONE, _NONE, 0.0, np.empty(0))
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
 _SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
@@ -54,19 +63,22 @@ def student_rows(
     weights: Floats,
     spans: NDArray[np.int64],
     factors: Floats,
+    shares: Floats,
     powers: Floats,
     constants: Floats,
     dtype: Any,
     *,
     collapsed: bool,
     n_threads: int,
+    single: SingleWeights | None = None,
 ) -> tuple[Floats, Floats, int]:
     """Compute ``exp(rows - rows.max(1))`` and ``rows.max(1)`` for rows of a Gaussian kind.
 
     With ``z = (1, x - location)`` and
     ``q[t, g, k] = sum over e of group g of (z[t] @ weights[:, e, k]) ** 2``, rows are
     ``constants - powers * sum over g of log1p(factors * q)`` (collapsed) or
-    ``constants - powers * sum over g of factors * q``.
+    ``constants - powers * sum over g of factors * q``.  Where the last group begins with a leverage
+    u, ``factors * q`` of its first coordinates, ``shares * log1p(u)`` is part of the collapsed sum.
 
     Parameters
     ----------
@@ -75,8 +87,10 @@ def student_rows(
     weights : (side, E, K) array
     spans : (E, 3) integer array
         First and last row of ``weights[:, e]`` beyond row 0 that are not all zero (the last is
-        exclusive), and whether a group ends with e.
-    factors, powers, constants : (K,) arrays
+        exclusive), and one if a group ends with e, two if the leverage does, otherwise zero.
+    factors, shares, powers, constants : (K,) arrays
+    single : SingleWeights, optional
+        The same for single precision, which is used where it is enough.
 
     Returns
     -------
@@ -88,8 +102,12 @@ def student_rows(
     n_states, n_steps = weights.shape[2], len(x)
     if n_steps < LANES:
         x = np.resize(x, (LANES, x.shape[1]))
-    table = np.zeros((len(x), row_width(n_states)), dtype)
+    width = row_width(n_states)
+    table = (np.empty if width == n_states else np.zeros)((len(x), width), dtype)
     log_scale = np.empty(len(x))
+    enough, (*narrow, offset, _) = False, single or _NO_WEIGHTS
+    if table.itemsize == 4 and single is not None:
+        enough = single.are_enough_for(x, location)
     n_units = max(1, -(-len(x) // _STEPS_PER_UNIT))
     missing = np.zeros(n_units, np.int64)
     run_units(
@@ -101,8 +119,13 @@ def student_rows(
         np.ascontiguousarray(weights.transpose(2, 1, 0)).ravel(),
         np.ascontiguousarray(spans, dtype=np.int64),
         np.ascontiguousarray(factors, dtype=np.float64),
+        np.ascontiguousarray(shares, dtype=np.float64),
         np.ascontiguousarray(powers, dtype=np.float64),
         np.ascontiguousarray(constants, dtype=np.float64),
+        # None: the compiler leaves out what is for single precision.
+        tuple(narrow) if table.itemsize == 4 else None,
+        offset,
+        enough,
         collapsed,
         table,
         log_scale,
@@ -120,86 +143,136 @@ def _student_rows(
     weights,
     spans,
     factors,
+    shares,
     powers,
     constants,
+    single,
+    offset,
+    enough,
     collapsed,
     table,
     log_scale,
     missing,
 ):
-    (n_steps, width), n_states = table.shape, constants.shape[0]
-    n_targets, side = spans.shape[0], location.shape[0] + 1
-    z = np.empty(side * LANES)
-    rows = np.empty(n_states * LANES)
+    n_steps, n_states = table.shape[0], constants.shape[0]
+    n_columns = location.shape[0]
+    z, rows = np.empty((n_columns + 1) * LANES), np.empty(n_states * LANES)
     potentials = np.zeros(max(n_states, LANES) * LANES, table.dtype)
     packed = np.empty((n_states + 1) * LANES, table.dtype)
-    places = LANES * np.arange(LANES)
-    transposes, none = _SQUARE <= n_states <= LANES, np.int64(0)
-    lowest, cut, small = every(-np.inf), every(_LARGEST), every(SMALL)
-    zero = zeros_of(z)
+    gaps = np.zeros(_TOGETHER // LANES, np.int64)
+    places = np.concatenate((LANES * np.arange(LANES), n_columns * np.arange(LANES)))
+    locations, run = np.empty(n_columns * LANES), np.zeros((n_columns + 1) * LANES, np.float32)
+    for j in range(locations.shape[0]):
+        locations[j] = location[j % n_columns]
+    narrow = np.empty(n_states * _TOGETHER, np.float32)
+    y, tops = np.empty((n_columns + LANES) * _TOGETHER, np.float32), np.empty(_TOGETHER, np.float32)
+    lowest, none, stride = every(-np.inf), np.int64(0), np.int64(_TOGETHER)
+    log_2, shift, next_two = every(LOG_2), every(offset), np.int64(2 * LANES)
     unit = take_unit(counter)
     while unit < n_units:
-        end = n_steps * (unit + 1) // n_units
-        for step in range(n_steps * unit // n_units, end, LANES):
-            t = min(step, end - LANES)  # the last block may repeat steps of the one before it
-            known = _columns(x, t, location, z)
-            top = every(-np.inf)
-            for k in range(n_states):
-                factor = splat(factors, k)
-                square = zero
-                product = zero
-                total = zero
-                n_factors = 0
-                for e in range(n_targets):
-                    at = (k * n_targets + e) * side
-                    value = splat(weights, at)
-                    for i in range(spans[e, 0], spans[e, 1]):
-                        value = multiply_add(
-                            load(z, (i - 1) * LANES), splat(weights, at + i), value
-                        )
-                    square = multiply_add(value, value, square)
-                    if spans[e, 2] == 0:
-                        continue
-                    if not collapsed:
-                        total = multiply_add(factor, square, total)
-                        square = zero
-                        continue
-                    # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
-                    q = least(multiply(factor, square), cut)
-                    product = multiply_add(product, q, add(product, q))
-                    square = zero
-                    n_factors += 1
-                    if n_factors == _GROUP:
-                        total = _add_log(total, product, small)
-                        product = zero
-                        n_factors = 0
-                if n_factors > 0:
-                    total = _add_log(total, product, small)
-                row = subtract(splat(constants, k), multiply(splat(powers, k), total))
-                top = largest(row, top)
-                store(rows, k * LANES, row)
-            for k in range(n_states):
-                row = exponential(subtract(load(rows, k * LANES), top), table)
-                store(potentials, k * LANES, row)
-            store(log_scale, t, top)
-            if transposes:
-                # Rows overlap: what is beyond one is overwritten by the next.
-                transpose(potentials, places, none, none, packed, none, width)
-                for at in range(0, n_states * LANES, LANES):
-                    store(table, t * width + at, load(packed, at))
-            else:
-                for k in range(n_states):
-                    for i in range(LANES):
-                        put(table, (t + i) * width + k, get(potentials, k * LANES + i))
-            bits = lanes_not_above(known, lowest)
-            while bits != 0:
-                i = lowest_bit(bits)
-                bits &= bits - 1
-                missing[unit] += 1
-                log_scale[t + i] = 0.0
-                for k in range(n_states):
-                    table[t + i, k] = 1.0
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        n_doubtful = 0
+        for first in range(begin, end, _TOGETHER):
+            doubtful = -1
+            if single is not None and enough and n_doubtful < _MOST_DOUBTFUL:
+                for at in range(0, _TOGETHER, LANES):
+                    t = min(first + at, end - LANES)
+                    gaps[at // LANES] = _narrow_columns(x, t, locations, places, run, y, at)
+                doubtful = min(gaps.min(), 0) | single_rows(
+                    y, none, stride, next_two, single[0], spans, single[1], single[2], single[3],
+                    collapsed, narrow, none, stride, next_two, tops, none,
+                )  # fmt: skip
+                n_doubtful += doubtful != 0
+            for at in range(0, min(_TOGETHER, end - first), LANES):
+                # The last vector may repeat steps of the one before it.
+                t = min(first + at, end - LANES)
+                bits = -1
+                if single is not None and doubtful == 0:
+                    bits = gaps[at // LANES]
+                    for k in range(n_states):
+                        store(potentials, k * LANES, load(narrow, k * _TOGETHER + at))
+                    store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
+                if bits < 0:
+                    bits = lanes_not_above(_columns(x, t, location, z), lowest)
+                    _double_rows(
+                        z, weights, spans, factors, shares, powers, constants, collapsed, rows,
+                        potentials, log_scale, t,
+                    )  # fmt: skip
+                _store_rows(potentials, packed, places, n_states, table, t)
+                while bits != 0:
+                    i = lowest_bit(bits)
+                    bits &= bits - 1
+                    missing[unit] += 1
+                    log_scale[t + i] = 0.0
+                    for k in range(n_states):
+                        table[t + i, k] = 1.0
         unit = take_unit(counter)
+
+
+@inner
+def _double_rows(
+    z, weights, spans, factors, shares, powers, constants, collapsed, rows, potentials, log_scale, t
+):
+    """Write potentials of `LANES` steps, relative to the largest, and its logarithm."""
+    n_states, n_targets = constants.shape[0], spans.shape[0]
+    side = weights.shape[0] // (n_states * n_targets)
+    cut, small, zero = every(_LARGEST), every(SMALL), zeros_of(z)
+    top = every(-np.inf)
+    for k in range(n_states):
+        factor = splat(factors, k)
+        square = zero
+        product = zero
+        total = zero
+        n_factors = 0
+        for e in range(n_targets):
+            at = (k * n_targets + e) * side
+            value = splat(weights, at)
+            for i in range(spans[e, 0], spans[e, 1]):
+                value = multiply_add(load(z, (i - 1) * LANES), splat(weights, at + i), value)
+            square = multiply_add(value, value, square)
+            if spans[e, 2] == 0:
+                continue
+            if not collapsed:
+                total = multiply_add(factor, square, total)
+                square = zero
+                continue
+            # (1 + a)(1 + b) − 1 = a + b + a b: many factors, and few logarithms.
+            q = least(multiply(factor, square), cut)
+            if spans[e, 2] == LEVERAGE:
+                total = multiply_add(log_one_plus(q), splat(shares, k), total)
+                continue
+            product = multiply_add(product, q, add(product, q))
+            square = zero
+            n_factors += 1
+            if n_factors == _GROUP:
+                total = _add_log(total, product, small)
+                product = zero
+                n_factors = 0
+        if n_factors > 0:
+            total = _add_log(total, product, small)
+        row = subtract(splat(constants, k), multiply(splat(powers, k), total))
+        top = largest(row, top)
+        store(rows, k * LANES, row)
+    for k in range(n_states):
+        row = exponential(subtract(load(rows, k * LANES), top), potentials)
+        store(potentials, k * LANES, row)
+    store(log_scale, t, top)
+
+
+@inner
+def _store_rows(potentials, packed, places, n_states, table, t):
+    """Write potentials of `LANES` steps to their rows."""
+    width = table.shape[1]
+    if _SQUARE <= n_states <= LANES:
+        # Rows overlap: what is beyond one is overwritten by the next.
+        none = np.int64(0)
+        transpose(potentials, places, none, none, packed, none, width)
+        for at in range(0, n_states * LANES, LANES):
+            store(table, t * width + at, load(packed, at))
+    else:
+        for k in range(n_states):
+            for i in range(LANES):
+                put(table, (t + i) * width + k, get(potentials, k * LANES + i))
 
 
 @inner
@@ -226,6 +299,45 @@ def _columns(x, t, location, z):
         store(z, d * LANES, column)
         known = add(known, column)
     return known
+
+
+@inner
+def _narrow_columns(x, t, locations, places, run, y, at):
+    """Write the columns of `LANES` steps, less the location, in single precision.
+
+    Missing steps are zeros there, and returned as bits; -1 if a number is too large.
+    """
+    n_numbers = locations.shape[0]
+    n_columns = n_numbers // LANES
+    begin, first, stride = t * n_columns, np.int64(LANES), np.int64(_TOGETHER)
+    for j in range(0, n_numbers, LANES):
+        row = narrowed(subtract(load(x, begin + j), load(locations, j)))
+        if n_columns == 1:
+            store(y, at, row)
+        else:
+            store(run, j, row)
+    if 1 < n_columns < _FEW:
+        for d in range(n_columns):
+            for i in range(LANES):
+                put(y, d * _TOGETHER + at + i, get(run, i * n_columns + d))
+    elif n_columns > 1:
+        for d in range(0, n_columns, LANES):
+            transpose(run, places, first, np.int64(d), y, d * _TOGETHER + at, stride)
+    known = load(y, at)
+    for d in range(1, n_columns):
+        known = add(known, load(y, d * _TOGETHER + at))
+    bits = lanes_not_above(known, every_like(known, -np.inf))
+    if bits != 0:
+        for i in range(LANES):
+            total = 0.0
+            for d in range(n_columns):
+                total += get(x, begin + i * n_columns + d)
+            if bits >> i & 1 and total == total:
+                return np.int64(-1)
+        for d in range(n_columns):
+            place = d * _TOGETHER + at
+            store(y, place, choose(bits, zeros_of(y), load(y, place)))
+    return bits
 
 
 def sum_products(

@@ -16,7 +16,12 @@ Prepared = tuple[Floats, Floats, Floats, Floats]
 
 
 def prepared(potentials: Potentials) -> Prepared:
-    """Return start, transitions, table and log scale as the compiled functions take them."""
+    """Return start, transitions, table and log scale as the compiled functions take them.
+
+    Of states that last it takes the copies: see `kernels.durations.expanded`.
+    """
+    if potentials.durations is not None:
+        raise NotImplementedError("write states that last as their copies")
     n_states = len(potentials.start)
     scale = potentials.log_scale
     return (

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from sojourn.kernels.cpu.lanes import LANES, Lanes
+from sojourn.kernels.cpu.lanes import LANES, Lanes, splatted
 
 _I64 = ir.VectorType(ir.IntType(64), LANES)
 _F64 = ir.VectorType(ir.DoubleType(), LANES)
@@ -29,9 +29,15 @@ _LOG = [  # fdlibm's coefficients of log m = 2 artanh s, without the first
     3.999999999940941908e-01,
     6.666666666666735130e-01,
 ]
-SMALL, _TERMS = 1.0 / 64.0, 8  # the first term that is left out is 64⁻⁸ / 9 of the first
+_LOG_SINGLE = _LOG[-4:]  # s² ≤ 0.03: what is left out is below rounding
+SMALL = 1.0 / 64.0
+_TERMS = {4: 5, 8: 8}  # the first term that is left out is 64⁻⁵ / 6, or 64⁻⁸ / 9, of the first
 _LOWEST = {4: -126.0, 8: -1010.0}  # binary logarithms: an exponential as small as this is zero
 _ORDER = {4: 7, 8: 13}  # of the polynomial that is 2^f
+_FORMATS = {  # whole numbers of the same size, bits of the mantissa, bias, from √½ to one
+    _F64: (_F64, _I64, 52, 1023, 0x3FF0000000000000 - 0x3FE6A09E667F3BCD, _LOG),
+    _F32: (_F32, _I32, 23, 127, 0x3F800000 - 0x3F3504F3, _LOG_SINGLE),
+}
 
 
 def _all(kind: Any, value: float) -> Any:
@@ -55,41 +61,56 @@ def _polynomial(builder: Any, x: Any, coefficients: list[float]) -> Any:
 
 @intrinsic
 def log_one_plus(typing_context, x):
-    """Return log(1 + x) for x ≥ 0, in double precision.
+    """Return log(1 + x) for x ≥ 0, in the precision of x.
 
     1 + x = 2^e m with m near one, and log m = 2 artanh((m − 1)/(m + 1)) by its series.
     """
     signature = x(x)
 
     def generate(context, builder, signature, args):
-        one = _all(_F64, 1.0)
+        kind, whole, mantissa, bias, near, series_of = _FORMATS[args[0].type]
+        one = _all(kind, 1.0)
         above = builder.fadd(one, args[0])
-        raw = builder.bitcast(above, _I64)
-        near_one = _all(_I64, 0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
-        exponent = builder.lshr(builder.add(raw, near_one), _all(_I64, 52))
-        exponent = builder.sub(exponent, _all(_I64, 1023))
-        m = builder.bitcast(builder.sub(raw, builder.shl(exponent, _all(_I64, 52))), _F64)
+        raw = builder.bitcast(above, whole)
+        exponent = builder.lshr(builder.add(raw, _all(whole, near)), _all(whole, mantissa))
+        exponent = builder.sub(exponent, _all(whole, bias))
+        shifted = builder.shl(exponent, _all(whole, mantissa))
+        m = builder.bitcast(builder.sub(raw, shifted), kind)
         # Near one x itself has more digits than 1 + x.
-        is_small = builder.icmp_signed("==", exponent, _all(_I64, 0))
+        is_small = builder.icmp_signed("==", exponent, _all(whole, 0))
         over = builder.select(is_small, args[0], builder.fsub(m, one))
         s = builder.fdiv(over, builder.fadd(m, one))
         square = builder.fmul(s, s)
-        series = builder.fmul(square, _polynomial(builder, square, _LOG))
-        log_m = builder.fmul(s, builder.fadd(series, _all(_F64, 2.0)))
-        e = builder.sitofp(exponent, _F64)
-        return _multiply_add(builder, e, _all(_F64, _LOG_2), log_m)
+        series = builder.fmul(square, _polynomial(builder, square, series_of))
+        log_m = builder.fmul(s, builder.fadd(series, _all(kind, 2.0)))
+        e = builder.sitofp(exponent, kind)
+        return _multiply_add(builder, e, _all(kind, _LOG_2), log_m)
 
     return signature, generate
 
 
 @intrinsic
 def log_one_plus_small(typing_context, x):
-    """Return log(1 + x) for 0 ≤ x ≤ `SMALL` by its series, in double precision."""
+    """Return log(1 + x) for 0 ≤ x ≤ `SMALL` by its series, in the precision of x."""
     signature = x(x)
 
     def generate(context, builder, signature, args):
-        terms = [(-1.0) ** (n + 1) / n for n in range(_TERMS, 0, -1)]
+        n_terms = _TERMS[signature.args[0].dtype.bitwidth // 8]
+        terms = [(-1.0) ** (n + 1) / n for n in range(n_terms, 0, -1)]
         return builder.fmul(args[0], _polynomial(builder, args[0], terms))
+
+    return signature, generate
+
+
+@intrinsic
+def power_of_two(typing_context, x):
+    """Return 2^x for x ≤ 0, in single precision."""
+    signature = x(x)
+
+    def generate(context, builder, signature, args):
+        y = _above(builder, args[0], _all(_F32, _LOWEST[4]))
+        n = _nearest(builder, y)
+        return _raised(builder, builder.fsub(y, n), n)
 
     return signature, generate
 
@@ -104,28 +125,39 @@ def exponential(typing_context, x, like):
 
     def generate(context, builder, signature, args):
         itemsize = signature.args[1].dtype.bitwidth // 8
-        lowest, order = _all(_F64, _LOWEST[itemsize]), _ORDER[itemsize]
         y = builder.fmul(args[0], _all(_F64, 1.0 / _LOG_2))
-        y = builder.select(builder.fcmp_ordered(">", y, lowest), y, lowest)
-        name = f"llvm.nearbyint.v{LANES}f64"
-        nearest = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_F64, [_F64]), name
-        )
-        n = builder.call(nearest, [y])
+        y = _above(builder, y, _all(_F64, _LOWEST[itemsize]))
+        n = _nearest(builder, y)
         f = builder.fsub(y, n)
-        kind, whole, mantissa = _F64, _I64, 52
         if itemsize == 4:
-            kind, whole, mantissa = _F32, _I32, 23
-            f = builder.fptrunc(f, kind)
-        n = builder.fptosi(n, whole)
-        series = _polynomial(builder, f, [_LOG_2**k / factorial(k) for k in range(order, -1, -1)])
-        # The exponent of a number near one is raised by n.
-        shifted = builder.shl(n, _all(whole, mantissa))
-        value = builder.bitcast(builder.add(builder.bitcast(series, whole), shifted), kind)
-        is_zero = builder.icmp_signed("<=", n, _all(whole, int(_LOWEST[itemsize])))
-        return builder.select(is_zero, _all(kind, 0.0), value)
+            f = builder.fptrunc(f, _F32)
+        return _raised(builder, f, n)
 
     return signature, generate
+
+
+def _above(builder: Any, x: Any, lowest: Any) -> Any:
+    return builder.select(builder.fcmp_ordered(">", x, lowest), x, lowest)
+
+
+def _nearest(builder: Any, x: Any) -> Any:
+    name = f"llvm.nearbyint.v{LANES}f{64 if x.type == _F64 else 32}"
+    kind = ir.FunctionType(x.type, [x.type])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [x])
+
+
+def _raised(builder: Any, f: Any, n: Any) -> Any:
+    """Emit 2^n 2^f in the precision of f, for |f| ≤ ½ and a whole number n."""
+    kind, whole, mantissa, *_ = _FORMATS[f.type]
+    itemsize = 8 if kind == _F64 else 4
+    n = builder.fptosi(n, whole)
+    powers = range(_ORDER[itemsize], -1, -1)
+    series = _polynomial(builder, f, [_LOG_2**k / factorial(k) for k in powers])
+    # The exponent of a number near one is raised by n.
+    shifted = builder.shl(n, _all(whole, mantissa))
+    value = builder.bitcast(builder.add(builder.bitcast(series, whole), shifted), kind)
+    is_zero = builder.icmp_signed("<=", n, _all(whole, int(_LOWEST[itemsize])))
+    return builder.select(is_zero, _all(kind, 0.0), value)
 
 
 @intrinsic
@@ -148,13 +180,17 @@ def subtract(typing_context, x, y):
 def every(typing_context, value):
     """Return a number in all lanes."""
     signature = Lanes(types.float64)(types.float64)
-    return signature, lambda context, builder, signature, args: _splat(builder, args[0])
+    return signature, lambda context, builder, signature, args: splatted(builder, args[0])
 
 
-def _splat(builder: Any, scalar: Any) -> Any:
-    nothing = ir.Constant(_F64, ir.Undefined)
-    zero = ir.Constant(ir.IntType(32), 0)
-    first = builder.insert_element(nothing, scalar, zero)
-    return builder.shuffle_vector(
-        first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-    )
+@intrinsic
+def every_like(typing_context, x, value):
+    """Return a number in all lanes, in the precision of x."""
+
+    def generate(context, builder, signature, args):
+        scalar, element = args[1], args[0].type.element
+        if element != scalar.type:
+            scalar = builder.fptrunc(scalar, element)
+        return splatted(builder, scalar)
+
+    return x(x, types.float64), generate

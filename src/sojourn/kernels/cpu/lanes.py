@@ -51,7 +51,8 @@ def _shuffled(builder: Any, left: Any, right: Any, order: list[int]) -> Any:
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_I32, len(order)), order))
 
 
-def _splatted(builder: Any, scalar: Any) -> Any:
+def splatted(builder: Any, scalar: Any) -> Any:
+    """Emit a vector with a number in all lanes."""
     nothing = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(_I32, 0))
     return _shuffled(builder, first, nothing, [0] * LANES)
@@ -97,7 +98,7 @@ def splat(typing_context, array, at):
 
     def generate(context, builder, signature, args):
         data = _data(context, builder, signature.args[0], args[0])
-        return _splatted(builder, builder.load(builder.gep(data, [args[1]])))
+        return splatted(builder, builder.load(builder.gep(data, [args[1]])))
 
     return signature, generate
 
@@ -183,6 +184,17 @@ def widened(typing_context, x):
         if signature.args[0].dtype == types.float64:
             return args[0]
         return builder.fpext(args[0], context.get_value_type(signature.return_type))
+
+    return signature, generate
+
+
+@intrinsic
+def narrowed(typing_context, x):
+    """Return numbers in double precision, rounded to single precision."""
+    signature = Lanes(types.float32)(x)
+
+    def generate(context, builder, signature, args):
+        return builder.fptrunc(args[0], context.get_value_type(signature.return_type))
 
     return signature, generate
 

@@ -93,6 +93,74 @@ def _mask_rows(counter, n_units, table, rows, masks, codes, out, largest):
         unit = take_unit(counter)
 
 
+def distinct_masks(
+    weights: NDArray[np.float64],
+) -> tuple[NDArray[np.int32], NDArray[np.int64], int, int]:
+    """Number the distinct rows of weights in [0, 1], in the order in which they occur.
+
+    Returns
+    -------
+    numbers : (T,) int32 array
+    firsts : (M,) int64 array
+        The first row of each kind; all rows if more than half of them differ.
+    outside, empty : int
+        The first row with a weight outside of [0, 1], and the first without any; −1 for none.
+
+    Examples
+    --------
+    >>> distinct_masks(np.array([[1.0, 0.0], [0.5, 1.0], [1.0, 0.0], [1.0, 0.0]]))
+    (array([0, 1, 0, 0], dtype=int32), array([0, 1]), -1, -1)
+    """
+    n_rows = len(weights)
+    slots = np.full(2 ** max(4, int(n_rows).bit_length()), -1, np.int32)
+    numbers, firsts = np.empty(n_rows, np.int32), np.empty(n_rows // 2 + 1, np.int64)
+    n_kinds, outside, empty = _distinct_masks(weights, slots, numbers, firsts)
+    if n_kinds < 0:
+        return np.arange(n_rows, dtype=np.int32), np.arange(n_rows), outside, empty
+    return numbers, firsts[:n_kinds].copy(), outside, empty
+
+
+@njit(nogil=True, cache=True)
+def _distinct_masks(weights, slots, numbers, firsts):
+    """Number rows by a hash table with open addressing; look at all of them for what is wrong."""
+    n_rows, n_states = weights.shape
+    last = slots.shape[0] - 1
+    n_kinds, outside, empty = 0, -1, -1
+    for t in range(n_rows):
+        some, wrong = False, False
+        number = 0.0
+        for k in range(n_states):
+            weight = weights[t, k]
+            wrong |= not 0.0 <= weight <= 1.0
+            some |= weight > 0.0
+            number = 0.7548776662466927 * number + weight  # below 5: the digits are mixed below
+        if outside < 0 and wrong:
+            outside = t
+        if empty < 0 and not some:
+            empty = t
+        if n_kinds < 0 or outside >= 0:
+            continue
+        slot = np.int64(number * 1.6069380442589903e15) & last
+        slot = (slot ^ (slot >> 7)) & last
+        while True:
+            kind = slots[slot]
+            if kind < 0:
+                if n_kinds == firsts.shape[0]:
+                    n_kinds = -1
+                    break
+                slots[slot], firsts[n_kinds], numbers[t] = n_kinds, t, n_kinds
+                n_kinds += 1
+                break
+            same, first = True, firsts[kind]
+            for k in range(n_states):
+                same &= weights[t, k] == weights[first, k]
+            if same:
+                numbers[t] = kind
+                break
+            slot = (slot + 1) & last
+    return n_kinds, outside, empty
+
+
 def mask_in_place(table: Floats, masks: Floats, codes: Integers, *, n_threads: int) -> Integers:
     """Multiply row t of a table by ``masks[codes[t]]``; return the rows that are all but zero."""
     small = np.zeros(len(codes), np.bool_)

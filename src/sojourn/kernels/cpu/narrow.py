@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from sojourn.kernels.cpu.padding import add_scales, padded_table
 from sojourn.kernels.cpu.steps import STEPS, WIDTH
 from sojourn.kernels.cpu.strips import (
-    add_log_scales,
     finish,
     is_consecutive,
     prepare,
@@ -34,7 +34,7 @@ _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 512  # steps of a tile, where there are enough for one strip
 _LONGEST_TILE = 1024  # as few as leave the walks to a tile short beside it: vectors stay in cache
-_CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
+CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
     for kind in (np.float32, np.float64)
 }
@@ -133,10 +133,7 @@ class _Strips:
         # Rows of consecutive steps are read as they are.
         is_dense = emissions.shape == (len(index), n_states) and is_consecutive(self.index)
         self.row_width = 0 if is_dense else width
-        if not is_dense and emissions.shape[1] != width:
-            emissions = np.zeros((len(emissions), width), dtype)
-            emissions[:, :n_states] = potentials.emissions
-        self.emissions = np.ascontiguousarray(emissions)
+        self.emissions = np.ascontiguousarray(emissions) if is_dense else padded_table(potentials)
         self.parts = np.zeros((2, n_strips * WIDTH)), np.full((2, n_strips * WIDTH), -1)
         self.edges = np.zeros((4, n_strips * WIDTH, n_states))
         self.limits = _TOLERANCE[dtype.itemsize], _FLOOR[dtype.itemsize]
@@ -160,7 +157,7 @@ class _Strips:
             *self.potentials,
             self.emissions.ravel(),
             self.row_width,
-            _CONSTANTS[self.dtype.itemsize],
+            CONSTANTS[self.dtype.itemsize],
             *self.limits,
             self.log_z,
             *self.parts,
@@ -179,17 +176,14 @@ class _Strips:
             self.log_z,
             *self.parts,
         )
-        if met and self.log_scale is not None:
-            log_scale = np.asarray(self.log_scale, dtype=np.float64)
-            n_units = max(1, min(16, len(self.log_z) // 64))
-            run_units(
-                add_log_scales,
-                n_units,
-                n_threads,
-                self.offsets,
-                self.index,
-                self.row_width == 0,
-                log_scale,
+        if met:
+            is_dense = self.row_width == 0
+            add_scales(
                 self.log_z,
+                self.log_scale,
+                self.index,
+                self.offsets,
+                is_dense=is_dense,
+                n_threads=n_threads,
             )
         return bool(met)

@@ -264,9 +264,8 @@ def _load_block(
             else:
                 for s in range(inside):
                     row = np.int64(index[t + s]) * row_width
-                    copy_pad(emissions, row, scratch, at)
-                    if row_width > PAD:
-                        copy_pad(emissions, row + PAD, scratch, at + PAD)
+                    for pad in range(0, row_width, PAD):
+                        copy_pad(emissions, row + pad, scratch, at + pad)
                     at += n_states
             while at < end:
                 scratch[at] = 1.0

@@ -28,9 +28,10 @@ from sojourn.kernels.cpu.lanes import (
     store,
     zeros_of,
 )
-from sojourn.kernels.interface import Integers, Potentials, Smoothed
+from sojourn.kernels.cpu.symbols import consecutive
+from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 
-_LIMITS = np.array([np.finfo(np.float64).tiny * 1e6, 1e-250, 1e250, 1.0])
+LIMITS = np.array([np.finfo(np.float64).tiny * 1e6, 1e-250, 1e250, 1.0])
 _SMALLEST, _LOW, _HIGH, _ONE = range(4)
 
 
@@ -53,10 +54,10 @@ class Sweeps:
 
     def __init__(self, offsets: Integers) -> None:
         self.offsets = np.asarray(offsets, dtype=np.int64)
+        self._places = consecutive(int(self.offsets[-1]))
         self._longest = int(np.diff(self.offsets).max())
         self._alpha = np.empty(0)
         self._scales = np.empty(self._longest * LANES)
-        self._responsibilities = np.empty(0)
 
     def smooth(self, potentials: Potentials, index: Integers) -> Smoothed:
         """Compute what `Kernel.forward_backward` does; log Z is NaN where a total underflows.
@@ -73,83 +74,84 @@ class Sweeps:
         Returns
         -------
         Smoothed
-            log Z summed over sequences (M,), start (K, M), transitions (K, K, M) and, until the
-            next call, responsibilities (T, K M) in the order of the emissions.
+            log Z summed over sequences (M,), start (K, M), transitions (K, K, M) and
+            responsibilities (T, K M) in the order of the emissions.
         """
         n_states, n_models = potentials.start.shape
-        start, transitions = np.empty((n_states, LANES)), np.empty((n_states, n_states, LANES))
-        for lanes, own in ((start, potentials.start), (transitions, potentials.transitions)):
-            lanes[..., :n_models], lanes[..., n_models:] = own, own[..., :1]
+        start = _in_lanes(potentials.start)
+        transitions = _in_lanes(potentials.transitions)
+        own = potentials.emissions[:, : n_states * n_models]
+        phi = _in_lanes(own.reshape(-1, n_states, n_models))
         if self._alpha.size != self._longest * n_states * LANES:
             self._alpha = np.empty(self._longest * n_states * LANES)
-        if self._responsibilities.shape[-1:] != (n_states * n_models,):
-            self._responsibilities = np.empty((len(index), n_states * n_models))
-        log_z, start_counts = np.empty(LANES), np.zeros(start.size)
-        counts = np.zeros(transitions.size)
-        _smooth_lanes(
+        responsibilities = np.zeros((len(self._places), n_states, LANES))
+        log_z, start_counts = np.empty(LANES), np.zeros(start.shape)
+        counts = np.zeros(transitions.shape)
+        smooth_lanes(
             np.ascontiguousarray(index, dtype=np.int32),
             self.offsets,
             start.ravel(),
             transitions.ravel(),
-            potentials.emissions,
+            phi.ravel(),
             n_states,
-            n_models,
-            _LIMITS,
+            LIMITS,
             self._alpha,
             self._scales,
             log_z,
-            self._responsibilities,
-            start_counts,
-            counts,
+            self._places,
+            responsibilities.ravel(),
+            start_counts.ravel(),
+            counts.ravel(),
         )
         found = log_z[:n_models]
         if potentials.log_scale is not None:
             found = found + potentials.log_scale[index].sum()
         return Smoothed(
             found,
-            start_counts.reshape(start.shape)[:, :n_models],
-            (counts.reshape(transitions.shape) * transitions)[..., :n_models],
-            self._responsibilities,
+            start_counts[:, :n_models],
+            (counts * transitions)[..., :n_models],
+            responsibilities[..., :n_models].reshape(-1, n_states * n_models),
             None,
         )
 
 
+def _in_lanes(own: Floats) -> Floats:
+    """Return numbers of models (..., M) as (..., LANES), with ones where there is no model."""
+    lanes = np.ones((*own.shape[:-1], LANES))
+    lanes[..., : own.shape[-1]] = own
+    return lanes
+
+
 @njit(nogil=True, cache=True)
-def _smooth_lanes(
-    index, offsets, start, transitions, emissions, n_states, n_models, limits, alpha, scales,
-    log_z, responsibilities, start_counts, counts,
+def smooth_lanes(
+    index, offsets, start, transitions, phi, n_states, limits, alpha, scales, log_z, places,
+    responsibilities, start_counts, counts,
 ):  # fmt: skip
-    """Sweep over all sequences."""
-    row = n_states * LANES
-    phi, beta, epsilon = np.ones(row), np.empty(row), np.empty(row)
+    """Sweep over all sequences; the responsibilities of a step are added to those of its place."""
+    beta, epsilon = np.empty(n_states * LANES), np.empty(n_states * LANES)
     product, logs = np.ones(LANES), np.zeros(LANES)
     failed = 0
     for n in range(offsets.shape[0] - 1):
         steps = index[offsets[n] : offsets[n + 1]]
         failed |= _forward(
-            steps, start, transitions, emissions, n_states, n_models, limits, phi, alpha, scales,
-            product, logs,
-        )  # fmt: skip
+            steps, start, transitions, phi, n_states, limits, alpha, scales, product, logs
+        )
         _backward(
-            steps, transitions, emissions, n_states, n_models, phi, alpha, scales, beta, epsilon,
-            responsibilities[offsets[n] : offsets[n + 1]], start_counts, counts,
+            steps, transitions, phi, n_states, alpha, scales, beta, epsilon,
+            places[offsets[n] : offsets[n + 1]], responsibilities, start_counts, counts,
         )  # fmt: skip
     for i in range(LANES):
         log_z[i] = np.nan if failed >> i & 1 else logs[i] + np.log(product[i])
 
 
 @njit(nogil=True)
-def _forward(
-    index, start, transitions, emissions, n_states, n_models, limits, phi, alpha, scales, product,
-    logs,
-):  # fmt: skip
+def _forward(index, start, transitions, phi, n_states, limits, alpha, scales, product, logs):
     """Go through a sequence; return the lanes in which a total underflows, as bits."""
     row, failed = n_states * LANES, 0
     zero, smallest = zeros_of(phi), splat(limits, _SMALLEST)
     low, high, one = splat(limits, _LOW), splat(limits, _HIGH), splat(limits, _ONE)
     for t in range(index.shape[0]):
-        _spread(emissions, index[t], n_states, n_models, phi)
-        here = t * row
+        emitted, here = np.int64(index[t]) * row, t * row
         total = zero
         for j in range(n_states):
             x = zero
@@ -159,7 +161,7 @@ def _forward(
                 for k in range(n_states):
                     theta = load(transitions, (k * n_states + j) * LANES)
                     x = multiply_add(load(alpha, here - row + k * LANES), theta, x)
-            x = multiply(x, load(phi, j * LANES))
+            x = multiply(x, load(phi, emitted + j * LANES))
             store(alpha, here + j * LANES, x)
             total = add(total, x)
         failing = lanes_not_above(total, smallest)
@@ -181,28 +183,22 @@ def _forward(
 
 @njit(nogil=True)
 def _backward(
-    index, transitions, emissions, n_states, n_models, phi, alpha, scales, beta, epsilon,
-    responsibilities, start_counts, counts,
+    index, transitions, phi, n_states, alpha, scales, beta, epsilon, places, responsibilities,
+    start_counts, counts,
 ):  # fmt: skip
     """Go back through a sequence, and add up what is expected."""
     row, zero = n_states * LANES, zeros_of(phi)
     beta[:] = 1.0
     for t in range(index.shape[0] - 1, -1, -1):
-        here = t * row
-        _spread(emissions, index[t], n_states, n_models, phi)
+        emitted, place, here = np.int64(index[t]) * row, np.int64(places[t]) * row, t * row
         scale = load(scales, t * LANES)
         for at in range(0, row, LANES):
             own = load(beta, at)
-            store(epsilon, at, multiply(multiply(load(phi, at), own), scale))
+            store(epsilon, at, multiply(multiply(load(phi, emitted + at), own), scale))
             own = multiply(load(alpha, here + at), own)
-            store(beta, at, own)
+            store(responsibilities, place + at, add(load(responsibilities, place + at), own))
             if t == 0:
                 store(start_counts, at, add(load(start_counts, at), own))
-        place = 0
-        for k in range(n_states):
-            for m in range(n_models):
-                responsibilities[t, place] = beta[k * LANES + m]
-                place += 1
         if t == 0:
             break
         for k in range(n_states):
@@ -213,13 +209,3 @@ def _backward(
                 store(counts, at, multiply_add(before, e, load(counts, at)))
                 x = multiply_add(load(transitions, at), e, x)
             store(beta, k * LANES, x)
-
-
-@njit(nogil=True, inline="always")
-def _spread(emissions, row, n_states, n_models, phi):
-    """Copy a row of emission potentials to lanes; lanes without a model keep their ones."""
-    place = 0
-    for k in range(n_states):
-        for m in range(n_models):
-            phi[k * LANES + m] = emissions[row, place]
-            place += 1

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from sojourn.kernels.cuda.launch import Launched
-from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix
+from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix, written_out
+from sojourn.kernels.durations import Folding, with_edges
 from sojourn.kernels.interface import Potentials
 
 Tensor = Any
@@ -25,6 +26,9 @@ def viterbi(
     log_potential : (N,) float64 tensor
     path : (T,) int32 tensor
     """
+    if potentials.durations is not None:
+        scores, copies = viterbi(*with_edges(written_out(potentials), index, offsets), offsets)
+        return scores, copies // Folding.of(potentials).n_copies
     rows, gain, shift = affine_parts(potentials)
     n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
     tile = min(max(16, triton.next_power_of_2(n_states)), 64)

@@ -9,7 +9,15 @@ import torch
 
 from sojourn.kernels.cuda import decoding, recursions, updates
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, with_transpose
-from sojourn.kernels.interface import Potentials, Smoothed, Squares, padded_states
+from sojourn.kernels.interface import (
+    CopyEdges,
+    DurationCounts,
+    DurationPotentials,
+    Potentials,
+    Smoothed,
+    Squares,
+    padded_states,
+)
 
 Tensor = Any
 
@@ -70,6 +78,8 @@ class PaddedKernel:
             _cut(found.transitions, k),
             found.responsibilities[:, :k],
             squared,
+            None if found.durations is None else DurationCounts(*(x[:k] for x in found.durations)),
+            None if found.ends is None else found.ends[:, :, :k],
         )
 
     def log_normalizers(
@@ -91,7 +101,7 @@ class PaddedKernel:
 
 def _padded(potentials: Potentials, width: int) -> Potentials:
     """Add states of potential zero, which no state leads to or comes from."""
-    start, matrix, table, log_scale = potentials
+    start, matrix, table, log_scale = potentials[:4]
     n_states = len(start)
     extra = width - n_states
     if extra == 0:
@@ -108,7 +118,18 @@ def _padded(potentials: Potentials, width: int) -> Potentials:
         )
     else:
         table = _columns(table, width)
-    return Potentials(pad(start, (0, extra)), pad(both, (0, extra, 0, extra))[0], table, log_scale)
+    durations = potentials.durations
+    if durations is not None:
+        entry, stay, advance = durations
+        durations = DurationPotentials(
+            pad(entry, (0, 0, 0, extra)), pad(stay, (0, extra)), pad(advance, (0, extra))
+        )
+    edges = potentials.edges
+    if edges is not None:
+        before, after = (pad(part, (0, 0, 0, extra)) for part in edges[1:])
+        edges = CopyEdges(edges.inner, before, after)
+    matrix = pad(both, (0, extra, 0, extra))[0]
+    return Potentials(pad(start, (0, extra)), matrix, table, log_scale, durations, edges)
 
 
 def _columns(rows: Tensor, width: int) -> Tensor:

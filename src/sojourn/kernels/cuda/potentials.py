@@ -46,6 +46,16 @@ def plain(potentials: Potentials) -> Potentials:
     return potentials._replace(emissions=rows[:, : len(gain)] * gain + shift)
 
 
+def written_out(potentials: Potentials) -> Potentials:
+    """Return the same with a row of ones after the last, that of a missing observation."""
+    written, n_states = plain(potentials), len(potentials.start)
+    table, scale = written.emissions[:, :n_states], written.log_scale
+    table = torch.cat([table, torch.ones_like(table[:1])])
+    if scale is not None:
+        scale = torch.cat([scale, torch.zeros_like(scale[:1])])
+    return written._replace(emissions=table, log_scale=scale)
+
+
 def pad_matrix(matrix: Tensor, n_rows: int, n_columns: int) -> Tensor:
     """Add rows and columns of zeros."""
     rows, columns = matrix.shape
@@ -64,7 +74,7 @@ def with_transpose(matrix: Tensor) -> Tensor:
 
 def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> Tensor:
     """E_q of the logarithm of the product of potentials along the path."""
-    start, matrix, rows, log_scale = plain(potentials)
+    start, matrix, rows, log_scale = plain(potentials)[:4]
     n_states = len(start)
     # A potential of zero has no responsibility: the clamp only avoids 0 · log 0.
     logs = rows[:, :n_states].clamp(min=torch.finfo(rows.dtype).tiny).log()
@@ -72,6 +82,10 @@ def log_potential(smoothed: Smoothed, potentials: Potentials, index: Tensor) -> 
     logs = torch.nn.functional.pad(logs, (0, 0, 0, 1))
     total = torch.xlogy(smoothed.start, start).sum()
     total += torch.xlogy(smoothed.transitions, matrix).sum()
+    if potentials.durations is not None:
+        assert smoothed.durations is not None
+        for counts, values in zip(smoothed.durations, potentials.durations, strict=True):
+            total += torch.xlogy(counts, values).sum()
     for begin in range(0, len(index), _LOG_STEPS):
         steps = slice(begin, begin + _LOG_STEPS)
         logs_here = logs[index[steps]]

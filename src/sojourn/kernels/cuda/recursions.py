@@ -32,8 +32,13 @@ import numpy as np
 import torch
 import triton
 
-from sojourn.kernels.cuda import recursions_triton, settings, tiles, wide
-from sojourn.kernels.cuda.potentials import AffineTable, affine_parts, pad_matrix, with_transpose
+from sojourn.kernels.cuda import durations, recursions_triton, settings, tiles, wide
+from sojourn.kernels.cuda.potentials import (
+    AffineTable,
+    affine_parts,
+    pad_matrix,
+    with_transpose,
+)
 from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
@@ -86,6 +91,10 @@ def forward_backward(
     """
     if order is None:
         order = _longest_first(offsets)
+    if potentials.durations is not None:
+        return durations.forward_backward(
+            forward_backward, potentials, index, offsets, order, squares=squares
+        )
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
         return _narrow(potentials, index, offsets, order, squares=squares)
     return wide.forward_backward(potentials, index, offsets, order, squares=squares)
@@ -96,6 +105,8 @@ def log_normalizers(
 ) -> Tensor:
     """Compute log Z of every sequence; arguments as for `forward_backward`."""
     order = _longest_first(offsets)
+    if potentials.durations is not None:
+        return durations.log_normalizers(log_normalizers, potentials, index, offsets, order)
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
         return _narrow_chains(potentials, index, offsets, order, both=False).log_z
     return wide.log_normalizers(potentials, index, offsets, order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 _PRIOR = "belongs to the emission family: see its own prior parameters"
 
@@ -10,8 +10,8 @@ INSTEAD = {
     "n_components": "is n_states here",
     "n_iter": "is n_passes here; by default training ends by itself",
     "covariance_type": (
-        "is chosen by the emission family here: Gaussian() is 'full', DiagonalGaussian() 'diag' "
-        "and SphericalGaussian() 'spherical'"
+        "is chosen by the emission family here: Gaussian() is 'full', DiagonalGaussian() 'diag', "
+        "SphericalGaussian() 'spherical' and TiedGaussian() 'tied'"
     ),
     "algorithm": "is a parameter of decode here: decode(X, algorithm='map')",
     "startprob_prior": "is start_concentration here, less one: hmmlearn's 1.1 is 0.1",
@@ -32,7 +32,32 @@ INSTEAD = {
 """What to use instead of each parameter of hmmlearn that has another name here."""
 
 
-def refuse_names_of_hmmlearn(estimator: str, names: Iterable[str]) -> None:
+_OF_FAMILIES = {
+    "n_features": "is n_symbols here",
+    "n_mix": "is n_components of Mixture: Mixture(DiagonalGaussian(), 3)",
+    "emissionprob_prior": "is concentration here, less one: hmmlearn's 1.1 is 0.1",
+    "means_prior": "is mean here",
+    "means_weight": "is mean_strength here",
+    "covars_prior": "is scale here",
+    "covars_weight": "is degrees_of_freedom here",
+    "lambdas_prior": "is prior_shape here",
+    "lambdas_weight": "is prior_rate here",
+    "beta_prior": "is mean_strength here",
+    "dof_prior": "is degrees_of_freedom here",
+    "scale_prior": "is scale here",
+}
+_FOR_MODELS = ("n_components", "n_iter", "startprob_prior", "transmat_prior")
+
+OF_FAMILIES = {
+    name: f"belongs to the model, HMM or HDPHMM, and {text}" if name in _FOR_MODELS else text
+    for name, text in (INSTEAD | _OF_FAMILIES).items()
+}
+"""The same where it is given to an emission family."""
+
+
+def refuse_names_of_hmmlearn(
+    owner: str, names: Iterable[str], instead: Mapping[str, str] = INSTEAD
+) -> None:
     """Raise an error that says what to use instead, if a parameter is one of hmmlearn's.
 
     Examples
@@ -43,7 +68,7 @@ def refuse_names_of_hmmlearn(estimator: str, names: Iterable[str]) -> None:
     TypeError: HMM has no parameter n_components, which is hmmlearn's: it is n_states here
     """
     for name in names:
-        if name in INSTEAD:
+        if name in instead:
             raise TypeError(
-                f"{estimator} has no parameter {name}, which is hmmlearn's: it {INSTEAD[name]}"
+                f"{owner} has no parameter {name}, which is hmmlearn's: it {instead[name]}"
             )
