@@ -212,7 +212,7 @@ class _Training:
         passes, score = self.at.sequences / self.source.n_sequences, None
         n_states, every = self.posterior.n_states, self.evaluate_every
         if self.evaluate is not None and every and self.at.updates % every == 0:
-            # A device may still be at work on steps, which a score would wait for.
+            # Steps may have been launched ahead, and a score would wait for them.
             before = time.perf_counter()
             self.backend.finish_pass()
             self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
