@@ -31,7 +31,8 @@ CorpusPath = Annotated[
 ]
 Title = Annotated[str | None, typer.Option(help="Name of the corpus in the figure's title.")]
 Large = Annotated[
-    bool, typer.Option("--large", help="Passes over a large file; score against time.")
+    bool,
+    typer.Option("--large", metavar="", help="Passes over a large file; score against time."),
 ]
 HeldOutPath = Annotated[
     Path | None,
