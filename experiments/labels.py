@@ -12,6 +12,7 @@ found.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +152,17 @@ def _summary(found: Found) -> dict[str, Any]:
 def main() -> None:
     """Run what data are given for, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--treebank", type=Path, required=True)
-    parser.add_argument("--mocap", type=Path, required=True)
+    parser.add_argument("--treebank", type=Path, help="by default the last result is kept")
+    parser.add_argument("--mocap", type=Path, help="by default the last result is kept")
     given = parser.parse_args()
+    out = Path(__file__).parent / "results" / "labels.json"
+    before = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     write_result(
-        Path(__file__).parent / "results" / "labels.json",
+        out,
         {
             "command": "python -m experiments.labels --treebank FOLDER --mocap FOLDER",
-            "treebank": treebank(given.treebank),
-            "mocap": mocap(given.mocap),
+            "treebank": treebank(given.treebank) if given.treebank else before["treebank"],
+            "mocap": mocap(given.mocap) if given.mocap else before["mocap"],
         },
     )
 

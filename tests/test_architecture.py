@@ -84,6 +84,7 @@ LONG_FUNCTIONS = {
     "kernels: warp_chains": ONE_LAUNCH,
     "kernels: block_chains": ONE_LAUNCH,
     "kernels: shared_chains": ONE_LAUNCH,
+    "kernels: copy_chains": ONE_LAUNCH,
     "kernels: tile_chains": ONE_LAUNCH,
     "kernels: tile_combine": ONE_LAUNCH,
     "kernels: _viterbi_kernel": ONE_LAUNCH,

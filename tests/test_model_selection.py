@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.model_selection import entry_folds
-from tests.support.families import EXAMPLES
+from sojourn.model_selection import entry_folds, n_parameters
+from tests.support.families import EVERY
 
 
 def series(seed=0, n=600):
@@ -39,9 +39,9 @@ def test_scores_are_those_of_masked_entries_given_the_others():
     np.testing.assert_allclose(found.score, np.mean(expected), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_family_is_masked_where_it_may_be(name):
-    example = EXAMPLES[name]
+    example = EVERY[name]
     values = example.draw_data(np.random.default_rng(0), 40)
     data = sj.Sequences(values, [0, 40])
     if name == "autoregressive Gaussian":
@@ -76,3 +76,28 @@ def test_many_sequences_are_held_out_as_before():
         sj.select_n_states(model, data, n_states=[2], hold_out="steps")
     with pytest.raises(ValueError, match="n_splits=99 is not between 2 and the 60 steps"):
         sj.select_n_states(model, data[0], n_states=[2], n_splits=99)
+
+
+@pytest.mark.parametrize(
+    ("name", "of_a_state", "shared"),
+    [
+        ("tied Gaussian", 3, 6),
+        ("product with a tied part", 2 + 1, 3),
+        ("binomial", 2, 0),
+        ("binomial, known trials", 2, 0),
+        ("von Mises", 4, 0),
+        ("beta", 4, 0),
+        ("gamma, learned shape", 4, 0),
+        ("negative binomial, learned dispersion", 4, 0),
+        ("mixture of diagonal Gaussians", 3 * 6 + 2, 0),
+        ("mixture of Gaussians", 2 * 5 + 1, 0),
+        ("zero-inflated Poisson", 4, 0),
+        ("Student t", 2 + 3 + 1, 0),
+        ("Student t, known degrees of freedom", 1 + 1, 0),
+        ("product with a mixture", (2 * 4 + 1) + 2 + 1, 0),
+    ],
+)
+def test_free_parameters_are_counted(name, of_a_state, shared):
+    x = EVERY[name].draw_data(np.random.default_rng(0), 40)
+    model = sj.HMM(3, EVERY[name].given, random_state=0, n_init=1, n_passes=1).fit(x)
+    assert n_parameters(model) == 2 + 6 + 3 * of_a_state + shared

@@ -14,6 +14,8 @@ from sklearn.utils import check_random_state
 from sojourn.families import (
     AutoregressiveGaussian,
     Bernoulli,
+    Beta,
+    Binomial,
     Categorical,
     DiagonalGaussian,
     Exponential,
@@ -21,16 +23,23 @@ from sojourn.families import (
     Gamma,
     Gaussian,
     Geometric,
+    LearnedGamma,
+    LearnedNegativeBinomial,
     LinearGaussian,
     LogNormal,
+    Mixture,
     Multinomial,
     NegativeBinomial,
     Poisson,
     Product,
     SphericalGaussian,
+    StudentT,
     TiedGaussian,
+    VonMises,
+    ZeroInflated,
     ZeroMeanGaussian,
 )
+from sojourn.families.nested import NestedFamily
 from sojourn.families.product import assigned_columns
 from sojourn.forms import as_sequences
 from sojourn.prediction import as_fitted
@@ -321,7 +330,11 @@ def _units(family: Family, n_columns: int) -> list[tuple[list[int], bool]]:
             found += [([at + c for c in own], both) for own, both in _units(part, n)]
             at += n
         return found
-    whole = isinstance(family, Gaussian | ZeroMeanGaussian | LinearGaussian | Multinomial)
+    if isinstance(family, NestedFamily):
+        return _units(family.family, n_columns)
+    whole = isinstance(
+        family, Gaussian | StudentT | ZeroMeanGaussian | LinearGaussian | Multinomial
+    )
     return [(every, whole)]
 
 
@@ -409,13 +422,23 @@ def _emission_parameters(family: Family) -> int:
         return sum(map(_emission_parameters, family.parts))
     if isinstance(family, Categorical | Multinomial):
         return family.n_statistics - 1
+    if isinstance(family, Mixture):
+        n_components = family.n_components
+        return n_components * _emission_parameters(family.family) + n_components - 1
+    if isinstance(family, ZeroInflated):
+        return family.features + _emission_parameters(family.family)
+    if isinstance(family, StudentT):
+        return _emission_parameters(family.gaussian) + (family.df is None)
+    if isinstance(family, Binomial):
+        return family.n_successes
     assert hasattr(family, "features")
     n: int = family.features
     if isinstance(family, TiedGaussian):
         return n
     if isinstance(family, Bernoulli | Poisson | NegativeBinomial | Geometric | Exponential | Gamma):
         return n
-    if isinstance(family, DiagonalGaussian | LogNormal):
+    two = DiagonalGaussian | LogNormal | Beta | VonMises | LearnedGamma | LearnedNegativeBinomial
+    if isinstance(family, two):
         return 2 * n
     if isinstance(family, SphericalGaussian):
         return n + 1

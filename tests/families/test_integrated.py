@@ -1,5 +1,8 @@
 """Unknowns that are integrated numerically: SciPy's densities, and SciPy's integrals."""
 
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -158,3 +161,38 @@ def test_sums_of_very_large_counts_keep_their_digits():
     for r in (1, 4):
         expected = sum(np.log(x + i) for i in range(1, r)) - gammaln(r)
         np.testing.assert_allclose(risings(x, float(r)), expected + 0.0 * x, rtol=1e-12, atol=1e-12)
+
+
+def precise_gammaln(x):
+    """log Γ(x) to thirty digits: Stirling's series, from where it converges."""
+    bernoulli = [Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30),
+                 Fraction(5, 66), Fraction(-691, 2730)]  # fmt: skip
+    x, product = Decimal(x), Decimal(1)
+    while x < 200:
+        product, x = product * x, x + 1
+    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+    total = (x - Decimal("0.5")) * x.ln() - x + (2 * pi).ln() / 2
+    for n, b in enumerate(bernoulli, 1):
+        factor = Decimal(b.numerator) / Decimal(b.denominator)
+        total += factor / (2 * n * (2 * n - 1) * x ** (2 * n - 1))
+    return total - product.ln()
+
+
+@pytest.mark.parametrize("x", [0.0, 3.0, 2e4, 1e9, 1e15, 9e15])
+@pytest.mark.parametrize("total", [2.0, 1e6, 1e15, 3e16])
+@pytest.mark.parametrize("n", [1.0, 40.0, 1e5])
+@pytest.mark.parametrize("r", [0.1, 30.0])
+def test_large_counts_keep_their_digits(x, total, n, r):
+    family = sj.LearnedNegativeBinomial(1, prior_mean=1.0)
+    one = np.ones((1, 1))
+    found = family.log_given(x * one, (np.log(r) * one,), n * one, total * one)[0, 0]
+    with localcontext() as context:
+        context.prec = 60
+        at = Decimal(float(np.exp(np.log(r))))
+        failures, sums, count = at * Decimal(n), Decimal(total), Decimal(x)
+        terms = (
+            (failures + at, 1), (failures, -1), (sums + count, 1), (sums, -1), (at + count, 1),
+            (at, -1), (count + 1, -1), (failures + sums + at + count, -1), (failures + sums, 1),
+        )  # fmt: skip
+        expected = float(sum(sign * precise_gammaln(value) for value, sign in terms))
+    assert found == pytest.approx(expected, rel=1e-8, abs=1e-8)

@@ -72,5 +72,3 @@ def test_families_without_a_point_estimate_say_so():
     x = drawn("full")
     with pytest.raises(ValueError, match="'vb' or 'scvi' for StudentT"):
         sj.HMM(2, sj.StudentT(), inference="em").fit(x, LENGTHS)
-    with pytest.raises(ValueError, match="device='cpu'"):
-        sj.HMM(2, sj.Gaussian(), inference="em", device="cuda").fit(x, LENGTHS)

@@ -343,3 +343,22 @@ def test_minibatches_are_unbiased():
 def test_bad_weights_are_refused(weights, message):
     with pytest.raises(ValueError, match=message):
         sj.HMM(2, sj.Categorical(2)).fit([[0, 1]] * 3, sample_weight=weights)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_labels_of_one_recording_name_states_of_the_others(seed):
+    """Recordings differ by an offset; states without a name must not take what belongs to one."""
+    rng = np.random.default_rng(seed)
+    means = 3.0 * rng.normal(size=(4, 6))
+    X, states = [], []
+    for _ in range(6):
+        own = np.repeat(rng.integers(4, size=20), 6)
+        own[:24] = np.repeat(np.arange(4), 6)
+        offset, noise = 0.6 * rng.normal(size=6), 0.25 * rng.normal(size=(120, 6))
+        X.append(means[own] + offset + noise)
+        states.append(own)
+    y = [np.where(states[0] < 2, states[0], -1), *(np.full(120, -1) for _ in X[1:])]
+    full = {"batch_size": None, "forgetting_rate": 0.0, "n_passes": 30, "n_init": 1}
+    model = sj.HMM(4, sj.Gaussian(), random_state=0, **full).fit(X, y=y)
+    found, truth = (np.minimum(np.concatenate(s[1:]), 2) for s in (model.predict(X), states))
+    assert (found == truth).mean() > 0.95

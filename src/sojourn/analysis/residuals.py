@@ -124,9 +124,10 @@ class Residuals:
         p_value = f"p = {found.p_value:.2g}" if found.p_value >= 1e-3 else "p < 0.001"
         text = f"{shape} (distance {found.distance:.3f}, {p_value})."
         if abs(found.largest_autocorrelation) > 3.3 / np.sqrt(found.n_steps):
+            reached = f"{found.largest_autocorrelation:.2f}".replace("-", "−")
             text += (
                 " Successive steps depend on one another more than the states explain: the "
-                f"autocorrelation reaches {found.largest_autocorrelation:.2f}."
+                f"autocorrelation reaches {reached}."
             )
         else:
             text += " The states explain how successive steps depend on one another."

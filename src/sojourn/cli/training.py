@@ -120,8 +120,10 @@ def fit_noting_warnings(model: BaseHMM, parts: Parts, *, quiet: bool, **options:
         try:
             model.fit(parts.train, validation=parts.held_out, callback=live, **options)
         except KeyboardInterrupt as stop:
-            if not str(stop):
+            if not str(stop) and options.get("checkpoint") is None:
                 stop.args = ("Nothing is kept; with --checkpoint FOLDER, --resume goes on.",)
+            elif not str(stop):
+                stop.args = ("It had not come to its first checkpoint: nothing is kept.",)
             raise
     ours = [in_options(str(entry.message)) for entry in caught if entry.category is FitWarning]
     for entry in caught:

@@ -249,9 +249,10 @@ class DiagonalGaussian(ColumnFamily):
     def point(self, natural: Floats) -> Floats:
         """Return λ of many steps, whose variance is Ψ divided by the number of steps."""
         kappa, nu, sums, squares = self.parts(natural)
-        before = self.parts(self.prior()[None])[1]
-        steps = np.maximum(nu - before, 1e-3)
-        return POINT_STEPS * np.concatenate([kappa, steps, sums, squares], axis=1)
+        xp = namespace(natural)
+        before = xp.placed(self.parts(self.prior()[None])[1], like=natural)
+        steps = xp.clip(nu - before, 1e-3, None)
+        return POINT_STEPS * xp.concatenate([kappa, steps, sums, squares], axis=1)
 
     def check_natural(self, natural: Floats) -> None:
         """Raise a ValueError unless κ, ν and Ψ are positive."""

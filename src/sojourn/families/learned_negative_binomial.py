@@ -13,12 +13,13 @@ from sojourn.families.checks import (
 from sojourn.families.columns import log_rising
 from sojourn.families.integrated import log_normal
 from sojourn.families.prior_mean import PriorMeanFamily
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import maybe_any, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 _MEAN, _DEVIATION = 1.0, 2.0  # of the logarithm of the dispersion
 _LOW, _HIGH = -3.0, 6.0  # its range: from 0.05 to 400
+_LARGE = 1e4  # counts from which terms of the order of x log x are left out, which would cancel
 _KNOTS = 20  # values of r for which log Γ(x + r) is summed
 
 
@@ -119,9 +120,14 @@ class LearnedNegativeBinomial(PriorMeanFamily):
         n, total = parts[:2]
         xp = namespace(x)
         r = xp.exp(at[0])
-        grown = log_rising(r * n, r) + log_rising(total + xp.zeros_like(r), x)
-        base = log_rising(r + 0.0 * x, x) - xp.gammaln(x + 1.0)
-        return grown - log_rising(r * n + total, r + x) + base
+        total, failures = total + xp.zeros_like(r), r * n
+        grown = log_rising(failures, r) + risings(x + 0.0 * r, r)
+        few = log_rising(total, x) - log_rising(failures + total, r + x)
+        if not maybe_any(x > _LARGE):
+            return grown + few
+        # The same with Γ(Σx + x) / Γ(Σx + x + rn + r), which is small where the count is large.
+        many = log_rising(total, failures) - log_rising(total + x, failures + r)
+        return grown + xp.where(x > failures, many, few)
 
     def slopes(self, at: tuple[Floats, ...], *parts: Floats) -> tuple[Floats, ...]:
         """Return the derivatives of a_g(λ | r)."""

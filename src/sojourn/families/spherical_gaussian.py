@@ -222,7 +222,8 @@ class SphericalGaussian(DenseFamily):
     def point(self, natural: Floats) -> Floats:
         """Return λ of many steps, whose variance is Ψ divided by the number of entries."""
         out, n = POINT_STEPS * natural, self.features
-        out[:, n] = POINT_STEPS * np.maximum(natural[:, n] - self.prior()[n], 1e-3)
+        steps = namespace(natural).clip(natural[:, n] - self.prior()[n], 1e-3, None)
+        out[:, n] = POINT_STEPS * steps
         return out
 
     def check_natural(self, natural: Floats) -> None:

@@ -288,6 +288,15 @@ class DecayedTable:
             table.hold(np.flatnonzero(weights[:, self.held.states].sum(axis=1) > 0.0))
         return table
 
+    def fill(self, statistics: Floats) -> None:
+        """Replace the statistics (K, S), in place; those that are held stay."""
+        self.scale = 1.0
+        self.rows[:, : self.n_states] = statistics.T
+        self.totals = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
+        if self.held is not None:
+            self.rows[:, self.held.states] = self.held.rows
+            self.totals[self.held.states] = self.held.totals
+
     def refilled(self, statistics: Floats) -> DecayedTable:
         """Return a table of other statistics (K', S), in this one's precision, with its prior."""
         table = DecayedTable(statistics, str(self.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,8 @@ class TabledPotentials:
     n_states: int
     totals: bool = False
     compiled: Callable[[Floats, Any], tuple[Floats, Floats]] | None = None
+    _known: dict[int, tuple[float, float, Floats]] = field(default_factory=dict, init=False)
+    """The smallest and the largest value of columns so far, and their log potentials."""
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
@@ -67,7 +69,7 @@ class TabledPotentials:
             return EmissionRows(*self.compiled(x, dtype), consecutive(len(x)))
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
-            x = np.concatenate([x, x.sum(axis=1, keepdims=True)], axis=1)
+            x = _with_totals(x)
         lows, tops, missing = extremes(x, n_threads=n_threads)
         if not tops.max() < MOST_VALUES or len(x) < 2 * tops.max():
             return None
@@ -96,14 +98,27 @@ class TabledPotentials:
         none = np.zeros((int(missing), self.n_states))
         if not top >= low:  # all are missing
             return none
-        # Values below the smallest do not occur, and may be impossible.
-        values = np.maximum(np.arange(top + 1.0), low)[:, None]
-        return np.concatenate([self.column(values, d), none])
+        least, most, logs = self._known.get(d, (np.inf, -np.inf, none))
+        if low < least or top > most:
+            least, most = min(low, least), max(top, most)
+            # Values below the smallest do not occur, and may be impossible.
+            values = np.maximum(np.arange(most + 1.0), least)[:, None]
+            logs = self.column(values, d)
+            self._known[d] = least, most, logs
+        return np.concatenate([logs[: int(top) + 1], none])
 
 
 def _are_too_large(x: Floats) -> bool:
     """Whether few numbers are seen to be too large for a table at once."""
     return len(x) < MOST_VALUES and bool(len(x) < 2 * x.max())
+
+
+def _with_totals(x: Floats) -> Floats:
+    """Return the columns, and the sums of the rows as one more."""
+    out = np.empty((len(x), x.shape[1] + 1))
+    out[:, :-1] = x
+    np.einsum("td->t", x, out=out[:, -1])
+    return out
 
 
 def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:

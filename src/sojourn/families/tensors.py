@@ -118,6 +118,15 @@ class TensorTable:
             raise NotImplementedError("states whose emissions are held are not regrouped here")
         return TensorTable(self._padded(rows), self.scale.clone(), own @ self.totals, self.prior)
 
+    def fill(self, statistics: Tensor) -> None:
+        """Replace the statistics (K, S), in place: recorded steps refer to these tensors."""
+        self.rows[:, : self.n_states] = statistics.T.to(self.rows.dtype)
+        self.scale.fill_(1.0)
+        self.totals.copy_(self.rows[:, : self.n_states].sum(0, dtype=torch.float64))
+        if self.held is not None:
+            self.rows[:, self.held.states] = self.held.rows
+            self.totals[self.held.states] = self.held.totals
+
     def refilled(self, statistics: Tensor) -> TensorTable:
         """Return a table of other statistics (K', S), in this one's precision, with its prior."""
         rows = self._padded(statistics.T)

@@ -125,9 +125,9 @@ class Posterior:
     def sharpen(self, family: Family) -> None:
         """Replace the emissions by a point estimate, in place."""
         if family.has_point:
-            prior = family.prior()
-            natural = family.point(prior + self.emissions.dense())
-            self.emissions = self.emissions.refilled(natural - prior)
+            statistics = self.emissions.dense()
+            prior = namespace(statistics).placed(family.prior(), like=statistics)
+            self.emissions.fill(family.point(prior + statistics) - prior)
 
     def become(self, other: Posterior) -> None:
         """Take over the states of another posterior, in place; keep the number of updates."""

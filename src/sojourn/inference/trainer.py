@@ -240,6 +240,10 @@ class _Training:
         passes, score = self.at.sequences / self.source.n_sequences, None
         n_states, every = self.posterior.n_states, self.evaluate_every
         if self.evaluate is not None and every and self.at.updates % every == 0:
+            # Steps may have been launched ahead, and a score would wait for them.
+            before = time.perf_counter()
+            self.backend.finish_pass()
+            self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
             score = self.evaluate()
             entry = self.at.progress(passes, n_states, score)
             self.at = self.at._replace(history=(*self.at.history, entry))

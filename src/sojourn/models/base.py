@@ -105,6 +105,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def __new__(cls, *args: Any, **parameters: Any) -> Any:
         """Make an estimator, or say what parameters of hmmlearn are called here."""
         refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
+        if args and len(args) < 2 and "emission" not in parameters:
+            raise TypeError(
+                f"{cls.__name__}(n_states, emission) needs an emission family: for numbers "
+                f"{cls.__name__}({args[0]!r}, sj.Gaussian()), for counts sj.Poisson(), for words "
+                "sj.Categorical()"
+            )
         return super().__new__(cls)
 
     @classmethod

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
@@ -12,14 +14,18 @@ from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
 _STEPS = 2**13  # in a chunk, so that its responsibilities stay in the cache
+_MATCHED = 512  # steps of a chunk, about, by which clusters are found for labels: a small share
 
 
 def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statistics:
     """Replace what was drawn for states that have labelled steps by counts of these.
 
-    With few of them the predictive densities of such a state are broad, and steps without a label
-    go to the state that they resemble most.  Its transitions to and from states without labels
-    stay as they were drawn, in proportion.
+    With few symbols the predictive distribution of such a state is broad, and steps without a label
+    go to the state that they resemble most.  With few vectors it is not: a covariance of the steps
+    of one recording leaves out those of the others, which then go to states without a label.  So
+    where there are such, and states were drawn as clusters, the cluster that most of its steps fall
+    in is added.
+    Transitions to and from states without labels stay as they were drawn, in proportion.
     """
     n_states = len(drawn.start)
     start, transitions = np.zeros(n_states), np.zeros((n_states, n_states))
@@ -39,7 +45,10 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
         else:
             emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
         seen += np.bincount(codes, minlength=n_codes)[1:]
-    return _replaced(drawn, Statistics(start, transitions, emissions), seen)
+    shares: Floats = np.zeros(n_states)
+    if family.step_ndim == 1 and not (seen > 0.0).all():
+        drawn, shares = _clusters_of_labels(drawn, family, data)
+    return _replaced(drawn, Statistics(start, transitions, emissions), seen, shares)
 
 
 def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, Integers]]:
@@ -59,14 +68,42 @@ def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, In
         codes = codes[chunk.n_steps :]
 
 
-def _replaced(drawn: Statistics, own: Statistics, mass: Floats) -> Statistics:
+def _clusters_of_labels(
+    drawn: Statistics, family: Family, data: Sequences
+) -> tuple[Statistics, Floats]:
+    """Put the clusters of a start in the order of the labelled states whose steps fall in them.
+
+    Returns
+    -------
+    drawn : Statistics
+        With other emissions.
+    shares : (K,) array
+        Share of the labelled steps of a state that fall in its cluster.
+    """
+    n_states = len(drawn.start)
+    natural, found = family.prior() + drawn.emissions, np.zeros((n_states + 1, n_states))
+    for chunk, codes in _with_labels(data, n_states):
+        steps = np.flatnonzero(codes)
+        steps = steps[:: max(1, len(steps) // _MATCHED)]
+        observed: Any = family.observations(chunk)  # of a `Product` a list, an array a part
+        several = isinstance(observed, list)
+        x: Any = [part[steps] for part in observed] if several else observed[steps]
+        nearest = family.log_predictive(x, natural).argmax(axis=1)
+        np.add.at(found, (codes[steps], nearest), 1.0)
+    states, clusters = linear_sum_assignment(found[1:], maximize=True)
+    shares = found[1:][states, clusters] / np.maximum(found[1:].sum(axis=1), 1.0)
+    return Statistics(drawn.start, drawn.transitions, drawn.emissions[clusters]), shares
+
+
+def _replaced(drawn: Statistics, own: Statistics, mass: Floats, shares: Floats) -> Statistics:
     seen = mass > 0.0
     if not seen.any():
         return drawn
     # Other states begin with as little: they would take every step if they knew more.
     total = drawn.start.sum() + drawn.transitions.sum()
     scale = mass[seen].mean() * len(seen) / total
-    emissions = np.where(seen[:, None], own.emissions, scale * drawn.emissions)
+    clusters = np.where(seen, shares, 1.0)[:, None] * scale * drawn.emissions
+    emissions = np.where(seen[:, None], own.emissions, 0.0) + clusters
     if seen.all():
         return Statistics(own.start, own.transitions, emissions)
     # A row that labels know keeps as much of what was drawn as there are other states.

@@ -222,17 +222,14 @@ def _check_inference(model: BaseHMM) -> None:
             f"inference={name!r} processes one sequence at a time, and runs on the CPU only: "
             "device='cpu'"
         )
-    if name == "em" and not isinstance(model.emission, Categorical):
-        if not getattr(model.emission, "has_point", False):
-            raise ValueError(
-                "inference='em' estimates parameters of Categorical, Gaussian and Poisson "
-                "emissions and the like: use 'vb' or 'scvi' for "
-                f"{type(model.emission).__name__}"
-            )
-        if model.device == "cuda":
-            raise ValueError(
-                "inference='em' runs on a GPU with Categorical emissions only: device='cpu'"
-            )
+    has_point = isinstance(model.emission, Categorical) or getattr(
+        model.emission, "has_point", False
+    )
+    if name == "em" and not has_point:
+        raise ValueError(
+            "inference='em' estimates parameters of Categorical, Gaussian and Poisson emissions "
+            f"and the like: use 'vb' or 'scvi' for {type(model.emission).__name__}"
+        )
     cuts = not (model.tile_length is None or isinstance(model.tile_length, str))
     if cuts and (is_sampled(model) or method_of(model).remembers):
         raise ValueError(

@@ -137,8 +137,13 @@ def heat_map(contents: Contents) -> Markup:
 
 
 def cell_text(x: float, y: float, text: str, shade: float) -> Markup:
-    """Write a number into a cell, in the colour that its shade leaves readable."""
-    return label_text(x, y, text, "middle", "value over" if shade > 0.55 else "value")
+    """Write a number into a cell, in the colour that its shade leaves readable.
+
+    Where light and dark are equally readable depends on the colours of the page: at 0.6 of the
+    accent's on a dark one, at 0.78 on a light one.
+    """
+    kind = "value over" if shade > 0.78 else "value middle" if shade > 0.6 else "value"
+    return label_text(x, y, text, "middle", kind)
 
 
 def graph(contents: Contents) -> Markup:

@@ -278,9 +278,8 @@ class _Recording:
         def run() -> BatchSums:
             place.take_out()
             still.counts = self._counts
-            sums = advance(still, [chunk], lambda sums: rates)
-            _copy(still.counts, self._counts)
-            return sums
+            # Counts and statistics are replaced where they are.
+            return advance(still, [chunk], lambda sums: rates)
 
         before = [tensor.clone() for tensor in self._changed()]
         with keeping() as self._constants:
@@ -356,10 +355,13 @@ class _RecordedUpdate:
 
 
 def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
-    """Run a function once, to compile its kernels, restore the arrays, and record it."""
+    """Compile a function's kernels, run it once, restore the arrays, and record it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
+        with cuda.compiled_together():
+            run()
+        restore()
         run()
     torch.cuda.current_stream().wait_stream(stream)
     restore()

@@ -13,6 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from sojourn.kernels.cpu.lane_math import largest
+from sojourn.kernels.cpu.lanes import LANES, add, get, least, load, store
 from sojourn.kernels.interface import Floats, Integers, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
@@ -31,26 +33,42 @@ def extremes(x: Floats, *, n_threads: int) -> tuple[Floats, Floats, NDArray[np.b
     """
     n_units = max(1, min(16, len(x) // _STEPS_PER_UNIT))
     found = np.empty((n_units, 3, x.shape[1]))
-    run_units(_extremes, n_units, n_threads, x, found)
+    run_units(_extremes, n_units, n_threads, np.ascontiguousarray(x, np.float64), found)
     return found[:, 0].min(axis=0), found[:, 1].max(axis=0), found[:, 2].max(axis=0) > 0.0
 
 
 @njit(nogil=True, cache=True)
 def _extremes(counter, n_units, x, found):
     n_steps, n_columns = x.shape
+    size = LANES * n_columns  # numbers of `LANES` rows: a place always has the same column
+    low, high, total = np.empty(size), np.empty(size), np.empty(size)
     unit = take_unit(counter)
     while unit < n_units:
+        begin = n_steps * unit // n_units * n_columns
+        end = n_steps * (unit + 1) // n_units * n_columns
+        for j in range(size):
+            low[j], high[j], total[j] = np.inf, -np.inf, 0.0
+        whole = begin + (end - begin) // size * size
+        for at in range(begin, whole, size):
+            for j in range(0, size, LANES):
+                values = load(x, at + j)
+                store(low, j, least(values, load(low, j)))
+                store(high, j, largest(values, load(high, j)))
+                store(total, j, add(values, load(total, j)))  # not a number if one is missing
+        for at in range(whole, end):
+            value = get(x, at)
+            j = at - whole
+            low[j] = value if value < low[j] else low[j]
+            high[j] = value if value > high[j] else high[j]
+            total[j] += value
         for d in range(n_columns):
-            found[unit, 0, d] = np.inf
-            found[unit, 1, d] = -np.inf
-            found[unit, 2, d] = 0.0
-        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
-            for d in range(n_columns):
-                value = x[t, d]
-                low, high = found[unit, 0, d], found[unit, 1, d]
-                found[unit, 0, d] = value if value < low else low
-                found[unit, 1, d] = value if value > high else high
-                found[unit, 2, d] = 1.0 if value != value else found[unit, 2, d]
+            least_of, most_of, sum_of = np.inf, -np.inf, 0.0
+            for j in range(d, size, n_columns):
+                least_of, most_of = min(least_of, low[j]), max(most_of, high[j])
+                sum_of += total[j]
+            found[unit, 0, d] = least_of
+            found[unit, 1, d] = most_of
+            found[unit, 2, d] = 1.0 if sum_of != sum_of else 0.0
         unit = take_unit(counter)
 
 

@@ -21,12 +21,10 @@ def viterbi(
     """
     if potentials.durations is not None:
         return durations.viterbi(potentials, index, offsets, n_threads=n_threads)
-    n_states = len(potentials.start)
-    width = padded_states(n_states)
+    width = padded_states(len(potentials.start))
     start, transitions, emissions = reference.logarithms(potentials)
     best = np.empty(len(offsets) - 1)
     path = np.empty(len(index), dtype=np.int32)
-    pad = width - n_states
     run_units(
         _viterbi_units,
         len(best),
@@ -34,13 +32,22 @@ def viterbi(
         longest_first(offsets),
         np.asarray(offsets, dtype=np.int64),
         np.asarray(index, dtype=np.int32),
-        np.pad(start, (0, pad), constant_values=-np.inf),
-        np.pad(transitions, ((0, pad), (0, pad)), constant_values=-np.inf),
-        np.pad(emissions, ((0, 0), (0, pad)), constant_values=-np.inf),
+        _padded(start, width),
+        _padded(transitions, width, width),
+        _padded(emissions, len(emissions), width),
         best,
         path,
     )
     return best, path
+
+
+def _padded(logs: Floats, *shape: int) -> Floats:
+    """Return logarithms with those of zero beyond them."""
+    if logs.shape == shape:
+        return logs
+    out = np.full(shape, -np.inf)
+    out[tuple(slice(0, n) for n in logs.shape)] = logs
+    return out
 
 
 @njit(nogil=True, cache=True)
