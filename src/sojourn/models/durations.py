@@ -77,8 +77,6 @@ def refuse_with_durations(model: BaseHMM, *, sampled: bool, fixes_rows: bool) ->
     shown = type(model.duration).__name__
     if sampled:
         raise ValueError(f"duration={shown}(...) is for variational methods, not for samplers")
-    if model.device == "cuda":
-        raise ValueError(f"duration={shown}(...) is learned on the CPU: device='cpu'")
     stickiness = getattr(model, "stickiness", 0.0)
     if not isinstance(stickiness, int | float | np.number):
         raise ValueError(
