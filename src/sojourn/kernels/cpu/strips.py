@@ -257,6 +257,10 @@ def _load_block(
             places[WIDTH + i] = at
             t = begins[i] + shift
             inside = min(STEPS, n_steps - t) if t >= 0 else 0
+            if row_width == 0 and inside == STEPS:
+                for j in range(0, run, LANES):
+                    store(scratch, at + j, load(emissions, t * n_states + j))
+                continue
             if row_width == 0:
                 for j in range(inside * n_states):
                     scratch[at] = emissions[t * n_states + j]
@@ -297,7 +301,11 @@ def _store_block(
     if not whole:
         for i in range(WIDTH):
             t = begins[i] + shift
-            for j in range(min(STEPS, n_steps - t) * n_states):
+            if t + STEPS <= n_steps:
+                for j in range(0, run, LANES):
+                    store(responsibilities, t * n_states + j, load(scratch, i * run + j))
+                continue
+            for j in range((n_steps - t) * n_states):
                 responsibilities[t * n_states + j] = scratch[i * run + j]
     for s in range(STEPS):
         bits = masks[s]
