@@ -170,39 +170,40 @@ def _student_rows(
         locations[j] = location[j % n_columns]
     narrow = np.empty(n_states * _TOGETHER, np.float32)
     y, tops = np.empty((n_columns + LANES) * _TOGETHER, np.float32), np.empty(_TOGETHER, np.float32)
-    lowest, none, stride = every(-np.inf), np.int64(0), np.int64(_TOGETHER)
+    lowest, none = every(-np.inf), np.int64(0)
+    stride, beside = np.int64(_TOGETHER), np.int64(LANES)
     log_2, shift, next_two = every(LOG_2), every(offset), np.int64(2 * LANES)
     unit = take_unit(counter)
     while unit < n_units:
         begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
         n_doubtful = 0
         for first in range(begin, end, _TOGETHER):
-            doubtful = -1
+            doubtful, gap = -1, 0
             if single is not None and enough and n_doubtful < _MOST_DOUBTFUL:
                 for at in range(0, _TOGETHER, LANES):
                     t = min(first + at, end - LANES)
-                    gaps[at // LANES] = _narrow_columns(x, t, locations, places, run, y, at)
-                doubtful = min(gaps.min(), 0) | single_rows(
-                    y, none, stride, next_two, single[0], spans, single[1], single[2], single[3],
-                    collapsed, narrow, none, stride, next_two, tops, none,
+                    bits = _narrow_columns(x, t, locations, places, run, y, at)
+                    gaps[at // LANES] = bits
+                    gap = min(gap, bits)
+                doubtful = gap | single_rows(
+                    y, none, stride, next_two, single, spans, collapsed, narrow, none, stride,
+                    next_two, tops, none,
                 )  # fmt: skip
                 n_doubtful += doubtful != 0
             for at in range(0, min(_TOGETHER, end - first), LANES):
                 # The last vector may repeat steps of the one before it.
                 t = min(first + at, end - LANES)
-                bits = -1
                 if single is not None and doubtful == 0:
                     bits = gaps[at // LANES]
-                    for k in range(n_states):
-                        store(potentials, k * LANES, load(narrow, k * _TOGETHER + at))
+                    _store_rows(narrow, at, stride, packed, places, n_states, table, t)
                     store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
-                if bits < 0:
+                else:
                     bits = lanes_not_above(_columns(x, t, location, z), lowest)
                     _double_rows(
                         z, weights, spans, factors, shares, powers, constants, collapsed, rows,
                         potentials, log_scale, t,
                     )  # fmt: skip
-                _store_rows(potentials, packed, places, n_states, table, t)
+                    _store_rows(potentials, none, beside, packed, places, n_states, table, t)
                 while bits != 0:
                     i = lowest_bit(bits)
                     bits &= bits - 1
@@ -264,22 +265,23 @@ def _double_rows(
 
 
 @inner
-def _store_rows(potentials, packed, places, n_states, table, t):
-    """Write potentials of `LANES` steps to their rows."""
+def _store_rows(source, at, stride, packed, places, n_states, table, t):
+    """Write potentials of `LANES` steps to their rows; those of state k are `stride` k further."""
     width = table.shape[1]
     if n_states == width and _FEWEST_ZIPPED <= n_states <= _MOST_ZIPPED:
-        stride, none = np.int64(LANES), np.int64(0)
-        zip_rows(potentials, none, stride, n_states, table, t * width)
+        zip_rows(source, at, stride, n_states, table, t * width)
     elif _SQUARE <= n_states <= LANES:
         # Rows overlap: what is beyond one is overwritten by the next.
         none = np.int64(0)
-        transpose(potentials, places, none, none, packed, none, width)
+        for k in range(LANES):
+            places[k] = at + min(k, n_states - 1) * stride
+        transpose(source, places, none, none, packed, none, width)
         for at in range(0, n_states * LANES, LANES):
             store(table, t * width + at, load(packed, at))
     else:
         for k in range(n_states):
             for i in range(LANES):
-                put(table, (t + i) * width + k, get(potentials, k * LANES + i))
+                put(table, (t + i) * width + k, get(source, at + k * stride + i))
 
 
 @inner

@@ -106,15 +106,15 @@ def single_weights(
 
 @inner
 def single_rows(
-    z, z_at, z_stride, z_next, weights, spans, shares, powers, constants, collapsed, out, at,
-    stride, after, tops, top_at,
-):  # fmt: skip
+    z, z_at, z_stride, z_next, single, spans, collapsed, out, at, stride, after, tops, top_at
+):
     """Write potentials of four vectors of steps, relative to the largest, and its logarithm.
 
     Column i of the data is at ``z_at + i * z_stride``, and state k goes to ``at + k * stride``; two
     vectors are there, and two `z_next` and `after` numbers further on.  Logarithms are binary.
-    Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
+    `single` has the arrays of `SingleWeights`, in their order, as far as constants.  Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
     """
+    weights, shares, powers, constants = single
     n_states, n_targets = constants.shape[0], spans.shape[0]
     side = weights.shape[0] // (n_states * n_targets)
     zero = zeros_of(z)

@@ -121,6 +121,7 @@ def strip_units(
     none, one = np.int64(0), np.int64(1)
     unit = take_unit(counter)
     while unit < n_units:
+        own_starts, own_squares = start_counts[unit], start_squares[unit]
         for strip in range(unit, n_strips, n_units):
             for i in range(WIDTH):
                 begins[i] = (strip * WIDTH + i) * tile
@@ -183,14 +184,18 @@ def strip_units(
                             begins, shift, -one, not entered, starts, index, emissions, row_width,
                             n_steps, n_states, scratch, places, phi, masks,
                         )  # fmt: skip
+                        if not entered:
+                            backward_block(
+                                none, n_states, transitions, constants, phi, masks, ones, ones,
+                                beta, gamma, epsilon, nothing, row_sums,
+                            )  # fmt: skip
+                            masks[STEPS] = masks[0]
+                            continue
                         lanes = backward_block(
-                            shift if entered else none, n_states, transitions, constants, phi,
-                            masks, alpha if entered else ones, scales if entered else ones, beta,
-                            gamma, epsilon, squared if entered else nothing, row_sums,
+                            shift, n_states, transitions, constants, phi, masks, alpha, scales,
+                            beta, gamma, epsilon, squared, row_sums,
                         )  # fmt: skip
                         masks[STEPS] = masks[0]
-                        if not entered:
-                            continue
                         bad |= lanes
                         add_products(alpha, shift * row, epsilon, none, n_states, sums)
                         if has_squares:
@@ -203,7 +208,7 @@ def strip_units(
                             n_sums = 0
                         _store_block(
                             begins, shift, n_steps, n_states, masks, gamma, scratch, places,
-                            responsibilities, start_counts[unit], start_squares[unit],
+                            responsibilities, own_starts, own_squares,
                         )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
                     same = _note(
