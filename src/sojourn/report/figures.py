@@ -231,11 +231,16 @@ def dwell_times(contents: Contents) -> Markup:
         return left + share * (width - left - 60.0)
 
     rows = []
+    lasting = None if contents.model.posterior.durations is None else contents.model.durations
     base = place(1.0) if is_log else left
     for i, entry in enumerate(shown):
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
         tip = f"state {entry.state}: {entry.stay} steps in the model"
+        if lasting is not None:
+            own = lasting[entry.state]
+            tip += f", {own.kind}, standard deviation {math.sqrt(own.variance):.1f}"
+            tip += "" if own.shape is None else f", shape {own.shape}"
         if entry.state in ends:
             low, high = ends[entry.state]
             tip += f" ({readable(low)} to {readable(high)})"
