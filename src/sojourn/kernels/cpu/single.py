@@ -122,7 +122,9 @@ def single_rows(
 
     Column i of the data is at ``z_at + i * z_stride``, and state k goes to ``at + k * stride``; two
     vectors are there, and two `z_next` and `after` numbers further on.  Logarithms are binary.
-    `single` has the arrays of `SingleWeights`, in their order, as far as constants.  Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
+    `single` has the arrays of `SingleWeights`, in their order, as far as constants.
+
+    Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
     """
     weights, shares, powers, constants = single
     n_states, n_targets = constants.shape[0], spans.shape[0]
