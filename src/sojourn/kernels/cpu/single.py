@@ -74,8 +74,9 @@ class SingleWeights(NamedTuple):
         if len(x) < _WORTH_SINGLE:
             return False
         sample = np.nan_to_num(x[:: len(x) // _SAMPLE] - location)
-        units = self.lengths[1:][self.lengths[1:] > 0.0]
-        if not all(_fits(part) for part in (units, 1.0 / units, sample)):
+        # Of each column where it matters most: elsewhere rounding leaves numbers near zero.
+        units = self.lengths[1:].max(axis=1)
+        if not all(_fits(part) for part in (units, 1.0 / units[units > 0.0], sample)):
             return False
         size = np.sqrt(np.square(sample).mean(axis=0))
         reach = self.lengths[0] + size @ self.lengths[1:]
