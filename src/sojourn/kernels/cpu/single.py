@@ -74,8 +74,9 @@ class SingleWeights(NamedTuple):
         if len(x) < _WORTH_SINGLE:
             return False
         sample = np.nan_to_num(x[:: len(x) // _SAMPLE] - location)
-        units = self.lengths[1:][self.lengths[1:] > 0.0]
-        if not all(_fits(part) for part in (units, 1.0 / units, sample)):
+        # Of each column where it matters most: elsewhere rounding leaves numbers near zero.
+        units = self.lengths[1:].max(axis=1)
+        if not all(_fits(part) for part in (units, 1.0 / units[units > 0.0], sample)):
             return False
         size = np.sqrt(np.square(sample).mean(axis=0))
         reach = self.lengths[0] + size @ self.lengths[1:]
@@ -116,15 +117,17 @@ def single_weights(
 
 @inner
 def single_rows(
-    z, z_at, z_stride, z_next, weights, spans, shares, powers, constants, collapsed, out, at,
-    stride, after, tops, top_at,
-):  # fmt: skip
+    z, z_at, z_stride, z_next, single, spans, collapsed, out, at, stride, after, tops, top_at
+):
     """Write potentials of four vectors of steps, relative to the largest, and its logarithm.
 
     Column i of the data is at ``z_at + i * z_stride``, and state k goes to ``at + k * stride``; two
     vectors are there, and two `z_next` and `after` numbers further on.  Logarithms are binary.
+    `single` has the arrays of `SingleWeights`, in their order, as far as constants.
+
     Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
     """
+    weights, shares, powers, constants = single
     n_states, n_targets = constants.shape[0], spans.shape[0]
     side = weights.shape[0] // (n_states * n_targets)
     zero = zeros_of(z)
