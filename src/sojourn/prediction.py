@@ -410,8 +410,6 @@ def _long_results(fitted: FittedModel, method: str, steps: Steps) -> Iterator[tu
         raise ValueError(
             "draws of a sampler predict sequences in memory only: sj.open(path).read_all()"
         )
-    if method == "paths":
-        fitted.posterior.refuse_durations("best paths of a file of long sequences are")
     long = LongPrediction(fitted.posterior, fitted.family, steps, fitted.compute.backend())
     if method == "paths":
         yield from ((path, float(each.sum())) for path, each, _ in long.best_paths())

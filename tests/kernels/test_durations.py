@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn.inference.long import _log_joint
+from sojourn.inference.long import _Along
 from sojourn.kernels import cpu, lasting, reference
 from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
 from sojourn.kernels.durations import expanded
-from sojourn.kernels.edges import TileKernel, copies_of
+from sojourn.kernels.edges import TileKernel
 from sojourn.kernels.interface import DurationPotentials, Potentials
 from sojourn.kernels.tiles import Tiles, stationary
 from tests.support.durations import assert_same, batch, model
@@ -271,15 +271,18 @@ def test_filtering_of_copies_is_smoothing_of_every_prefix():
         assert densities[:t].sum() == pytest.approx(expected.log_normalizers[0])
 
 
-def test_the_score_of_a_best_path_is_that_of_its_copies():
-    potentials, index, offsets = batch(8, 3, 3, [30])
-    tiled = TileKernel(cpu, Tiles.of(offsets, np.array([[0, 30, 0, 0]])), 1)
-    path = tiled.best_copies(potentials, index)
-    before = np.concatenate([[-1], path[:-1]])
-    each = _log_joint(copies_of(potentials), index, path, before, np.array([0]))
+@pytest.mark.parametrize("kind", ["negative binomial", "both"])
+def test_the_score_of_a_path_is_that_of_its_best_copies(kind):
+    potentials, index, offsets = batch(8, 3, 3, [30, 1, 9], kind)
     best, states = reference.viterbi(potentials, index, offsets)
-    assert each.sum() == pytest.approx(best[0])
-    np.testing.assert_array_equal(path // 3, states)
+    for cuts in ([0, 40], [0, 1, 4, 5, 17, 30, 31, 33, 40]):  # groups of steps
+        along, steps = _Along(), []
+        for begin, end in itertools.pairwise(cuts):
+            starts = offsets[:-1][(offsets[:-1] >= begin) & (offsets[:-1] < end)] - begin
+            own = index[begin:end], states[begin:end], starts, end in offsets
+            steps.append(along.log_joint(potentials, *own))
+        found = np.add.reduceat(np.concatenate(steps), offsets[:-1])
+        np.testing.assert_allclose(found, best, rtol=1e-12)
 
 
 def test_what_takes_copies_refuses_states_that_last():

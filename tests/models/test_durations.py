@@ -463,7 +463,6 @@ def test_the_command_line_takes_durations(data, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"device": "cuda"}, "learned on the CPU"),
         ({"duration": 3}, "neither None nor"),
         ({"duration": sj.NegativeBinomialDuration(0)}, "max_shape must be"),
         ({"duration": sj.NegativeBinomialDuration(4, shape=5)}, "shape must be"),

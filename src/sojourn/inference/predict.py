@@ -76,6 +76,7 @@ def best_paths(
     posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Most probable path: log joint probability of each sequence, and the states of each step."""
+    # The kernel for states that last needs little memory for a step, and tiles that of all copies.
     if is_long(data) and posterior.durations is None:
         groups = list(LongPrediction(posterior, family, data, backend).best_paths())
         scores = np.zeros(len(data))
