@@ -18,6 +18,7 @@ from sojourn.families import Family
 from sojourn.inference.known import masked
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels import cpu
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cpu.sampling import sample_paths
 from sojourn.kernels.durations import expanded
 from sojourn.kernels.interface import Integers, Potentials
@@ -254,7 +255,8 @@ def learn_shapes(
     found = better_shapes(sample, seed, one_by_one=one_by_one)
     if found is None:
         return False
-    posterior.durations = found
+    like = posterior.counts.start
+    posterior.durations = found.converted(lambda part: namespace(like).placed(part, like=like))
     return True
 
 

@@ -94,7 +94,7 @@ def to_host(array: Any) -> NDArray[Any]:
     >>> to_host([1.0, 2.0])
     array([1., 2.])
     """
-    return np.asarray(array.cpu() if is_tensor(array) else array)
+    return array.cpu().numpy() if is_tensor(array) else np.asarray(array)
 
 
 # ---- NumPy --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import is_tensor, keeping, to_device
 from sojourn.sequences import Sequences
-from sojourn.transitions import Concentrations, PriorCounts, Rows
+from sojourn.transitions import Concentrations, PriorCounts, RowConstraints, Rows
 
 Tensor = Any
 
@@ -242,6 +242,11 @@ class _Still(NamedTuple):
     """A prior at a fixed location in memory, whose values change."""
 
     prior: PriorCounts
+
+    @property
+    def constraints(self) -> RowConstraints | None:
+        """What is known of start and transitions."""
+        return self.prior.constraints
 
     def prior_counts(self) -> PriorCounts:
         """Return the prior, as `Transitions` does."""
