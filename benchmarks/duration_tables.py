@@ -23,8 +23,8 @@ def figures() -> str:
     return "\n".join(
         [
             f"{data['sequences']} sequences, {data['steps']:,} steps in all, from four states; "
-            f"`HDPHMM` with at most {found['most_states']}, in full batches ({where['cores']} cores, "
-            f"{where['processor']}, {found['date']}, `{found['command']}`, "
+            f"`HDPHMM` with at most {found['most_states']}, in full batches "
+            f"({where['cores']} cores, {where['processor']}, {found['date']}, `{found['command']}`, "
             f"[result](../{RESULT})):",
             "",
             "| durations of the data | states, plain | states, with `duration` | error of means "
