@@ -24,8 +24,8 @@ def figures() -> str:
         [
             f"{data['sequences']} sequences, {data['steps']:,} steps in all, from four states; "
             f"`HDPHMM` with at most {found['most_states']}, in full batches "
-            f"({where['cores']} cores, {where['processor']}, {found['date']}, `{found['command']}`, "
-            f"[result](../{RESULT})):",
+            f"({where['cores']} cores, {where['processor']}, {found['date']}, "
+            f"`{found['command']}`, [result](../{RESULT})):",
             "",
             "| durations of the data | states, plain | states, with `duration` | error of means "
             "| error of variances | seconds, plain | with `duration` |",

@@ -309,7 +309,7 @@ class LearnedShapes:
     seed : int
     n_threads : int
     first : int
-        Passes with more states.
+        The pass that counts as number 0: the last one with more states, if there is one.
     """
 
     source: Minibatches

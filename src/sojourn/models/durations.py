@@ -15,6 +15,7 @@ from sojourn.durations import (
 )
 from sojourn.inference.shapes import LearnedShapes, learns_shapes
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.moves.narrow import Narrow
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions.durations import (
     CategoricalDurations,
@@ -108,19 +109,14 @@ def shapes_of(
     source: Minibatches,
     data: Data,
     seed: int,
-    first: int,
+    narrow: Narrow | None,
 ) -> LearnedShapes | None:
-    """Return what learns the shapes of durations between passes, if they are to be learned.
-
-    Parameters
-    ----------
-    first : int
-        Passes with more states than asked for.
-    """
+    """Return what learns the shapes of durations between passes, if they are to be learned."""
     if not learns_shapes(fitted.posterior):
         return None
     if isinstance(source, RememberingSource):  # of which a minibatch is a sequence
         source = data.minibatches(fitted.family, None, seed)
+    first = 0 if narrow is None else narrow.last
     return LearnedShapes(source, fitted.family, seed, resolve_jobs(model.n_jobs), first)
 
 

@@ -165,16 +165,14 @@ def fit(
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
-    fitted.state_names, fitted.provenance = data.names, data.record()
-    model._fitted = fitted
+    fitted.state_names, fitted.provenance, model._fitted = data.names, data.record(), fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
     minibatches = _minibatches(model, plan, data, family, seed, cluster)
     on_host = cluster is not None or plan.size is Size.SMALL
     moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
     source = _read_here(plan, fitted, data, minibatches, seed)
-    n_wide = 0 if plan.narrow is None else plan.narrow.first + plan.narrow.n_stages - 2
-    shapes = shapes_of(model, fitted, source, data, seed, n_wide)
+    shapes = shapes_of(model, fitted, source, data, seed, plan.narrow)
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)

@@ -40,12 +40,19 @@ class Narrow(NamedTuple):
     >>> narrow = Narrow(wide=30, n_states=10, first=6, n_stages=3)
     >>> [narrow.after(n_pass) for n_pass in range(4, 10)]
     [30, 21, 14, 10, 10, 10]
+    >>> narrow.last
+    7
     """
 
     wide: int
     n_states: int
     first: int
     n_stages: int
+
+    @property
+    def last(self) -> int:
+        """The last pass with more states than in the end, counted from 0."""
+        return self.first + self.n_stages - 2
 
     def after(self, n_pass: int) -> int:
         """Return the number of states after pass `n_pass`, counted from 0."""
