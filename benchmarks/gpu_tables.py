@@ -52,6 +52,16 @@ def figures(found: dict[str, Any]) -> str:
                 for row in found["end_to_end"]
             ],
         ),
+        "Families of numbers, sequences of 100 steps, 20 states:",
+        "",
+        *table(
+            ["family", "columns", *(f"M = {m:,}, million steps/s" for m in (1000, 10_000))],
+            [
+                [f"`{few['family']}`", few["columns"]]
+                + [f"{row['million_steps']:.0f}" for row in (few, many)]
+                for few, many in zip(found["families"][::2], found["families"][1::2], strict=True)
+            ],
+        ),
         f"The paper's size, {paper['sentences']:,} sentences, {paper['tokens'] / 1e6:.0f} million "
         f"tokens, 45 states, minibatches of 1,000: a pass of SCVI takes {passes[-1]:.2f} s "
         f"({passes[0]:.2f} s the first), a pass of SCVI-HDP {hdp[-1]:.2f} s. Ten passes of "

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks import now_tables
+from benchmarks import duration_tables, now_tables
 
 ROOT = Path(__file__).parent.parent
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
@@ -139,6 +139,7 @@ PAGES = {
     "docs/peers.md": peer_figures,
     "docs/now-and-next.md": now_tables.figures,
     "docs/what-is-known.md": known_figures,
+    "docs/durations.md": duration_tables.figures,
 }
 
 

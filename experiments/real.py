@@ -241,7 +241,10 @@ def measure(
         found["speed"] = likelihoods.speed(*likelihoods.read_speed(reactions))
     courses = find(folder, "biofam3c.csv")
     if courses is not None:
-        found["biofam3c"] = likelihoods.biofam3c(*likelihoods.read_life_courses(courses))
+        lives = likelihoods.read_life_courses(courses)
+        found["biofam3c"], model = likelihoods.biofam3c(*lives)
+        if pictures is not None:
+            draw.life_courses(model, *lives, pictures / "published.png")
     files = [find(folder, name) for name in ("train.txt", "dev.txt", "train.upos")]
     if None not in files:
         found["words"] = words(*[path for path in files if path is not None], n_states)

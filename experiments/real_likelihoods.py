@@ -107,8 +107,11 @@ def speed(rt: np.ndarray, correct: np.ndarray) -> dict[str, Any]:
 
 def biofam3c(
     X: np.ndarray, lengths: list[int], n_passes: int = 300, n_init: int = 20
-) -> dict[str, Any]:
-    """Fit four states, none of which goes back, from seqHMM's start and from random ones."""
+) -> tuple[dict[str, Any], Any]:
+    """Fit four states, none of which goes back, from seqHMM's start and from random ones.
+
+    Returns the likelihoods, and the model from seqHMM's start.
+    """
     family = sj.Product(*(sj.Categorical(len(names)) for names in CHANNELS.values()))
     model = sj.HMM.from_parameters(
         LIFE_START,
@@ -122,7 +125,7 @@ def biofam3c(
     free = sj.HMM(
         4, family, transition_constraints="upper-triangular", n_init=n_init, random_state=0
     )
-    return {
+    result = {
         "sequences": len(lengths),
         "steps": len(X),
         "four_states": round(model.score(X, lengths), 3),
@@ -131,6 +134,7 @@ def biofam3c(
         "transmat": model.transmat_.round(3).tolist(),
         "posterior": {"four_states": round(free.fit(X, lengths).score(X, lengths), 3)},
     }
+    return result, model
 
 
 def _by_age(X: np.ndarray, lengths: list[int], channel: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import sojourn as sj
+from experiments.real_likelihoods import CHANNELS
 from sojourn.report.colors import PALETTE
 from sojourn.report.layout import stays
 
@@ -64,6 +65,32 @@ def marks(model: Any, names: list[str], path: Path) -> None:
     )
     figure.colorbar(shades, ax=left, label="probability of the mark")
     sj.plot.dwell_times(model, ax=right)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def life_courses(model: Any, X: np.ndarray, lengths: list[int], path: Path) -> None:
+    """Draw how many people are in each state at each age, and what the states are."""
+    plt = _pyplot()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    ages = 15 + np.concatenate([np.arange(n) for n in lengths])
+    states = model.predict_proba(X, lengths)
+    years = np.unique(ages)
+    shares = np.array([states[ages == age].mean(axis=0) for age in years])
+    colors = [PALETTE[k] for k in range(model.n_states)]
+    left.stackplot(years, shares.T, colors=colors)
+    left.set(xlabel="age", ylabel="share of people", xlim=(years[0], years[-1]), ylim=(0, 1))
+    for c in range(len(CHANNELS)):
+        chances = getattr(model, f"part{c}_emissionprob_")[:, 1]
+        at = c + 0.2 * (np.arange(model.n_states) - 0.5 * (model.n_states - 1))
+        right.bar(at, chances, 0.18, color=colors)
+    right.set_xticks(range(len(CHANNELS)), [names[1] for names in CHANNELS.values()])
+    right.set(ylabel="probability", ylim=(0, 1))
+    for k, color in enumerate(colors):
+        right.bar(0, 0, color=color, label=f"state {k}")
+    right.legend(frameon=False, fontsize=8, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=110)
     plt.close(figure)
 

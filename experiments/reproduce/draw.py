@@ -50,6 +50,9 @@ def draw_small(result: dict[str, Any], out: Path) -> list[Path]:
 def draw_large(result: dict[str, Any], out: Path) -> list[Path]:
     """Draw K against wall-clock time, and write ``figure2-large.png`` and ``.svg``."""
     states = sorted({cell["n_states"] for cell in result["cells"]})
+    n_passes = result["cells"][0]["n_passes"]
+    passes = "one pass" if n_passes == 1 else f"{n_passes} passes"
+    where = result["machine"].get("device", f"{result['machine']['cores']} cores")
     corpus = result["corpus"]
     return _draw(
         result,
@@ -57,9 +60,9 @@ def draw_large(result: dict[str, Any], out: Path) -> list[Path]:
         rows=[("batch_size", 1000, "")],
         columns=[("n_states", k, f"K = {k}") for k in states],
         against=1,
-        x_label="seconds of training",
+        x_label=f"seconds of training, {where}",
         title=(
-            f"{corpus['name']}: {corpus['sentences']:,} sentences, one pass, M = 1,000, κ = 0.5"
+            f"{corpus['name']}: {corpus['sentences']:,} sentences, {passes}, M = 1,000, κ = 0.5"
         ),
     )
 

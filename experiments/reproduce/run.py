@@ -38,16 +38,25 @@ def figure2_large(
     held_out: Path,
     name: str | None,
     states: list[int],
+    n_passes: int,
     n_seeds: int,
+    device: str,
     n_jobs: int | None,
 ) -> list[Path]:
     """Reproduce the last row on a file that may be larger than memory; return the files written."""
     _check_plots()
     out.mkdir(parents=True, exist_ok=True)
-    cells = large_grid(tuple(states), n_seeds)
+    cells = large_grid(tuple(states), n_seeds, n_passes)
     with _Progress() as report:
         result = run_large(
-            corpus, held_out, cells, out, name=name or corpus.stem, n_jobs=n_jobs, report=report
+            corpus,
+            held_out,
+            cells,
+            out,
+            name=name or corpus.stem,
+            device=device,
+            n_jobs=n_jobs,
+            report=report,
         )
     return [out / "figure2-large.json", *draw_large(result, out)]
 

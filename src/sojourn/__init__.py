@@ -16,6 +16,12 @@ if _typing.TYPE_CHECKING:
     from sojourn.analysis.stream import Stream
     from sojourn.analysis.uncertainty import PosteriorSamples
     from sojourn.backends.dask import ClusterError
+    from sojourn.durations import (
+        CategoricalDuration,
+        GeometricDuration,
+        NegativeBinomialDuration,
+        StateDuration,
+    )
     from sojourn.families import (
         AutoregressiveGaussian,
         Bernoulli,
@@ -94,16 +100,19 @@ _FAMILIES = [
 
 _HOMES = {
     **dict.fromkeys(_FAMILIES, "sojourn.families"),
+    "CategoricalDuration": "sojourn.durations",
     "ClusterError": "sojourn.backends.dask",
     "DataFileError": "sojourn.sources",
     "FitWarning": "sojourn.warnings",
     "FittedModel": "sojourn.prediction",
     "Forecast": "sojourn.analysis.forecast",
+    "GeometricDuration": "sojourn.durations",
     "HDPHMM": "sojourn.models",
     "HDPOptions": "sojourn.transitions.options",
     "HMM": "sojourn.models",
     "ModelFileError": "sojourn.persist",
     "MoveSettings": "sojourn.moves.settings",
+    "NegativeBinomialDuration": "sojourn.durations",
     "PerStep": "sojourn.model_selection",
     "PosteriorSamples": "sojourn.analysis.uncertainty",
     "Progress": "sojourn.inference",
@@ -113,6 +122,7 @@ _HOMES = {
     "SequenceKFold": "sojourn.model_selection",
     "Sequences": "sojourn.sequences",
     "Source": "sojourn.sources",
+    "StateDuration": "sojourn.durations",
     "Statistics": "sojourn.inference",
     "Stream": "sojourn.analysis.stream",
     "Vocabulary": "sojourn.vocabulary",
@@ -133,6 +143,7 @@ __all__ = [
     "Beta",
     "Binomial",
     "Categorical",
+    "CategoricalDuration",
     "ClusterError",
     "DataFileError",
     "DiagonalGaussian",
@@ -143,6 +154,7 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Geometric",
+    "GeometricDuration",
     "HDPOptions",
     "LearnedGamma",
     "LearnedNegativeBinomial",
@@ -153,6 +165,7 @@ __all__ = [
     "MoveSettings",
     "Multinomial",
     "NegativeBinomial",
+    "NegativeBinomialDuration",
     "PerStep",
     "Poisson",
     "PosteriorSamples",
@@ -165,6 +178,7 @@ __all__ = [
     "Sequences",
     "Source",
     "SphericalGaussian",
+    "StateDuration",
     "Statistics",
     "Stream",
     "StudentT",

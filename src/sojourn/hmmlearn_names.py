@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from inspect import signature
+from typing import Any
 
 _PRIOR = "belongs to the emission family: see its own prior parameters"
 
@@ -72,3 +74,15 @@ def refuse_names_of_hmmlearn(
             raise TypeError(
                 f"{owner} has no parameter {name}, which is hmmlearn's: it {instead[name]}"
             )
+
+
+class KnowsHmmlearn:
+    """Emission families, which say what parameters of hmmlearn are called here."""
+
+    def __new__(cls, *args: Any, **parameters: Any) -> Any:
+        """Make a family, or say what a parameter is called."""
+        theirs = parameters.keys() & OF_FAMILIES.keys()
+        if theirs:
+            unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
+            refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
+        return super().__new__(cls)

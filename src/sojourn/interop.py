@@ -121,6 +121,7 @@ def to_hmmlearn(model: Any) -> Any:
         Can score and predict; `fit` with ``init_params=""`` starts from its parameters.
     """
     fitted = as_fitted(model)
+    fitted.posterior.refuse_durations("models of hmmlearn are")
     family = type(fitted.family)
     if family not in _TARGETS:
         known = ", ".join(sorted(of.__name__ for of in _TARGETS))

@@ -64,6 +64,11 @@ def check_posterior(posterior: Posterior, family: Family) -> None:
     posterior.transitions.check(n_states)
     if posterior.transitions.constraints is not None:
         posterior.transitions.constraints.check(n_states, counts)
+    constraints = posterior.transitions.constraints
+    if (posterior.durations is None) != (constraints is None or not constraints.lasting):
+        raise ValueError("durations and transitions do not belong together")
+    if posterior.durations is not None:
+        posterior.durations.check(n_states)
     for means in (posterior.transitions.means(counts), posterior.transitions.prior_counts().rows):
         for part in means:
             if not np.isfinite(part).all() or part.min() < 0.0:

@@ -402,6 +402,9 @@ def n_parameters(model: Any) -> int:
     if constraints is not None:  # what is learned of a row sums to what is left
         n_free = np.append(constraints.free.start.sum(), constraints.free.transitions.sum(axis=1))
         chain = int(np.maximum(n_free - 1, 0).sum())
+    durations = fitted.posterior.durations
+    if durations is not None:
+        chain += k * durations.n_parameters
     shared = _shared_parameters(fitted.family) if learned else 0
     return chain + learned * _emission_parameters(fitted.family) + shared
 

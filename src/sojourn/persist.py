@@ -26,6 +26,7 @@ from sojourn.moves.budget import MoveState
 from sojourn.prediction import EstimatorRecord, FittedModel, as_fitted
 from sojourn.sampling import Samples
 from sojourn.transitions import TRANSITIONS, Rows
+from sojourn.transitions.durations import DURATIONS
 from sojourn.whole_files import write_whole
 
 _FORMAT = 1
@@ -77,6 +78,11 @@ def save(
     }
     if posterior.emissions.held is not None:
         arrays["posterior.held"] = np.asarray(posterior.emissions.held.states, dtype=np.int64)
+    lasting: dict[str, Any] | None = None
+    if posterior.durations is not None:
+        lasting_values, lasting_arrays = posterior.durations.state()
+        lasting = {"name": type(posterior.durations).__name__, "values": lasting_values}
+        arrays |= _prefixed("durations.", lasting_arrays)
     learned_values: dict[str, Any] | None = None
     if posterior.emissions.prior is not None:
         learned_values, learned_arrays = posterior.emissions.prior.state()
@@ -98,6 +104,8 @@ def save(
         "provenance": fitted.provenance,
         "converged": fitted.converged,
     }
+    if lasting is not None:
+        description["durations"] = lasting
     if posterior.held:
         description["held"] = posterior.held
     if fitted.state_names is not None:
@@ -185,6 +193,11 @@ def _rebuild(description: dict[str, Any], arrays: Arrays) -> FittedModel:
         ),
         description["n_updates"],
     )
+    lasting = description.get("durations")
+    if lasting is not None:
+        posterior.durations = DURATIONS[lasting["name"]].from_state(
+            lasting["values"], _with_prefix("durations.", arrays)
+        )
     posterior.held, names = _held_and_names(description, len(arrays["posterior.start"]))
     samples = None
     if "samples.states" in arrays:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "autocorrelation",
+    "durations",
     "dwell_times",
     "forecast",
     "graph",
@@ -227,6 +228,30 @@ def dwell_times(
     ax.set_yticks(place, [_verbatim(fitted.name_of(entry.state)) for entry in shown])
     ax.invert_yaxis()
     ax.set_xlabel("steps in a row")
+    return _tidy(ax)
+
+
+def durations(model: Any, n_states: int = 8, ax: Axes | None = None) -> Axes:
+    """Plot the distribution of how long the largest states last.
+
+    Parameters
+    ----------
+    model : HMM or HDPHMM that was fitted, or FittedModel
+    n_states : int
+        Maximum number of states.
+    ax : matplotlib.axes.Axes, optional
+    """
+    fitted = as_fitted(model)
+    ax, known = _axes(ax, (5.5, 3.2)), fitted.durations
+    for rank, entry in enumerate(summarize(fitted, n_states, 1)):
+        own = known[entry.state]
+        shape = "" if own.shape is None else f", shape {own.shape}"
+        ax.plot(np.arange(1, len(own.probabilities) + 1), own.probabilities, drawstyle="steps-mid",
+                color=state_color(rank),
+                label=f"{_verbatim(fitted.name_of(entry.state))}{shape}")  # fmt: skip
+    ax.set_xlabel("steps in a row")
+    ax.set_ylabel("probability")
+    ax.legend(frameon=False, fontsize=8)
     return _tidy(ax)
 
 

@@ -18,6 +18,7 @@ from sojourn.analysis.methods import AnalysisMixin
 from sojourn.backends.compute import Compute
 from sojourn.backends.dask import Cluster
 from sojourn.data import Data, check_out
+from sojourn.durations import StateDuration
 from sojourn.families import Family, Product
 from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Statistics, predict
@@ -51,6 +52,15 @@ class EstimatorRecord:
 
     name: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _durations(fitted: FittedModel) -> list[StateDuration]:
+    """How long visits to each state last: mean, variance, probabilities."""
+    posterior = fitted.posterior
+    if posterior.durations is not None:
+        return posterior.durations.described(posterior.transitions)
+    stay = np.diagonal(fitted.transmat)
+    return [StateDuration.of_stretches("geometric", 1, float(p)) for p in stay]
 
 
 @dataclass
@@ -329,8 +339,19 @@ class FittedModel(AnalysisMixin):
 
     @property
     def transmat(self) -> Floats:
-        """Posterior mean of the transition matrix, shape (K, K)."""
-        return self.posterior.transitions.means(self.posterior.counts).transitions
+        """Posterior mean of the transition matrix, shape (K, K).
+
+        Where states last, which share of the steps from a state leads to each, eq (66).
+        """
+        between = self.posterior.transitions.means(self.posterior.counts).transitions
+        durations = self.posterior.durations
+        if durations is None:
+            return between
+        known = durations.described(self.posterior.transitions)
+        leave = 1.0 / np.array([own.mean for own in known])
+        return leave[:, None] * between + np.diag(1.0 - leave)
+
+    durations = property(_durations)
 
     @property
     def statistics(self) -> Statistics:

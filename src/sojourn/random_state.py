@@ -19,6 +19,9 @@ FORECAST_STREAM = INITIAL_STREAM + 2
 SPLIT_STREAM = INITIAL_STREAM + 3
 """Stream of the parts that states of small data are split into."""
 
+SHAPE_STREAM = INITIAL_STREAM + 4
+"""Stream of the paths on which the shapes of durations are learned."""
+
 
 def as_seed(random_state: Any) -> int:
     """Convert what scikit-learn and NumPy accept as a seed to an integer."""

@@ -1,8 +1,10 @@
 import re
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 import sojourn as sj
@@ -87,6 +89,20 @@ def test_version_and_help_answer():
     assert CliRunner().invoke(app, ["--version"]).output.strip() == f"sojourn {sj.__version__}"
     command = [sys.executable, "-m", "sojourn", "--help"]
     assert "demo" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", [command.name or command.callback.__name__
+                                  for command in app.registered_commands])  # fmt: skip
+def test_the_help_of_every_command_is_set_for_the_terminal(name):
+    found = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80"})
+    assert found.exit_code == 0
+    assert "<bool>" not in found.output  # flags take no value
+    lines = [line.strip() for line in found.output.splitlines()]
+    text = lines[3 : next(i for i, line in enumerate(lines) if line.startswith("╭"))]
+    assert any(line.startswith("Example: sojourn") for line in text)
+    for line, after in pairwise(text):  # no line ends where the source has its end
+        if line and after:
+            assert len(f"{line} {after.split()[0]}") > 78, line
 
 
 def test_documentation_is_split_into_different_sentences_of_tokens():

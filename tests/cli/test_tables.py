@@ -115,6 +115,18 @@ def test_semicolons_and_decimal_commas_are_found():
     )
 
 
+def test_words_that_come_in_runs_may_be_sequences():
+    write("t.csv", {"station": texts(np.repeat(["north", "south", "east", "west"], 50)),
+                    "x": texts(X)})  # fmt: skip
+    said = " ".join(fit("t.csv").split())
+    assert "every value of column 'station' is in one run of rows" in said
+    assert "--sequence station says so" in said
+    assert "1 sequence, 200 steps" in run("score", "m.sojourn", "t.csv")
+    said = fit("t.csv", "--sequence", "station", "--force")
+    assert "3 sequences, 150 steps to learn from; 1 sequence held out" in said
+    assert "says so" not in said
+
+
 def test_times_and_ids_are_left_out_and_said():
     steps = np.tile(np.arange(50), 4)
     write("t.csv", {
@@ -267,6 +279,8 @@ def wait_for(screen, text):
 
 
 def test_messages_speak_of_options():
+    assert in_options("a; sj.open('t.csv', column=['x'], sequence=False) reads a column as one "
+                      "sequence") == "a"  # fmt: skip
     assert in_options("x exists: overwrite=True replaces it") == "x exists: --force replaces it"
     assert in_options("stopped: resume=True goes on") == "stopped: --resume goes on"
     assert in_options("and column= does not say which") == "and --column does not say which"
@@ -302,14 +316,8 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch):
     assert "Stopped. the checkpoint is in run: --resume goes on" in run("fit", "t.txt", code=130)
     monkeypatch.setattr(sj.HDPHMM, "fit", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     assert "with --checkpoint FOLDER, --resume goes on" in run("fit", "t.txt", code=130)
-
-
-def test_flags_have_no_value_in_the_help():
-    for command in ("fit", "decode", "sample", "watch", "ingest"):
-        lines = run(command, "--help").splitlines()
-        flags = [x for x in lines if any(f" --{f} " in x for f in ("force", "json", "words"))]
-        assert flags
-        assert not any("<bool>" in line for line in flags)
+    said = run("fit", "t.txt", "--checkpoint", "run", code=130)
+    assert "It had not come to its first checkpoint: nothing is kept." in " ".join(said.split())
 
 
 @pytest.mark.skipif(not Path("/proc/version").exists(), reason="a folder that nobody writes to")

@@ -227,11 +227,12 @@ def test_large(tmp_path):
     result = CliRunner().invoke(
         app,
         ["reproduce", "figure2", "--large", "--corpus", str(data), "--out", str(tmp_path / "out"),
-         "-k", "2", "-k", "3", "--jobs", "1"],
+         "-k", "2", "-k", "3", "--jobs", "1", "--passes", "2"],
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     stored = json.loads((tmp_path / "out" / "figure2-large.json").read_text())
     assert stored["corpus"]["sentences"] == 2500
+    assert {cell["points"][-1][0] for cell in stored["cells"]} == {2.0}
     assert {cell["n_states"] for cell in stored["cells"]} == {2, 3}
     assert "seconds of training" in (tmp_path / "out" / "figure2-large.svg").read_text()
 
@@ -256,6 +257,7 @@ def test_without_the_source_repository_the_command_says_where_to_get_it(tmp_path
     [
         (["--large"], "needs a Parquet file"),
         (["--held-out", "x.parquet"], "only with --large"),
+        (["--device", "cuda"], "only with --large"),
         (["-k", "3", "-k", "4"], "only with --large"),
         (["--corpus", "nowhere.txt"], "nowhere.txt"),
     ],

@@ -155,3 +155,20 @@ def test_symbols_that_were_not_validated_do_not_reach_compiled_code(symbol):
     for method in (fitted.log_likelihoods, fitted.paths, fitted.probabilities):
         with pytest.raises(ValueError, match="outside the alphabet"):
             method(data)
+
+
+@pytest.mark.parametrize("family", [sj.Gaussian, sj.DiagonalGaussian])
+def test_units_do_not_matter_where_single_precision_would_do(family):
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(2, size=100), 50)
+    x = rng.normal(3.0 * states[:, None], 1.0, (len(states), 2))
+
+    def score(unit):
+        model = sj.HMM(2, family(), n_passes=2, batch_size=None, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", sj.FitWarning)
+            model.fit(unit * x, [2500, 2500])
+        return model.score(unit * x, [2500, 2500]) + x.size * np.log(unit)
+
+    for unit in (1e-140, 1e-40, 1e-20, 1e20, 1e40, 1e100):
+        assert score(unit) == pytest.approx(score(1.0), rel=1e-5)

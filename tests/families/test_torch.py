@@ -1,8 +1,5 @@
 """Families on PyTorch tensors: the same numbers as NumPy's, and no value read by the host."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +10,7 @@ from sojourn.families import DecayedTable, blocks, dense
 from sojourn.families.categorical import SymbolsPresent
 from sojourn.families.matrix_factors import stable_cholesky
 from sojourn.kernels.arrays import maybe_any, namespace, to_device
+from tests.support.drawn import TOLERANCE, Table, drawn
 from tests.support.families import EXAMPLES, LATENT, N_STATES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu")
@@ -31,38 +29,6 @@ def in_every_shape(names):
     fixed = "categorical, a concentration a state and symbol"
     kept = [case for case in cases if case[0] != fixed or case[1] == N_STATES]
     return pytest.mark.parametrize(("name", "n_states", "n_steps"), kept)
-
-
-TOLERANCE = {"rtol": 1e-10, "atol": 1e-10}
-
-
-@dataclass
-class Drawn:
-    """A family, λ, validated data with holes in them, and x of the maths functions."""
-
-    family: Any
-    natural: Any
-    data: Any
-    x: Any
-    tolerance: Any
-
-
-def drawn(name, seed, n_states=N_STATES, n_steps=40, holes=True):
-    example, rng = EXAMPLES[name], np.random.default_rng(seed)
-    family = example.resolve(n_states)
-    natural = example.draw_natural(family, rng, n_states)
-    values = example.draw_data(rng, n_steps)
-    if holes and n_steps > 1:
-        values = values.copy()
-        where = rng.random(values.shape if example.missing == "entries" else n_steps) < 0.2
-        where[3] = True  # a whole step
-        values[where] = -1 if example.missing == "symbols" else np.nan
-    data = family.validate(sj.Sequences.from_lengths(values, None))
-    # A sum over nodes leaves out those that hardly count, as many as are worth it on a CPU: two
-    # sums agree as well as each agrees with the integral, and a thousandth at least.
-    close = min(1e-3, example.error)
-    near = {"rtol": close, "atol": close} if example.error > 1e-9 else TOLERANCE
-    return Drawn(family, natural, data, family.observations(data), near)
 
 
 def maths(family, x, natural):
@@ -109,20 +75,6 @@ def test_the_maths_is_that_of_numpy_for_large_counts(name):
     for key in ("log_predictive", "expected_log_likelihood"):
         tolerance = {"rtol": 1e-9, "atol": 1e-9} if d.tolerance is TOLERANCE else d.tolerance
         check(results[key], getattr(d.family, key)(d.x, natural), **tolerance)
-
-
-@dataclass
-class Table:
-    """What the families ask of a table of statistics on a device."""
-
-    statistics: Any
-
-    @property
-    def n_states(self):
-        return len(self.statistics)
-
-    def dense(self):
-        return self.statistics.clone()
 
 
 def for_the_kernel(d, device, dtype, collapsed):

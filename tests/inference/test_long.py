@@ -5,6 +5,7 @@ import pytest
 from hmmlearn import hmm
 
 import sojourn as sj
+from sojourn import data as data_module
 from sojourn.backends.compute import Compute
 from sojourn.inference import long, predict
 from sojourn.inference.long import LONG_STEPS, LongPrediction
@@ -69,6 +70,26 @@ def test_tiles_give_what_whole_sequences_give(symbols, dtype):
     for _, part, numbers in groups:
         np.add.at(total, numbers, part)
     np.testing.assert_allclose(total, scores, rtol=close)
+
+
+@pytest.mark.parametrize("duration", [sj.NegativeBinomialDuration(4), sj.CategoricalDuration(9)])
+def test_best_paths_of_states_that_last_are_found_in_tiles(duration, tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    runs = rng.integers(3, 9, 600)
+    values = rng.normal(2.0 * np.repeat(np.arange(600) % 3, runs))
+    values[700:760] = np.nan
+    lengths = np.array([2500, 40, 1, len(values) - 2541])
+    model = sj.HMM(3, sj.DiagonalGaussian(), duration=duration, random_state=0, n_init=1)
+    model.set_params(n_passes=4, tile_length=None).fit(values[:600])
+    monkeypatch.setattr(data_module, "LONG_STEPS", 200)
+    monkeypatch.setattr(long, "GROUP_STEPS", 200)
+    monkeypatch.setattr(LongPrediction.__init__, "__defaults__", (50,))
+    np.save(tmp_path / "x.npy", values[:, None])
+    np.save(tmp_path / "x.offsets.npy", np.cumsum([0, *lengths]))
+    score, _ = model.decode(sj.open(tmp_path / "x.npy"), out=tmp_path / "states.npy")
+    expected, path = model.decode(values[:, None], lengths)  # in memory, of whole sequences
+    np.testing.assert_array_equal(np.load(tmp_path / "states.npy"), path)
+    assert score == pytest.approx(expected, rel=1e-7)
 
 
 def test_buffers_grow_until_nothing_beyond_them_matters(symbols):

@@ -39,8 +39,17 @@ def trained_alone(family, data, posterior, n_passes):
         (sj.Poisson(), np.where(np.arange(len(COUNTS)) % 9 == 4, np.nan, 5.0 * COUNTS)[:, None]),
         (sj.Poisson(), np.stack([COUNTS, COUNTS[::-1]], axis=1)),
         (sj.Categorical(), COUNTS // 10),
+        (sj.Categorical(), np.where(np.arange(len(COUNTS)) % 9 == 4, -1, COUNTS // 10)),
+        (sj.Categorical(200), COUNTS),
     ],
-    ids=["Poisson", "Poisson with gaps", "two columns", "Categorical"],
+    ids=[
+        "Poisson",
+        "Poisson with gaps",
+        "two columns",
+        "Categorical",
+        "Categorical with gaps",
+        "more symbols than steps",
+    ],
 )
 @pytest.mark.parametrize("n_passes", [4, 100])
 def test_the_best_start_is_the_best_of_the_loop(family, values, n_passes):

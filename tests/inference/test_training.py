@@ -337,3 +337,19 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         prepared.start_next()
     with pytest.raises(OSError, match="the disk is gone"):
         next(iterator)
+
+
+def test_a_score_in_a_pass_waits_for_the_device_first(monkeypatch):
+    """Else the time of steps that are still being computed would count as that of the score."""
+    events = []
+    monkeypatch.setattr(CpuBackend, "finish_pass", lambda self: events.append("waited"))
+    model = sj.HMM(2, sj.Categorical(3), batch_size=2, n_passes=1, moves=None, random_state=0)
+    data = [np.array([0, 1, 2]), np.array([2, 1]), np.array([0, 0]), np.array([1, 2])]
+    scored = model.fit(
+        data,
+        validation=data,
+        validation_every=1,
+        callback=lambda now: events.append("scored") if now.score is not None else None,
+    )
+    assert len(scored.history_) == 3  # after two steps, and at the end of the pass
+    assert events == ["waited", "scored", "waited", "scored", "waited", "scored"]

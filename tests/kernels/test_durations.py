@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn.inference.long import _log_joint
+from sojourn.inference.long import _Along
 from sojourn.kernels import cpu, lasting, reference
 from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.filtering import best_paths, filter_steps, path_probabilities
 from sojourn.kernels.durations import expanded
-from sojourn.kernels.edges import TileKernel, copies_of
+from sojourn.kernels.edges import TileKernel
 from sojourn.kernels.interface import DurationPotentials, Potentials
 from sojourn.kernels.tiles import Tiles, stationary
+from tests.support.durations import assert_same, batch, model
 
 
 def segmentations(n_steps, n_states):
@@ -59,20 +60,6 @@ def by_segments(potentials, index):
     return total, start / total, steps / total, changes / total
 
 
-def model(rng, n_states, n_copies, kind):
-    transitions = rng.random((n_states, n_states))
-    np.fill_diagonal(transitions, 0.0)
-    entry = rng.random((n_states, n_copies))
-    stay = rng.random(n_states)
-    if kind == "negative binomial":
-        entry = np.eye(n_copies)[rng.integers(n_copies, size=n_states)]
-    if kind == "explicit":
-        stay = np.zeros(n_states)
-    durations = DurationPotentials(entry, stay, rng.random(n_states) + 0.1)
-    emissions = rng.random((4, n_states)) + 0.05
-    return Potentials(rng.random(n_states), transitions, emissions, rng.normal(size=4), durations)
-
-
 @pytest.mark.parametrize("kind", ["negative binomial", "explicit", "both"])
 @pytest.mark.parametrize(("n_states", "n_copies"), [(2, 1), (2, 3), (3, 2)])
 def test_expectations_are_those_of_all_segmentations(kind, n_states, n_copies):
@@ -110,28 +97,6 @@ def test_one_copy_is_the_plain_model_with_the_same_chances_of_staying():
     np.testing.assert_allclose(lasting.responsibilities, without.responsibilities, atol=1e-12)
     np.testing.assert_allclose(lasting.durations.stays, np.diag(without.transitions), atol=1e-12)
     assert (entry == 1.0).all()
-
-
-def batch(seed, n_states, n_copies, lengths, kind="both", dtype=np.float64):
-    """Draw a model and data."""
-    rng = np.random.default_rng(seed)
-    potentials = model(rng, n_states, n_copies, kind)
-    durations = DurationPotentials(*(part.astype(dtype) for part in potentials.durations))
-    start, transitions, table = (part.astype(dtype) for part in potentials[:3])
-    offsets = np.cumsum([0, *lengths])
-    index = rng.integers(4, size=offsets[-1]).astype(np.int32)
-    return Potentials(start, transitions, table, potentials.log_scale, durations), index, offsets
-
-
-def assert_same(got, expected, tolerance):
-    """Compare all that is summed."""
-    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
-        np.testing.assert_allclose(
-            getattr(got, name), getattr(expected, name), rtol=tolerance, atol=tolerance
-        )
-    for name in ("durations", "squares"):
-        for ours, theirs in zip(getattr(got, name), getattr(expected, name), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
 def only(path, potentials, index, offsets):
@@ -306,15 +271,18 @@ def test_filtering_of_copies_is_smoothing_of_every_prefix():
         assert densities[:t].sum() == pytest.approx(expected.log_normalizers[0])
 
 
-def test_the_score_of_a_best_path_is_that_of_its_copies():
-    potentials, index, offsets = batch(8, 3, 3, [30])
-    tiled = TileKernel(cpu, Tiles.of(offsets, np.array([[0, 30, 0, 0]])), 1)
-    path = tiled.best_copies(potentials, index)
-    before = np.concatenate([[-1], path[:-1]])
-    each = _log_joint(copies_of(potentials), index, path, before, np.array([0]))
+@pytest.mark.parametrize("kind", ["negative binomial", "both"])
+def test_the_score_of_a_path_is_that_of_its_best_copies(kind):
+    potentials, index, offsets = batch(8, 3, 3, [30, 1, 9], kind)
     best, states = reference.viterbi(potentials, index, offsets)
-    assert each.sum() == pytest.approx(best[0])
-    np.testing.assert_array_equal(path // 3, states)
+    for cuts in ([0, 40], [0, 1, 4, 5, 17, 30, 31, 33, 40]):  # groups of steps
+        along, steps = _Along(), []
+        for begin, end in itertools.pairwise(cuts):
+            starts = offsets[:-1][(offsets[:-1] >= begin) & (offsets[:-1] < end)] - begin
+            own = index[begin:end], states[begin:end], starts, end in offsets
+            steps.append(along.log_joint(potentials, *own))
+        found = np.add.reduceat(np.concatenate(steps), offsets[:-1])
+        np.testing.assert_allclose(found, best, rtol=1e-12)
 
 
 def test_what_takes_copies_refuses_states_that_last():

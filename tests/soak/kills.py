@@ -11,6 +11,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -182,11 +183,22 @@ def _content(path):
     return sequences.values.tobytes(), sequences.offsets.tobytes()
 
 
+@contextmanager
+def small_buffer(n_sequences):
+    """Shuffle with a smaller buffer for a while."""
+    before = shuffle.BUFFER_SEQUENCES
+    shuffle.BUFFER_SEQUENCES = n_sequences
+    try:
+        yield
+    finally:
+        shuffle.BUFFER_SEQUENCES = before
+
+
 def soak_part(seed, *, count=None, seconds=None, first=0):
     """Kill until there were so many kills, or so much time has passed."""
     outcome, begun = Outcome(), time.monotonic()
-    shuffle.BUFFER_SEQUENCES = 150  # several fillings a pass
-    with tempfile.TemporaryDirectory() as folder:
+    # Several fillings a pass.
+    with small_buffer(150), tempfile.TemporaryDirectory() as folder:
         scene, number = Scene(Path(folder)), first
         while True:
             is_enough = count is not None and outcome.cases >= count

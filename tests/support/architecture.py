@@ -21,8 +21,9 @@ from tools.source import (
 
 MODULE_LINES, FUNCTION_LINES, CLASS_METHODS = 500, 60, 25
 # Twenty, and the two sizes of tiles, which users of long recordings choose separately; and what is
-# known before: names of states, constraints on transitions and on the start, and fixed parts.
-CONSTRUCTOR_PARAMETERS = 26
+# known before: names of states, constraints on transitions and on the start, fixed parts, and how
+# long states last.
+CONSTRUCTOR_PARAMETERS = 27
 
 
 def layer_of(name):

@@ -13,7 +13,7 @@ from sojourn.kernels.cuda import recursions
 
 def _on_host(potentials, index):
     """Return potentials and index as arrays, with a row of ones for missing observations."""
-    start, matrix, rows, log_scale = cuda.plain(potentials)
+    start, matrix, rows, log_scale = cuda.plain(potentials)[:4]
     rows = torch.nn.functional.pad(rows[:, : len(start)], (0, 0, 0, 1), value=1.0)
     if log_scale is not None:
         log_scale = to_host(torch.nn.functional.pad(log_scale, (0, 1)))

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn import memory as memory_left
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
 from sojourn.families.draws import memory
 from sojourn.inference import Posterior
 from sojourn.inference.local import CHUNK_STEPS
-from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.kernels.durations import expanded
+from sojourn.kernels.interface import DurationPotentials, Floats, Integers, Potentials
 from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
 
 
 class Evidence:
     """The model as the forward recursion sees it: θ̂ and the emission potentials, eq (2).
+
+    Where states last, it sees their copies: copy j of state k is number k·J + j, and `folded` sums
+    what copies have.  Otherwise a state is its only copy.
 
     Parameters
     ----------
@@ -30,14 +37,28 @@ class Evidence:
 
     def __init__(self, posterior: Posterior, family: Family, n_threads: int = 1) -> None:
         self.posterior, self.family, self.n_threads = posterior, family, n_threads
-        means = posterior.transitions.means(posterior.counts)
-        self.start = np.ascontiguousarray(means.start, np.float64)
-        self.transitions = np.ascontiguousarray(means.transitions, np.float64)
+        means, durations = posterior.transitions.means(posterior.counts), None
+        if posterior.durations is not None:
+            durations = posterior.duration_potentials()
+        self.n_states = len(means.start)
+        self.start, self.transitions, self.n_copies = inner_chain(means, durations)
 
     @property
-    def n_states(self) -> int:
-        """Number of states."""
+    def n_inner(self) -> int:
+        """Number of copies of all states together."""
         return len(self.start)
+
+    def folded(self, values: Floats) -> Floats:
+        """Sum the copies of each state, along the last axis."""
+        if self.n_copies == 1:
+            return values
+        shape = (*values.shape[:-1], self.n_states, self.n_copies)
+        summed: Floats = values.reshape(shape).sum(axis=-1)
+        return summed
+
+    def spread(self, rows: Floats) -> Floats:
+        """Give every copy what its state has, along the last axis."""
+        return rows if self.n_copies == 1 else np.repeat(rows, self.n_copies, axis=-1)
 
     @property
     def natural(self) -> Floats:
@@ -48,13 +69,16 @@ class Evidence:
 
     def rows(self, data: Sequences) -> EmissionRows:
         """Return the emission potentials of validated data."""
-        return self.family.emission_rows(
+        rows = self.family.emission_rows(
             self.family.encode(data),
             self.posterior.emissions,
             collapsed=True,
             dtype=np.float64,
             n_threads=self.n_threads,
         )
+        if self.n_copies == 1:
+            return rows
+        return replace(rows, table=self.spread(rows.table[:, : self.n_states]))
 
     def potentials(self, data: Sequences) -> tuple[Potentials, Integers]:
         """Return the factors of q(z) for validated data, and the index of its steps into them."""
@@ -65,6 +89,26 @@ class Evidence:
         """Yield runs of complete sequences with their potentials."""
         for chunk in data.chunks(CHUNK_STEPS):
             yield chunk, *self.potentials(chunk)
+
+
+def inner_chain(rows: Rows, durations: DurationPotentials | None) -> tuple[Floats, Floats, int]:
+    """Return start and transitions of the copies of states, and how many each state has.
+
+    Raises
+    ------
+    ValueError
+        If a matrix of so many copies does not fit in memory.
+    """
+    start, matrix = (np.ascontiguousarray(part, np.float64) for part in rows)
+    if durations is None:
+        return start, matrix, 1
+    n_copies = durations.entry.shape[1]
+    n_inner = len(start) * n_copies
+    if not memory_left.fits(n_inner**2):
+        size = memory_left.gigabytes(n_inner**2)
+        raise ValueError(f"{n_copies} copies of {len(start)} states need a matrix of {size}")
+    found = expanded(Potentials(start, matrix, np.ones((1, len(start))), None, durations))
+    return np.ascontiguousarray(found.start), np.ascontiguousarray(found.transitions), n_copies
 
 
 class Past:

@@ -27,11 +27,11 @@ class Filtered(NamedTuple):
     Attributes
     ----------
     probabilities : (T, K) array
-        p(z_t | x_1, ..., x_{t+lag}).
+        p(z_t | x_1, ..., x_{t+lag}); of the copies of states that last.
     log_densities : (T,) array
         log p(x_t | x_1, ..., x_{t−1}); their sum is the log likelihood.
     last : (N, K) array
-        p(z_T | x_1, ..., x_T) of the last step of each sequence.
+        p(z_T | x_1, ..., x_T) of the last step of each sequence; as `probabilities`.
     """
 
     probabilities: Floats
@@ -50,9 +50,9 @@ def filter_sequences(evidence: Evidence, data: Sequences, lag: int = 0) -> Filte
         Number of later steps that are known too.
     """
     check_lag(lag)
-    out = np.empty((data.n_steps, evidence.n_states))
+    out = np.empty((data.n_steps, evidence.n_inner))
     log_densities = np.empty(data.n_steps)
-    last = np.empty((len(data), evidence.n_states))
+    last = np.empty((len(data), evidence.n_inner))
     at = n = 0
     for chunk in data.chunks(CHUNK_STEPS):
         steps = slice(at, at + chunk.n_steps)
@@ -128,7 +128,7 @@ def filter_file(
             for found in follow(evidence, parts, lag):
                 if not np.isfinite(found.log_densities).all():
                     raise FloatingPointError("a sequence has no possible state path")
-                sink.write(found.probabilities)
+                sink.write(evidence.folded(found.probabilities))
 
 
 def _sequences(data: Data, evidence: Evidence) -> Iterator[Iterator[NDArray[np.generic]]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sojourn.analysis.evidence import Evidence, Past
+from sojourn.analysis.evidence import Evidence, Past, inner_chain
 from sojourn.analysis.quantiles import has_closed_form, mixture_quantiles
 from sojourn.families import Categorical, Family
 from sojourn.families.draws import draw_parameters, memory, n_covariates, sample_after
@@ -32,7 +32,7 @@ class Belief:
     Attributes
     ----------
     filtered : (N, K) array
-        p(z_T | x_1, ..., x_T).
+        p(z_T | x_1, ..., x_T); of the copies of states that last.
     fresh : (N,) bool array
         Whether nothing has been observed yet, so that the next step is the first.
     past : (N, L, D) array or None
@@ -95,7 +95,7 @@ class Forecast:
     @property
     def state_draws(self) -> Integers:
         """States of the drawn futures, shape (n_draws, N, H)."""
-        return self._futures.drawn[1]
+        return self._futures.drawn[1] // self._futures.evidence.n_copies
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -151,7 +151,7 @@ class Futures:
                 belief, self.rows.start[s], self.rows.transitions[s], self.steps, rng
             )
             own = draw_parameters(self.family, natural, rng)
-            states = Sequences(path.ravel(), offsets)
+            states = Sequences(path.ravel() // self.evidence.n_copies, offsets)
             found = sample_after(self.family, own, states, belief.past, rng, given)
             values.append(found.reshape(n, self.steps, *found.shape[1:]))
             paths.append(path)
@@ -202,7 +202,7 @@ class Futures:
             weights = self.rows.start if first is None else self.belief.filtered[n] @ first
         else:
             weights = self.rows.transitions[np.arange(n_draws), paths[:, n, h - 1]]
-        logs = self.family.log_predictive(x, natural)
+        logs, weights = self.family.log_predictive(x, natural), self.evidence.folded(weights)
         largest = logs.max()
         return float(np.log((weights * np.exp(logs - largest)).sum(axis=1).mean()) + largest)
 
@@ -235,7 +235,16 @@ class RowDraws:
         """Draw rows from the Dirichlet distributions at the expected counts."""
         if n_draws == 0:
             return cls(evidence.start[None], evidence.transitions[None], 0)
-        return cls(*draw_rows(evidence.posterior, rng, (n_draws,)), n_draws)
+        rows, durations = draw_rows(evidence.posterior, rng, (n_draws,)), None
+        if evidence.posterior.durations is None:
+            return cls(*rows, n_draws)
+        durations = evidence.posterior.durations
+        chains = [
+            inner_chain(Rows(*own), durations.drawn(evidence.posterior.transitions, rng))[:2]
+            for own in zip(*rows, strict=True)
+        ]
+        starts, matrices = zip(*chains, strict=True)
+        return cls(np.array(starts), np.array(matrices), n_draws)
 
 
 def draw_rows(posterior: Posterior, rng: np.random.Generator, shape: tuple[int, ...] = ()) -> Rows:
@@ -304,7 +313,7 @@ def forecast_from(
     if covariates is not None:
         belief = replace(belief, covariates=_checked(covariates, family, belief, int(steps)))
     rows = RowDraws.make(evidence, int(n_draws), np.random.default_rng([*seed, 0]))
-    probabilities = propagate(belief, rows, int(steps))
+    probabilities = evidence.folded(propagate(belief, rows, int(steps)))
     futures = Futures(evidence, belief, int(steps), rows, [*seed, 1])
     means = quantiles = None
     if not isinstance(family, Categorical):
@@ -428,6 +437,7 @@ def continuations(
     rng : Generator
     """
     path = draw_states(belief, evidence.start, evidence.transitions, int(lengths.max()), rng)
+    path = path // np.int32(evidence.n_copies)
     kept = np.arange(path.shape[1]) < lengths[:, None]
     states = Sequences.from_lengths(path[kept], lengths)
     values = sample_after(evidence.family, evidence.natural, states, belief.past, rng)

@@ -130,7 +130,8 @@ class AnalysisMixin:
     def filtered(self, data: Sequences, lag: int = 0) -> Floats:
         """Filter checked sequences in memory; for a sampler, the mean over its draws."""
         if self.samples is None:
-            return filter_sequences(self.evidence(), data, lag).probabilities
+            evidence = self.evidence()
+            return evidence.folded(filter_sequences(evidence, data, lag).probabilities)
         best = self.samples.best
         total = np.zeros((data.n_steps, best.n_states))
         for draw, posterior in zip(self.samples, self.posteriors(), strict=True):
@@ -187,6 +188,7 @@ class AnalysisMixin:
     ) -> tuple[Floats, list[Integers]]:
         """Return the k best paths of each sequence: log probabilities (N, k), and states."""
         check_algorithm("viterbi", k)
+        self.posterior.refuse_durations("k best paths are")
         found = [
             k_best(self.evidence(), piece, k)
             for piece in self.prepare(X, lengths).pieces(self.family)
@@ -236,7 +238,13 @@ class AnalysisMixin:
 
     def dwell_distribution(self, n_steps: int = 100) -> Floats:
         """Probability that a visit to each state lasts 1, ..., n steps, shape (K, n)."""
-        return markov.dwell_distribution(self.transmat, n_steps)
+        found = markov.dwell_distribution(self.transmat, n_steps)
+        durations = self.posterior.durations
+        if durations is None:
+            return found
+        for row, own in zip(found, durations.described(self.posterior.transitions), strict=True):
+            row[:] = own.probability_of(np.arange(1, n_steps + 1))
+        return found
 
     # ---- how sure -------------------------------------------------------------------------
 
@@ -253,6 +261,7 @@ class AnalysisMixin:
         random_state: Any = None,
     ) -> PosteriorSamples:
         """Draw parameters and paths given the training data; see `HMM.posterior_samples`."""
+        self.posterior.refuse_durations("draws of the posterior are")
         data = self.prepare(X, lengths)
         keep = data.sequences is not None and should_keep(n, data.sequences.n_steps)
         settings = Chain(n, warmup, thin, max_sweeps, keep, data.sequences is not None)

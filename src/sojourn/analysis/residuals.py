@@ -124,9 +124,10 @@ class Residuals:
         p_value = f"p = {found.p_value:.2g}" if found.p_value >= 1e-3 else "p < 0.001"
         text = f"{shape} (distance {found.distance:.3f}, {p_value})."
         if abs(found.largest_autocorrelation) > 3.3 / np.sqrt(found.n_steps):
+            reached = f"{found.largest_autocorrelation:.2f}".replace("-", "−")
             text += (
                 " Successive steps depend on one another more than the states explain: the "
-                f"autocorrelation reaches {found.largest_autocorrelation:.2f}."
+                f"autocorrelation reaches {reached}."
             )
         else:
             text += " The states explain how successive steps depend on one another."
@@ -158,17 +159,18 @@ def residuals_of(evidence: Evidence, data: Sequences, rng: np.random.Generator) 
     filtered = filter_sequences(evidence, data).probabilities
     family, natural = evidence.family, evidence.natural
     out = np.empty((data.n_steps, n_columns(family)))
-    size = max(1, _BLOCK_NUMBERS // (evidence.n_states * out.shape[1]))
+    size = max(1, _BLOCK_NUMBERS // (evidence.n_inner * out.shape[1]))
     at = 0
     for chunk in data.chunks(max(size, 1)):
         x = family.observations(chunk)
         for begin in range(0, chunk.n_steps, size):
             end = min(begin + size, chunk.n_steps)
             steps = np.arange(at + begin, at + end)
-            predicted = np.empty((len(steps), evidence.n_states))
+            predicted: Floats = np.empty((len(steps), evidence.n_inner))
             first = np.isin(steps, data.offsets[:-1])
             predicted[first] = evidence.start
             predicted[~first] = filtered[steps[~first] - 1] @ evidence.transitions
+            predicted = evidence.folded(predicted)
             below, upto = predictive_cdf(family, _slice(x, begin, end), natural)
             low = np.einsum("tk,tkd->td", predicted, below)
             high = np.einsum("tk,tkd->td", predicted, upto)

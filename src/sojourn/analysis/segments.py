@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.analysis.evidence import Evidence
-from sojourn.kernels.cpu.filtering import path_probabilities
-from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.cpu.filtering import filter_steps, path_probabilities
+from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.write import write_table
 
@@ -147,15 +147,12 @@ def segments_of(
     for piece in pieces:
         for chunk, potentials, index in evidence.chunks(piece):
             path = decode(chunk)
-            alone, given = path_probabilities(
-                potentials, index, chunk.offsets, path, n_threads=evidence.n_threads
-            )
             begins = _begins(path, chunk.offsets)
             ends = np.append(begins[1:], len(path))
-            # log p(z_a = ... = z_b = k) = log p(z_a = k) + Σ log p(z_t = k | z_{t−1} = k).
-            with np.errstate(divide="ignore"):
-                logs = np.log(given)
-                logs[begins] = np.log(alone[begins])
+            if evidence.n_copies == 1:
+                found = _probabilities(evidence, chunk, potentials, index, path, begins)
+            else:
+                found = _of_copies(evidence, chunk, potentials, index, path, begins)
             inside = np.searchsorted(chunk.offsets, begins, side="right") - 1
             parts.append(
                 (
@@ -163,7 +160,7 @@ def segments_of(
                     path[begins],
                     begins - chunk.offsets[inside],
                     ends - chunk.offsets[inside],
-                    np.exp(np.add.reduceat(logs, begins)),
+                    found,
                     _means(chunk, begins),
                 )
             )
@@ -174,6 +171,59 @@ def segments_of(
     means = None if parts[0][5] is None else np.concatenate([part[5] for part in parts])
     named = np.array(names, dtype=object)[state]
     return SegmentTable(sequence, state, named, start, end, end - start, probability, means)
+
+
+def _probabilities(
+    evidence: Evidence,
+    chunk: Sequences,
+    potentials: Potentials,
+    index: Integers,
+    path: Integers,
+    begins: Integers,
+) -> Floats:
+    """Return the probability of each segment: that all its steps are in the state of the path.
+
+    log p(z_a = ... = z_b = k) = log p(z_a = k) + Σ log p(z_t = k | z_{t−1} = k).
+    """
+    alone, given = path_probabilities(
+        potentials, index, chunk.offsets, path, n_threads=evidence.n_threads
+    )
+    with np.errstate(divide="ignore"):
+        logs = np.log(given)
+        logs[begins] = np.log(alone[begins])
+    found: Floats = np.exp(np.add.reduceat(logs, begins))
+    return found
+
+
+def _of_copies(
+    evidence: Evidence,
+    chunk: Sequences,
+    potentials: Potentials,
+    index: Integers,
+    path: Integers,
+    begins: Integers,
+) -> Floats:
+    """Return the same where states last: forward to the segment, within its copies, and back."""
+    forward, densities, _ = filter_steps(potentials, index, chunk.offsets)
+    matrix, n_copies = evidence.transitions, evidence.n_copies
+    rows = potentials.emissions[index]
+    if potentials.log_scale is not None:
+        densities = densities - potentials.log_scale[index]
+    rows = rows / np.exp(densities)[:, None]
+    starts, backward = np.zeros(len(path), np.bool_), np.ones(rows.shape)
+    starts[chunk.offsets[:-1]] = True
+    for t in range(len(path) - 1, 0, -1):
+        if not starts[t]:
+            backward[t - 1] = matrix @ (rows[t] * backward[t])
+    new, found = np.zeros(len(path), np.bool_), []
+    new[begins] = True
+    inside = forward[0, :n_copies]
+    for t, state in enumerate(path):
+        own = slice(state * n_copies, (state + 1) * n_copies)
+        inside = forward[t, own] if new[t] else (inside @ matrix[own, own]) * rows[t, own]
+        if t + 1 == len(path) or new[t + 1]:
+            found.append(float(inside @ backward[t, own]))
+    return np.minimum(np.array(found), 1.0)
 
 
 def _begins(path: Integers, offsets: Integers) -> Integers:

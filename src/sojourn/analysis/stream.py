@@ -137,7 +137,8 @@ class Stream:
     @property
     def probabilities(self) -> Floats:
         """p(z_t | x_1, ..., x_t), shape (K,) or (n_streams, K); the start before the first step."""
-        return self._filtered.copy() if self._many else self._filtered[0].copy()
+        found = self._evidence.folded(self._filtered)
+        return found.copy() if self._many else found[0].copy()
 
     @property
     def surprise(self) -> Any:
@@ -165,7 +166,7 @@ class Stream:
 
     def _alphabet(self) -> Floats | None:
         """Return the potentials of all symbols, one row each, and a row of ones for missing."""
-        family, k = self._evidence.family, self._evidence.n_states
+        family, k = self._evidence.family, self._evidence.n_inner
         if not isinstance(family, Categorical) or family.n_statistics * k > _TABLE_NUMBERS:
             return None
         symbols = np.append(np.arange(family.n_statistics, dtype=np.int32), np.int32(-1))
@@ -181,7 +182,7 @@ class Stream:
         if self._compiled is not None:
             found = self._compiled(x, self._log_scale)
             if found is not None:
-                return found
+                return self._evidence.spread(found)
         if not self._many and not self._past.length:
             return self._cached(x)
         data = self._validated(x)
@@ -214,7 +215,7 @@ class Stream:
         if rows.log_scale is not None:
             self._log_scale[:] = rows.log_scale[index]
         self._past.advance(values)
-        return np.ascontiguousarray(rows.table[index, : self._evidence.n_states], np.float64)
+        return np.ascontiguousarray(rows.table[index, : self._evidence.n_inner], np.float64)
 
     def _validated(self, x: Any) -> Sequences:
         """Return one step of every stream in the family's form; each is a sequence by itself."""

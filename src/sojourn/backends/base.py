@@ -63,6 +63,7 @@ class HostBackend(ABC):
         posterior.emissions.blend(
             sums.emissions, keep=keep, weight=weight, n_threads=self.n_threads
         )
+        posterior.blend_durations(sums, keep, weight)
         if problem.tiled is not None:
             keep, weight = problem.start_rates(keep, sums.n_starts)
             blended = (keep * before.start + weight * sums.start, blended[1])

@@ -72,7 +72,7 @@ class KernelPieces(ABC):
             concentrations = posterior.transitions.concentrations(posterior.counts)
             return objective.transition_potentials(concentrations)
         prior, total, constraints = posterior.transitions.prior_counts()
-        counts, dtype = posterior.counts, self.dtype or posterior.emissions.dtype
+        counts, dtype = posterior.between, self.dtype or posterior.emissions.dtype
         if constraints is not None and constraints.fixes:
             prior = constraints.probabilities(
                 Rows(prior.start + counts.start, prior.transitions + counts.transitions)

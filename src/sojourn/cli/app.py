@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect as source
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from sojourn import __version__
 from sojourn.cli.decode import decode
@@ -21,7 +24,28 @@ from sojourn.cli.sample import sample
 from sojourn.cli.score import score
 from sojourn.cli.watch import watch
 
+
+class _Plain:
+    """A command whose option for help is shown as the flag that it is."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option, without the name of a type."""
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        if option is not None:
+            option.metavar = ""
+        return option
+
+
+class _Command(_Plain, TyperCommand):
+    pass
+
+
+class _Group(_Plain, TyperGroup):
+    pass
+
+
 app = typer.Typer(
+    cls=_Group,
     help="Bayesian hidden Markov models from more sequences than fit in memory.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,21 +54,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _add(command: Callable[..., Any], panel: str) -> None:
+    """Register a command; the lines of its docstring are those of the source, not of a terminal."""
+    paragraphs = source.cleandoc(command.__doc__ or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(cls=_Command, rich_help_panel=panel, help=text)(command)
+
+
 LEARN, USE, DATA, PAPER = "Learn", "Use a model", "Prepare data", "The paper"
 
-app.command(rich_help_panel=LEARN)(demo)
-app.command(rich_help_panel=LEARN)(fit)
-app.command(rich_help_panel=USE)(score)
-app.command(rich_help_panel=USE)(decode)
-app.command(rich_help_panel=USE)(filter)
-app.command(rich_help_panel=USE)(forecast)
-app.command(rich_help_panel=USE)(watch)
-app.command(rich_help_panel=USE)(sample)
-app.command(rich_help_panel=USE)(inspect)
-app.command(rich_help_panel=USE)(report)
-app.command(rich_help_panel=DATA)(ingest)
-app.command(rich_help_panel=DATA)(generate)
-app.command(rich_help_panel=PAPER)(reproduce)
+_add(demo, LEARN)
+_add(fit, LEARN)
+_add(score, USE)
+_add(decode, USE)
+_add(filter, USE)
+_add(forecast, USE)
+_add(watch, USE)
+_add(sample, USE)
+_add(inspect, USE)
+_add(report, USE)
+_add(ingest, DATA)
+_add(generate, DATA)
+_add(reproduce, PAPER)
 
 
 def _print_version(wanted: bool) -> None:

@@ -224,6 +224,11 @@ def _pick(
     for why, names in left_out.items():
         notes.append(f"left out, because {why}: {some(names)}; --column NAME brings one back")
     for name in columns:
+        if found[name].kind == "words" and found[name].is_id and sequence is None:
+            notes.append(
+                f"every value of column {name!r} is in one run of rows: if that is where a "
+                f"sequence begins, --sequence {name} says so"
+            )
         if found[name].kind == "numbers" and _rises(found[name]):
             notes.append(
                 f"column {name!r} only rises: --time {name} or --drop {name} leaves it out"

@@ -20,6 +20,7 @@ def demo(
         bool,
         typer.Option(
             "--files",
+            metavar="",
             help="Learn nothing, and write files to try the other commands on to this folder.",
         ),
     ] = False,

@@ -76,6 +76,7 @@ def _make(asked: Any, parts: holdout.Parts, choice: Choice, *, remote: bool) -> 
         forgetting_rate=asked.forgetting_rate, inference=asked.inference, n_init=asked.restarts,
         device=asked.device, stickiness=training.read_stickiness(asked.stickiness),
         n_jobs=asked.jobs, random_state=asked.seed,
+        duration=training.read_duration(asked.duration, asked.max_shape, asked.max_length),
     )  # fmt: skip
 
 

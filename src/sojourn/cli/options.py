@@ -169,6 +169,29 @@ Stickiness = Annotated[
         help='Extra prior count of staying in a state, or "learned".', rich_help_panel=MODEL
     ),
 ]
+Duration = Annotated[
+    str,
+    typer.Option(
+        help="How long states last: geometric, negative-binomial or categorical.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxShape = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Largest shape of negative binomial durations; by default 8.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Largest number of steps of categorical durations.",
+        rich_help_panel=MODEL,
+    ),
+]
 
 # ---- fit: learning ------------------------------------------------------------------------------
 

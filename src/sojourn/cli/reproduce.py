@@ -31,7 +31,8 @@ CorpusPath = Annotated[
 ]
 Title = Annotated[str | None, typer.Option(help="Name of the corpus in the figure's title.")]
 Large = Annotated[
-    bool, typer.Option("--large", help="One pass over a large file; score against time.")
+    bool,
+    typer.Option("--large", metavar="", help="Passes over a large file; score against time."),
 ]
 HeldOutPath = Annotated[
     Path | None,
@@ -43,7 +44,13 @@ ManyStates = Annotated[
         "--states", "-k", min=1, help="Number of states; with --large one panel for each given."
     ),
 ]
-Passes = Annotated[int, typer.Option(min=1, help="Number of passes over a text.")]
+Passes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of passes over the data; by default 10, with --large 1."),
+]
+Device = Annotated[
+    str, typer.Option(help="With --large: cpu, or cuda to learn on a GPU, from memory.")
+]
 Seeds = Annotated[
     int | None,
     typer.Option(min=1, help="Number of fits per setting; by default 3, with --large 1."),
@@ -59,8 +66,9 @@ def reproduce(
     large: Large = False,
     held_out: HeldOutPath = None,
     states: ManyStates = None,
-    passes: Passes = 10,
+    passes: Passes = None,
     seeds: Seeds = None,
+    device: Device = "cpu",
     jobs: Jobs = None,
 ) -> None:
     """Repeat the paper's comparison of SVI, SCVI and SCVI-HDP, and draw its figure.
@@ -71,7 +79,7 @@ def reproduce(
     Example: [bold]sojourn reproduce figure2 --corpus wsj.txt --out figure2[/]
     """
     with errors_in_short():
-        _check(large, corpus, held_out, states, passes)
+        _check(large, corpus, held_out, states, device)
         _make_importable()
         from experiments.reproduce.run import figure2, figure2_large
 
@@ -79,21 +87,30 @@ def reproduce(
             assert corpus is not None
             beside = corpus.with_suffix(".held-out.parquet")
             written = figure2_large(
-                out, corpus, held_out or beside, name, states or [45, 100], seeds or 1, jobs
+                out,
+                corpus,
+                held_out or beside,
+                name,
+                states or [45, 100],
+                passes or 1,
+                seeds or 1,
+                device,
+                jobs,
             )
         else:
-            written = figure2(out, corpus, name, (states or [45])[0], passes, seeds or 3, jobs)
+            first = (states or [45])[0]
+            written = figure2(out, corpus, name, first, passes or 10, seeds or 3, jobs)
     typer.echo("written: " + ", ".join(map(str, written)))
 
 
 def _check(
-    large: bool, corpus: Path | None, held_out: Path | None, states: list[int] | None, passes: int
+    large: bool, corpus: Path | None, held_out: Path | None, states: list[int] | None, device: str
 ) -> None:
     """Refuse options that do not go together."""
     if large and corpus is None:
         raise typer.BadParameter("--large needs a Parquet file", param_hint="--corpus")
-    if large and passes != 10:
-        raise typer.BadParameter("--large makes one pass", param_hint="--passes")
+    if not large and device != "cpu":
+        raise typer.BadParameter(_ONLY_LARGE, param_hint="--device")
     if not large and held_out is not None:
         raise typer.BadParameter(_ONLY_LARGE, param_hint="--held-out")
     if not large and states is not None and len(states) > 1:

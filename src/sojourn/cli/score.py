@@ -115,7 +115,8 @@ def _tell(
         print_json(result)
         return
     screen = console()
-    screen.print(f"{n_sequences:,} sequences, {n_steps:,} steps")
+    many = "s" if n_sequences != 1 else ""
+    screen.print(f"{n_sequences:,} sequence{many}, {n_steps:,} steps")
     screen.print(f"log likelihood  {total:,.2f} nats")
     screen.print(f"per step        [bold]{total / n_steps:.4f}[/]")
     if "perplexity" in result:

@@ -64,6 +64,24 @@ def read_stickiness(text: str) -> float | str:
         raise ValueError(f'--stickiness is a number or "learned", not {text}') from None
 
 
+def read_duration(name: str, max_shape: int | None, max_length: int | None) -> Any:
+    """Return how long states last; None if that is geometric."""
+    from sojourn.durations import CategoricalDuration, NegativeBinomialDuration
+
+    if name not in ("geometric", "negative-binomial", "categorical"):
+        raise ValueError(f"--duration is geometric, negative-binomial or categorical, not {name}")
+    if max_shape is not None and name != "negative-binomial":
+        raise ValueError("--max-shape needs --duration negative-binomial")
+    if (max_length is None) == (name == "categorical"):
+        raise ValueError("--duration categorical needs --max-length, and no other takes it")
+    if name == "categorical":
+        assert max_length is not None
+        return CategoricalDuration(max_length)
+    if name == "geometric":
+        return None
+    return NegativeBinomialDuration() if max_shape is None else NegativeBinomialDuration(max_shape)
+
+
 def _n_passes(model: BaseHMM, parts: Parts) -> int:
     """Return the number of passes over the data, or of sweeps of a sampler."""
     from sojourn.models.parameters import is_sampled, sampling_of
@@ -102,8 +120,10 @@ def fit_noting_warnings(model: BaseHMM, parts: Parts, *, quiet: bool, **options:
         try:
             model.fit(parts.train, validation=parts.held_out, callback=live, **options)
         except KeyboardInterrupt as stop:
-            if not str(stop):
+            if not str(stop) and options.get("checkpoint") is None:
                 stop.args = ("Nothing is kept; with --checkpoint FOLDER, --resume goes on.",)
+            elif not str(stop):
+                stop.args = ("It had not come to its first checkpoint: nothing is kept.",)
             raise
     ours = [in_options(str(entry.message)) for entry in caught if entry.category is FitWarning]
     for entry in caught:

@@ -18,6 +18,7 @@ _OPTIONS = {
 """Arguments of Python, and the options that stand for them."""
 
 _PHRASES = [
+    (r"; sj\.open\(.*, sequence=False\) reads a column as one sequence", ""),
     (r"overwrite=True", "--force"),
     (r"resume=True", "--resume"),
     (r"moves=['\"]auto['\"]", "--moves"),

@@ -17,7 +17,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -26,7 +25,7 @@ from sklearn.base import BaseEstimator
 
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.hmmlearn_names import OF_FAMILIES, refuse_names_of_hmmlearn
+from sojourn.hmmlearn_names import KnowsHmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
@@ -160,7 +159,7 @@ class ExponentialFamily(ABC):
 
 
 class StepUnknowns(ExponentialFamily):
-    """What a family with unknowns at single steps, or with a point estimate, defines beside it.
+    """What a family with unknowns at single steps, a point estimate or compiled passes defines.
 
     The defaults are those of a family without them.
     """
@@ -199,6 +198,13 @@ class StepUnknowns(ExponentialFamily):
         family: Any = self
         return np.asarray(family.sum_statistics(x, weights, n_threads=1).dense())
 
+    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
+        """Return what computes passes of several models of the same data; None by default.
+
+        It is for small data, where calls of functions take longer than the numbers.
+        """
+        return None
+
     def canonical(self, statistics: Floats) -> Floats:
         """Return statistics (K, S) with interchangeable parts in the same order in every state."""
         return statistics
@@ -212,7 +218,7 @@ class StepUnknowns(ExponentialFamily):
         raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
 
-class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
+class Family(BaseEstimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
@@ -237,21 +243,6 @@ class Family(BaseEstimator, StepUnknowns):  # type: ignore[misc]
 
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
-
-    def __new__(cls, *args: Any, **parameters: Any) -> Any:
-        """Make a family, or say what parameters of hmmlearn are called here."""
-        theirs = parameters.keys() & OF_FAMILIES.keys()
-        if theirs:
-            unknown = sorted(theirs - signature(cls.__init__).parameters.keys())
-            refuse_names_of_hmmlearn(cls.__name__, unknown, OF_FAMILIES)
-        return super().__new__(cls)
-
-    def compiled_passes(self, encoded: Any, offsets: Integers) -> CompiledPasses | None:
-        """Return what computes passes of several models of the same data; None by default.
-
-        It is for small data, where calls of functions take longer than the numbers.
-        """
-        return None
 
     @property
     def past(self) -> int:

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sojourn import memory
-from sojourn.families.base import EmissionRows
+from sojourn.families.base import CompiledPasses, EmissionRows
 from sojourn.families.checks import LARGEST
 from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu import symbols
+from sojourn.kernels.cpu.together_values import ValueSweeps
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences, position
 from sojourn.vocabulary import Vocabulary
@@ -298,6 +299,24 @@ class Categorical(DirichletFamily):
             potentials = np.concatenate([potentials, ones])
         return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
+    def compiled_passes(self, encoded: SymbolsPresent, offsets: Integers) -> CompiledPasses | None:
+        """Return compiled passes, where there are more steps than symbols."""
+        n_symbols = self.n_statistics
+        if len(encoded.places) < n_symbols:
+            return None
+        rows = np.arange(n_symbols) if encoded.rows is None else encoded.rows
+        prior, missing = self.prior(), int(encoded.has_missing)
+        log_scale = np.zeros(len(rows) + missing)
+
+        def tables(counts: Floats) -> tuple[Floats, Floats]:
+            natural = prior + counts
+            table = (natural / natural.sum(axis=1, keepdims=True)).T[rows]
+            ones = np.ones((missing, len(counts)))
+            return np.concatenate([table, ones]) if missing else table, log_scale
+
+        own = np.concatenate([np.eye(n_symbols)[rows], np.zeros((missing, n_symbols))])
+        return ValueSweeps(offsets, encoded.places, own, tables)
+
     def sum_statistics(
         self,
         encoded: Any,
@@ -369,5 +388,8 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
         bad = ~(np.abs(values) < 2**53) | (values != np.floor(values))
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
-        raise ValueError(f"{position(at, data.offsets)}: {values[at]} is not a symbol")
+        raise ValueError(
+            f"{position(at, data.offsets)}: {values[at]} is not a symbol, which is a whole number "
+            "or a word; for measurements there is Gaussian"
+        )
     return values.astype(np.int64)

@@ -59,6 +59,7 @@ class LearnedGamma(PriorMeanFamily):
     coordinates = 3
     discrete = False
     ranges = ((-7.0, 16.0),)
+    n_nodes = 41
     parameter_names = ("shapes_", "rates_")
 
     def check(self, data: Sequences, n_features: int) -> Sequences:

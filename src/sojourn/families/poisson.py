@@ -14,9 +14,9 @@ from sojourn.families.checks import as_given, check_counts, column_vector
 from sojourn.families.columns import log_rising
 from sojourn.families.rates import RateFamily
 from sojourn.families.tabled import TabledPotentials
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.counts import gamma_poisson_rows
-from sojourn.kernels.cpu.together_counts import CountSweeps
+from sojourn.kernels.cpu.together_values import ValueSweeps
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
@@ -105,8 +105,9 @@ class Poisson(RateFamily):
     def potentials(self, natural: Floats, *, collapsed: bool) -> LogPotentials:
         """Return eq (2) or (2') as a function of x; few counts of one column are compiled."""
         found = super().potentials(natural, collapsed=collapsed)
-        if not (collapsed and self.features == 1 and isinstance(found, TabledPotentials)):
+        if is_tensor(natural) or not (collapsed and self.features == 1):
             return found
+        assert isinstance(found, TabledPotentials)
         b, a = np.ascontiguousarray(natural.T)
         if a.max() > FEW_COUNTS:
             return found
@@ -117,7 +118,13 @@ class Poisson(RateFamily):
         if self.features > 1 or not np.nansum(encoded) < FEW_COUNTS:
             return None
         values, places = np.unique(encoded[:, 0], return_inverse=True)
-        return CountSweeps(offsets, values, places, self.prior())
+        prior = self.prior()
+
+        def tables(counts: Floats) -> tuple[Floats, Floats]:
+            b, a = np.ascontiguousarray((prior + counts).T)
+            return gamma_poisson_rows(values, a, b, np.float64)
+
+        return ValueSweeps(offsets, places, self.statistics(values[:, None]), tables)
 
     def entry_expected(self, x: Floats, column: int | slice, *parts: Floats) -> Floats:
         """Return x E[log φ] − E[φ] − log x!."""

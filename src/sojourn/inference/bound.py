@@ -51,6 +51,8 @@ def _divergence(posterior: Posterior, family: Family) -> float:
     family = posterior.learned(family)
     natural = family.prior() + posterior.emissions.dense().astype("float64")
     divergence = posterior.transitions.divergence(posterior.counts)
+    if posterior.durations is not None:
+        divergence += posterior.durations.divergence(posterior.transitions)
     return divergence + float(family.divergence(natural).sum())
 
 
@@ -75,9 +77,11 @@ def _collapsed(posterior: Posterior, family: Family, sums: BatchSums, copies: fl
     emissions -= nothing * (len(statistics) / len(rows))
     local = share * (sums.entropy + sums.log_base)
     spread = row_spread(
-        posterior.counts, Squares(*(share * part for part in sums.uncertainty.rows))
+        posterior.between, Squares(*(share * part for part in sums.uncertainty.rows))
     )
     bound = posterior.transitions.collapsed_bound(posterior.counts, spread)
+    if posterior.durations is not None:
+        bound += posterior.durations.collapsed_bound(posterior.transitions)
     return float(local + emissions) + bound
 
 

@@ -77,24 +77,25 @@ def expected_statistics(
                 posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
             )
         log_z = backend.total(chunk, smoothed.log_normalizers)
+        whole = with_steps_within(smoothed)
         emissions, local = family.sum_given(
             encoded,
             smoothed.responsibilities,
             posterior.emissions,
             collapsed=objective.collapsed,
-            masses=partial(backend.state_masses, smoothed),
+            masses=partial(backend.state_masses, whole),
             n_threads=backend.n_threads,
             bound=entropy,
         )
         part = BatchSums(
-            smoothed.start,
-            smoothed.transitions,
+            *whole[1:3],  # start and transitions
             emissions,
             log_z,
             len(sequences),
             sequences.n_counted,
             smoothed.squares if squares else None,
             sequences.n_starts,
+            durations=smoothed.durations,
         )
         if entropy:
             # The messages at the edges of tiles cancel in the sum over all of them.
@@ -112,6 +113,17 @@ def expected_statistics(
         sums = part if sums is None else sums.__iadd__(part)
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def with_steps_within(smoothed: Smoothed) -> Smoothed:
+    """Return expectations with the steps within states that last on the diagonal, eq (62)."""
+    if smoothed.durations is None:
+        return smoothed
+    _, stays, advances = smoothed.durations
+    transitions = smoothed.transitions
+    within = stays + advances - transitions.sum(axis=1)
+    eye = namespace(transitions).eye(len(stays), like=transitions)
+    return smoothed._replace(transitions=transitions + within[:, None] * eye)
 
 
 def _in_full(
@@ -190,6 +202,7 @@ def chunk_potentials(
     """Yield every chunk with its potentials, and the index of its steps into them."""
     dtype = np.dtype(backend.dtype or posterior.emissions.dtype)
     start, matrix = (namespace(part).astype(part, dtype) for part in transitions)
+    durations = posterior.duration_potentials(collapsed=collapsed)
     for chunk in chunks:
         rows = family.emission_rows(
             chunk.encoded,
@@ -208,4 +221,5 @@ def chunk_potentials(
                 collapsed=collapsed,
                 n_threads=backend.n_threads,
             )
-        yield chunk, Potentials(start, matrix, rows.table, rows.log_scale), rows.index
+        potentials = Potentials(start, matrix, rows.table, rows.log_scale, durations)
+        yield chunk, potentials, rows.index

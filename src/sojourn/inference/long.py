@@ -20,8 +20,8 @@ from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.local import chunk_potentials
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.durations import n_copies
-from sojourn.kernels.edges import TileKernel, copies_of
+from sojourn.kernels.durations import log_visits, n_copies
+from sojourn.kernels.edges import TileKernel, written_out
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.tiles import Cuts, Steps
@@ -93,24 +93,18 @@ class LongPrediction:
         Those are one number per tile, what its steps add given the state before them, and beside
         it the number of the sequence.
         """
-        last, offsets = -1, np.asarray(self.data.offsets)
+        offsets, along = np.asarray(self.data.offsets), _Along()
         for cuts, (chunk, factors, index), data in self._groups(best=True):
             kernel = self.backend.tiles(chunk)
             assert kernel is not None
-            path = to_host(kernel.best_copies(factors, index))
+            path = to_host(kernel.best_copies(factors, index)) // n_copies(factors)
             begins = np.concatenate([[0], np.cumsum(cuts.ends - cuts.begins)[:-1]])
             starts = begins[cuts.begins == cuts.low]
-            before = np.concatenate([[last], path[:-1]])
+            is_done = bool(cuts.ends[-1] == cuts.high[-1])
             own = to_host(index)[data.counted_steps]
-            each = np.add.reduceat(
-                _log_joint(copies_of(factors), own, path, before, starts), begins
-            )
-            yield (
-                path // n_copies(factors),
-                each,
-                np.searchsorted(offsets, cuts.begins, side="right") - 1,
-            )
-            last = int(path[-1])
+            steps = along.log_joint(written_out(factors), own, path, starts, is_done)
+            numbers = np.searchsorted(offsets, cuts.begins, side="right") - 1
+            yield path, np.add.reduceat(steps, begins), numbers
 
     def _groups(self, *, best: bool) -> Iterator[tuple[Cuts, Any, Sequences]]:
         """Yield tiles of a group with their potentials, and with buffers that are large enough."""
@@ -164,19 +158,59 @@ class LongPrediction:
         return next(chunk_potentials(posterior, family, [chunk], means, backend, collapsed=True))
 
 
-def _log_joint(
-    potentials: Potentials,
-    index: Integers,
-    path: NDArray[np.int32],
-    before: NDArray[np.int32],
-    starts: NDArray[np.int64],
-) -> Floats:
-    """Return the log probability of each step and its copy of a state, given the one before it."""
-    start, transitions, table = (to_host(part).astype(np.float64) for part in potentials[:3])
-    with np.errstate(divide="ignore"):
-        steps = np.log(transitions)[before, path]
-        steps[starts] = np.log(start)[path[starts]]
-        steps += np.log(table[index, path])
-    if potentials.log_scale is not None:
-        steps += to_host(potentials.log_scale)[index]
-    return np.asarray(steps)
+class _Along:
+    """The log probability of paths and observations, with the paths a group of steps at a time."""
+
+    def __init__(self) -> None:
+        self._open = np.zeros(0, np.int32)  # steps before the group: the visit that goes on
+
+    def log_joint(
+        self,
+        potentials: Potentials,
+        index: Integers,
+        path: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        is_done: bool,
+    ) -> Floats:
+        """Return what each step adds.
+
+        Where states last, the most probable copies count, and what a visit adds is at its end, or
+        at the first step after it if that is in a later group.
+
+        Parameters
+        ----------
+        path : (T,) integer array
+            States of the steps.
+        starts : integer array
+            Steps that begin a sequence.
+        is_done : bool
+            Whether the last step ends one.
+        """
+        start, rows, table = (to_host(part).astype(np.float64) for part in potentials[:3])
+        with np.errstate(divide="ignore"):
+            start, rows, steps = np.log(start), np.log(rows), np.log(table[index, path])
+        if potentials.log_scale is not None:
+            steps += to_host(potentials.log_scale)[index]
+        steps[starts] += start[path[starts]]
+        n_open, path = len(self._open), np.concatenate([self._open, path])
+        first = np.zeros(len(path) + 1, np.bool_)
+        first[n_open + starts] = True
+        first[-1] = is_done
+        if potentials.durations is None:
+            follows = np.flatnonzero(~first[1:-1])
+            steps[follows + 1 - n_open] += rows[path[follows], path[follows + 1]]
+            self._open = path[-1:] if not is_done else path[:0]
+            return np.asarray(steps)
+        changes = first[:-1].copy()
+        changes[1:] |= path[1:] != path[:-1]
+        changes[0] = True
+        at = np.append(np.flatnonzero(changes), len(path))
+        states, ends = path[at[:-1]], at[1:]
+        whole = ~first[ends]
+        seen = len(states) - (not is_done)  # the last visit may go on
+        each = log_visits(potentials.durations, states[:seen], np.diff(at)[:seen], whole[:seen])
+        left = np.flatnonzero(whole[:seen])
+        each[left] += rows[states[left], states[left + 1]]
+        np.add.at(steps, np.maximum(ends[:seen] - 1 - n_open, 0), each)
+        self._open = path[at[seen] :]
+        return np.asarray(steps)

@@ -12,9 +12,10 @@ from sojourn.families import Family
 from sojourn.families.table import DecayedTable
 from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.arrays import namespace, to_host
-from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.interface import DurationPotentials, Floats, Integers
 from sojourn.transitions import Rows, Transitions
 from sojourn.transitions.constraints import RowConstraints
+from sojourn.transitions.durations import StateDurations
 
 
 @dataclass
@@ -35,6 +36,9 @@ class Posterior:
         Minibatch updates so far.
     held : int
         Number of states, the first ones, that keep their places: those that labels name.
+    durations : StateDurations or None
+        How long states last, where that is not geometric; the diagonal of E[C] then has the steps
+        within states, which the rows of `transitions` know nothing of.
     """
 
     counts: Rows
@@ -42,19 +46,42 @@ class Posterior:
     transitions: Transitions
     n_updates: int = 0
     held: int = 0
+    durations: StateDurations | None = None
 
     @classmethod
     def from_statistics(
-        cls, statistics: Statistics, transitions: Transitions, dtype: str
+        cls,
+        statistics: Statistics,
+        transitions: Transitions,
+        dtype: str,
+        durations: StateDurations | None = None,
     ) -> Posterior:
-        """Start from given expected counts."""
+        """Start from given expected counts; those of durations follow from them."""
         counts = Rows(statistics.start.copy(), statistics.transitions.copy())
-        return cls(counts, DecayedTable(statistics.emissions, dtype), transitions)
+        own = None if durations is None else durations.implied(counts)
+        return cls(counts, DecayedTable(statistics.emissions, dtype), transitions, durations=own)
 
     @property
     def n_states(self) -> int:
         """Number of states."""
         return len(self.counts.start)
+
+    @property
+    def between(self) -> Rows:
+        """E[C_0] and E[C] without the steps within states that last: what the rows are about."""
+        constraints = self.transitions.constraints
+        return self.counts if constraints is None else constraints.counted(self.counts)
+
+    def duration_potentials(self, *, collapsed: bool = True) -> DurationPotentials | None:
+        """Return the factors of q(z) within states; None where they last geometrically."""
+        if self.durations is None:
+            return None
+        return self.durations.potentials(self.transitions, collapsed=collapsed)
+
+    def refuse_durations(self, what: str) -> None:
+        """Raise an error for what is not known of states that last."""
+        if self.durations is not None:
+            raise ValueError(f"{what} not there for states that last: duration=None has them")
 
     def learned(self, family: Family) -> Family:
         """Return the family with the learned prior, if there is one."""
@@ -75,13 +102,17 @@ class Posterior:
             of the identity, a deletion leaves one out, a permutation reorders them, and a split
             has the same state in two rows.
         """
-        transitions = self.transitions.regrouped(weights)
+        transitions, durations = self.transitions.regrouped(weights), self.durations
+        counts = regrouped_counts(self.counts, weights, transitions.constraints)
+        if durations is not None:  # one state alone is never left
+            durations = None if len(weights) == 1 else durations.regrouped(weights, counts)
         return Posterior(
-            regrouped_counts(self.counts, weights, transitions.constraints),
+            counts,
             self.emissions.regrouped(weights),
             transitions,
             self.n_updates,
             self.held,
+            durations,
         )
 
     def align(self, family: Family) -> None:
@@ -103,7 +134,13 @@ class Posterior:
     def become(self, other: Posterior) -> None:
         """Take over the states of another posterior, in place; keep the number of updates."""
         self.counts, self.emissions = other.counts, other.emissions
-        self.transitions = other.transitions
+        self.transitions, self.durations = other.transitions, other.durations
+
+    def blend_durations(self, sums: BatchSums, keep: float, weight: float) -> None:
+        """Blend the durations of a batch into the expected counts, eq (3)."""
+        if self.durations is not None:
+            assert sums.durations is not None
+            self.durations = self.durations.blended(sums.durations, keep, weight)
 
     def exchange(
         self, old: BatchSums | None, new: BatchSums | None, *, counts: bool = False
@@ -120,6 +157,7 @@ class Posterior:
                 np.maximum(self.counts.transitions + weight * sums.transitions, 0.0),
             )
             self.emissions.blend(sums.emissions, keep=1.0, weight=weight)
+            self.blend_durations(sums, 1.0, weight)
         if old is not None and counts:
             self.emissions.clip(old.emissions.rows)
 
@@ -136,6 +174,7 @@ class Posterior:
             counts=Rows(*(convert(part) for part in self.counts)),
             emissions=emissions,
             transitions=self.transitions.converted(convert),
+            durations=None if self.durations is None else self.durations.converted(convert),
         )
 
     def statistics(self) -> Statistics:

@@ -14,7 +14,7 @@ from sojourn.inference.local import chunk_potentials, impossible
 from sojourn.inference.long import LongPrediction, is_long
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
-from sojourn.kernels.interface import Floats, Integers, Potentials
+from sojourn.kernels.interface import DurationPotentials, Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.tiles import Steps
 
@@ -76,7 +76,8 @@ def best_paths(
     posterior: Posterior, family: Family, data: Sequences, backend: LocalBackend
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Most probable path: log joint probability of each sequence, and the states of each step."""
-    if is_long(data):
+    # The kernel for states that last needs little memory for a step, and tiles that of all copies.
+    if is_long(data) and posterior.durations is None:
         groups = list(LongPrediction(posterior, family, data, backend).best_paths())
         scores = np.zeros(len(data))
         for _, each, numbers in groups:
@@ -111,6 +112,7 @@ def draw(
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     states = np.empty(offsets[-1], dtype=np.int32)
     last = len(start) - 1  # rounding may leave the last cumulative sum below one
+    left = VisitDraws.of(posterior, len(lengths))
     for t in range(int(lengths.max())):
         active = np.flatnonzero(lengths > t)
         u = rng.random(len(active))
@@ -119,10 +121,49 @@ def draw(
         else:
             before = states[offsets[active] + t - 1]
             now = (matrix[before] <= u[:, None]).sum(axis=1)
-        states[offsets[active] + t] = np.minimum(now, last)
+        chosen: Integers = np.minimum(now, last)
+        if left is not None:
+            chosen = left.step(active, chosen, None if t == 0 else before, rng)
+        states[offsets[active] + t] = chosen
     natural = posterior.learned(family).prior() + posterior.emissions.dense()
     drawn = Sequences(states, offsets)
     return Sequences(family.sample(natural, drawn, rng), offsets), drawn
+
+
+class VisitDraws:
+    """Visits to states that last, of many sequences side by side.
+
+    Parameters
+    ----------
+    durations : DurationPotentials
+    n_sequences : int
+    """
+
+    def __init__(self, durations: DurationPotentials, n_sequences: int) -> None:
+        self._entry = np.cumsum(durations.entry, axis=1)
+        self._stay = np.asarray(durations.stay)
+        self._copies = np.zeros(n_sequences, dtype=np.int64)
+
+    @classmethod
+    def of(cls, posterior: Posterior, n_sequences: int) -> VisitDraws | None:
+        """Return them for a posterior of states that last; None for others."""
+        durations = posterior.duration_potentials()
+        return None if durations is None else cls(durations, n_sequences)
+
+    def step(
+        self, active: Integers, chosen: Integers, before: Integers | None, rng: np.random.Generator
+    ) -> Integers:
+        """Go on by a step: stay, go on within the state, or begin a visit to the chosen one."""
+        copies, last = self._copies, self._entry.shape[1] - 1
+        begins = np.ones(len(active), np.bool_)
+        if before is not None:
+            goes_on = rng.random(len(active)) >= self._stay[before]
+            begins = goes_on & (copies[active] == last)
+            copies[active[goes_on & ~begins]] += 1
+        entry = self._entry[chosen[begins]]
+        u = rng.random(int(begins.sum()))[:, None] * entry[:, -1:]
+        copies[active[begins]] = np.minimum((entry <= u).sum(axis=1), last)
+        return chosen if before is None else np.where(begins, chosen, before)
 
 
 def _chunks(

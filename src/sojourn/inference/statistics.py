@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from sojourn.families.table import RowSums
 from sojourn.kernels.arrays import is_tensor, to_host
-from sojourn.kernels.interface import Floats, Squares
+from sojourn.kernels.interface import DurationCounts, Floats, Squares
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,8 @@ class BatchSums:
         eq (22), on request; estimated from a part of the steps of a large batch.
     mass : float
         Steps times the weights of their sequences.
+    durations : DurationCounts or None
+        Counts within states that last; those steps are on the diagonal of `transitions` too.
     """
 
     start: Floats
@@ -150,6 +152,7 @@ class BatchSums:
     uncertainty: Uncertainty | None = None
     shared: Floats | None = None
     mass: float | None = None
+    durations: DurationCounts | None = None
 
     def __post_init__(self) -> None:
         if self.mass is None:
@@ -158,6 +161,9 @@ class BatchSums:
     def scaled(self, weight: float) -> BatchSums:
         """Return the sums of sequences that count `weight` times each."""
         squares, uncertainty, shared = self.squares, self.uncertainty, self.shared
+        durations = self.durations
+        if durations is not None:
+            durations = DurationCounts(*(weight * part for part in durations))
         if uncertainty is not None:
             rows = Squares(*(weight * part for part in uncertainty.rows))
             uncertainty = Uncertainty(rows, uncertainty.emissions.scaled(weight))
@@ -174,6 +180,7 @@ class BatchSums:
             uncertainty=uncertainty,
             shared=None if shared is None else weight * shared,
             mass=weight * self.mass,
+            durations=durations,
         )
 
     def __iadd__(self, other: BatchSums) -> BatchSums:
@@ -199,11 +206,13 @@ class BatchSums:
             self.uncertainty = Uncertainty(rows, emissions)
         if self.shared is not None and other.shared is not None:
             self.shared = self.shared + other.shared
+        if self.durations is not None and other.durations is not None:
+            self.durations = DurationCounts(*map(add, self.durations, other.durations))
         return self
 
     def fetched(self) -> BatchSums:
         """Return the same with arrays in memory."""
-        squares, uncertainty = self.squares, self.uncertainty
+        squares, uncertainty, durations = self.squares, self.uncertainty, self.durations
         return replace(
             self,
             start=to_host(self.start),
@@ -215,6 +224,7 @@ class BatchSums:
             uncertainty=None if uncertainty is None else uncertainty.fetched(),
             shared=None if self.shared is None else to_host(self.shared),
             squares=None if squares is None else Squares(*(to_host(a) for a in squares)),
+            durations=None if durations is None else DurationCounts(*map(to_host, durations)),
         )
 
     @classmethod
@@ -237,10 +247,13 @@ class BatchSums:
         squares = [part.squares for part in parts if part.squares is not None]
         columns = zip(*squares, strict=True)
         uncertain = [part.uncertainty for part in parts if part.uncertainty is not None]
+        lasting = zip(*(p.durations for p in parts if p.durations is not None), strict=True)
+        durations = [reduce(add, each) for each in lasting]
         return cls(
             emissions=RowSums.total([part.emissions for part in parts]),
             squares=Squares(*(reduce(add, each) for each in columns)) if squares else None,
             uncertainty=Uncertainty.total(uncertain) if uncertain else None,
+            durations=DurationCounts(*durations) if durations else None,
             **numbers,
         )
 

@@ -43,6 +43,16 @@ class TileBuffers(Protocol):
         """Let the source use the size of a pass that has begun."""
 
 
+class Shapes(Protocol):
+    """Learns the shapes of durations; see `sojourn.inference.shapes`."""
+
+    def before_pass(self, posterior: Posterior, n_pass: int) -> bool:
+        """Learn shapes before pass `n_pass`, counted from 0; return whether any has changed."""
+
+    def when_converged(self, posterior: Posterior, n_pass: int) -> bool:
+        """Learn shapes after a pass with which training would end; whether it is to go on."""
+
+
 class Checkpoint(Protocol):
     """Saves the state of training; see `train`."""
 
@@ -59,6 +69,7 @@ def train(
     n_passes: int,
     moves: StateMoves | None = None,
     buffers: TileBuffers | None = None,
+    shapes: Shapes | None = None,
     bound: Bound | None = None,
     evaluate: Callable[[], float] | None = None,
     evaluate_every: int | None = None,
@@ -80,6 +91,8 @@ def train(
         May change the number of states at the end of a pass.
     buffers : TileBuffers, optional
         Where minibatches consist of tiles: sets the size of the buffers before each pass.
+    shapes : Shapes, optional
+        Where states last: learns the shapes of their durations.
     bound : Bound, optional
         Bound to report for each pass.
     evaluate : callable, optional
@@ -113,6 +126,7 @@ def train(
         Position() if position is None else position,
         moves,
         buffers,
+        shapes,
         bound,
         evaluate,
         evaluate_every,
@@ -136,6 +150,7 @@ class _Training:
     at: Position
     moves: StateMoves | None
     buffers: TileBuffers | None
+    shapes: Shapes | None
     bound: Bound | None
     evaluate: Callable[[], float] | None
     evaluate_every: int | None
@@ -170,6 +185,7 @@ class _Training:
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
         value = None
+        self._learn_shapes(n_pass)
         self._set_buffer(n_pass)
         batches = self.backend.batches(
             self.problem, self.source, self.posterior.n_states, n_pass, self.at.n_batches, n_more
@@ -193,9 +209,21 @@ class _Training:
         self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
         if self.tol is not None:
             self.at = self.at.after_likelihoods(self.tol)
+        shapes = self.shapes
+        if self.at.converged and shapes and shapes.when_converged(self.posterior, n_pass + 1):
+            self.backend = self.backend.resized()
+            self.at = self.at._replace(converged=False, log_likelihood=None)
         if memory is not None:
             return _settle(self.posterior, self.problem.family, memory, self.bound, n_pass == 0)
         return value
+
+    def _learn_shapes(self, n_pass: int) -> None:
+        """Learn the shapes of durations before a pass; within one they stay as they are."""
+        if self.shapes is None or self.at.n_batches > 0:
+            return
+        if self.shapes.before_pass(self.posterior, n_pass):
+            self.backend = self.backend.resized()
+            self.at = self.at._replace(log_likelihood=None)
 
     def _set_buffer(self, n_pass: int) -> None:
         """Set the size of the buffers around tiles for a pass; within one it stays as it is."""
@@ -212,6 +240,10 @@ class _Training:
         passes, score = self.at.sequences / self.source.n_sequences, None
         n_states, every = self.posterior.n_states, self.evaluate_every
         if self.evaluate is not None and every and self.at.updates % every == 0:
+            # Steps may have been launched ahead, and a score would wait for them.
+            before = time.perf_counter()
+            self.backend.finish_pass()
+            self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
             score = self.evaluate()
             entry = self.at.progress(passes, n_states, score)
             self.at = self.at._replace(history=(*self.at.history, entry))
@@ -245,6 +277,7 @@ def _settle(
             posterior.emissions.blend(sums.emissions, keep=float(n > 0), weight=1.0)
             start += sums.start
             transitions += sums.transitions
+            posterior.blend_durations(sums, float(n > 0), 1.0)
         posterior.counts = Rows(start, transitions)
     if bound is None:
         return None

@@ -94,7 +94,7 @@ def to_host(array: Any) -> NDArray[Any]:
     >>> to_host([1.0, 2.0])
     array([1., 2.])
     """
-    return np.asarray(array.cpu() if is_tensor(array) else array)
+    return array.cpu().numpy() if is_tensor(array) else np.asarray(array)
 
 
 # ---- NumPy --------------------------------------------------------------------------------------
@@ -215,6 +215,23 @@ def _flat_steps(begins: Any, lengths: Any, total: int) -> Any:
     return steps + torch.arange(total, device=steps.device)
 
 
+@lru_cache(maxsize=256)
+def _moved(content: bytes, dtype: str, shape: tuple[int, ...], device: Any) -> Any:
+    import torch
+
+    values = np.frombuffer(content, dtype).reshape(shape)
+    return torch.tensor(values.copy(), device=device)
+
+
+def _constant(value: Any, *, like: Any) -> Any:
+    """Return a parameter on a device; the tensor is kept for the next time."""
+    values = np.asarray(value)
+    found = _moved(values.tobytes(), values.dtype.str, values.shape, like.device)
+    for kept in _KEPT:
+        kept.append(found)
+    return found
+
+
 @cache
 def _torch() -> SimpleNamespace:
     """Return the same names from PyTorch.
@@ -227,17 +244,7 @@ def _torch() -> SimpleNamespace:
     def dtype_of(dtype: Any) -> Any:
         return getattr(torch, np.dtype(dtype).name)
 
-    @lru_cache(maxsize=256)
-    def constant(content: bytes, dtype: str, shape: tuple[int, ...], device: Any) -> Any:
-        values = np.frombuffer(content, dtype).reshape(shape)
-        return torch.tensor(values.copy(), device=device)
-
-    def asarray(value: Any, *, like: Any) -> Any:
-        values = np.asarray(value)
-        found = constant(values.tobytes(), values.dtype.str, values.shape, like.device)
-        for kept in _KEPT:
-            kept.append(found)
-        return found
+    asarray = _constant
 
     def cholesky(matrices: Any) -> Any:
         added = asarray(_ADDED, like=matrices)[:, None, None, None]

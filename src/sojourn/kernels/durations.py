@@ -13,9 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.heads import multiplied
-from sojourn.kernels.interface import CopyEdges, DurationCounts, Floats, Potentials, Smoothed
+from sojourn.kernels.interface import (
+    CopyEdges,
+    DurationCounts,
+    DurationPotentials,
+    Floats,
+    Integers,
+    Potentials,
+    Smoothed,
+)
 
 
 class Folding(NamedTuple):
@@ -53,6 +61,44 @@ class Folding(NamedTuple):
         stays = (within * same[:, :, None]).sum(axis=0).sum(axis=0)
         inner = (within * following[:, :, None]).sum(axis=0).sum(axis=0)
         return leaves, DurationCounts(left.sum(axis=0), stays, inner + leaves.sum(axis=1))
+
+
+def log_visits(
+    durations: DurationPotentials, states: Integers, lengths: Integers, whole: Any
+) -> Floats:
+    """Return the log probability of the best path through the copies of visits, (V,).
+
+    Parameters
+    ----------
+    durations : DurationPotentials
+    states, lengths : (V,) integer arrays
+    whole : (V,) array of bool
+        Whether the state is left after the visit; otherwise it may go on.
+
+    Examples
+    --------
+    >>> from sojourn.kernels.interface import DurationPotentials
+    >>> two = DurationPotentials(np.array([[1.0, 0.0]]), np.array([0.8]), np.array([0.2]))
+    >>> visits = np.array([0, 0]), np.array([3, 3]), np.array([True, False])
+    >>> np.exp(log_visits(two, *visits)).round(3)
+    array([0.032, 0.64 ])
+    """
+    with np.errstate(divide="ignore"):
+        entry, stay, advance = (np.log(to_host(part).astype(np.float64)) for part in durations)
+    entry, stay, advance = entry[states], stay[states, None], advance[states, None]
+    ahead = np.arange(entry.shape[1], 0, -1)  # copies up to the end, the one that is entered first
+    n_steps, ends = lengths[:, None], whole[:, None]
+    found = np.full(entry.shape, -np.inf)
+    # Of a visit that may go on, no step advances or as many as can: between, it is linear.
+    for most in (ahead, np.where(ends, ahead, 0)):
+        advances = np.where(ends, most, np.minimum(most, np.minimum(n_steps, ahead) - 1))
+        stays = n_steps - ~ends - advances
+        with np.errstate(invalid="ignore"):
+            moved = np.where(stays > 0, stays * stay, 0.0)
+            moved = moved + np.where(advances > 0, advances * advance, 0.0)
+        found = np.maximum(found, np.where(stays < 0, -np.inf, entry + moved))
+    best: Floats = found.max(axis=1)
+    return best
 
 
 def n_copies(potentials: Potentials) -> int:

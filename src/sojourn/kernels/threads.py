@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,27 @@ class Background:
         """Wait for the call, and return its value or raise what it raised; to be called once."""
         self._worker.wait()
         return self._value
+
+
+def ahead(make: Callable[[int], Any], n: int) -> Iterator[Any]:
+    """Yield ``make(i)`` of the numbers below n, in their order; several run at the same time.
+
+    Examples
+    --------
+    >>> list(ahead(lambda i: i * i, 5))
+    [0, 1, 4, 9, 16]
+    """
+    coming: deque[Background] = deque()
+    try:
+        for i in range(n):
+            coming.append(Background(partial(make, i)))
+            if len(coming) > available_cores():
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
+    finally:
+        for left in coming:
+            left.result()
 
 
 @intrinsic

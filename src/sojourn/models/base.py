@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
 from sojourn.analysis.relabel import relabel
+from sojourn.durations import Duration, StateDuration
 from sojourn.families import Family
 from sojourn.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.inference import METHODS, Progress, Statistics
@@ -45,6 +46,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states: int
     emission: Family
     inference: Inference | Sampling
+    duration: Duration | None
     transition_constraints: ArrayLike | str | None
     start_constraints: ArrayLike | None
     fixed: str | Collection[str] | Mapping[str, Any] | None
@@ -72,6 +74,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     n_states_ = Learned[int]("n_states")
     state_shares_ = Learned[Floats]("state_shares")
     dwell_times_ = Learned[Floats]("dwell_times")
+    durations_ = Learned[list[StateDuration]]("durations")
     stationary_ = Learned[Floats]("stationary")
     timescales_ = Learned[Floats]("timescales")
     n_updates_ = Learned[int]("n_updates")
@@ -102,6 +105,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def __new__(cls, *args: Any, **parameters: Any) -> Any:
         """Make an estimator, or say what parameters of hmmlearn are called here."""
         refuse_names_of_hmmlearn(cls.__name__, parameters.keys())
+        if args and len(args) < 2 and "emission" not in parameters:
+            raise TypeError(
+                f"{cls.__name__}(n_states, emission) needs an emission family: for numbers "
+                f"{cls.__name__}({args[0]!r}, sj.Gaussian()), for counts sj.Poisson(), for words "
+                "sj.Categorical()"
+            )
         return super().__new__(cls)
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 from sojourn.interop import read_hmmlearn
 from sojourn.models.base import BaseHMM
 from sojourn.models.deprecated import OLD_NAMES, restore
+from sojourn.models.durations import restored_duration
 from sojourn.models.hdp_hmm import HDPHMM
 from sojourn.models.hmm import HMM
 from sojourn.models.parameters import check_parameters
@@ -82,6 +83,8 @@ def estimator_of(fitted: FittedModel) -> BaseHMM:
     """Return an estimator that holds a fitted model, with the parameters it was fitted with."""
     kind = _ESTIMATORS[fitted.estimator.name]
     parameters = restore(fitted.estimator.parameters, kind._values)
+    if "duration" in parameters:
+        parameters["duration"] = restored_duration(parameters["duration"])
     for name in OLD_NAMES.keys() & parameters.keys():
         raise KeyError(OLD_NAMES[name][0])  # a field without the parameter that it belongs to
     model: BaseHMM = kind(emission=fitted.family, **parameters)

@@ -11,6 +11,7 @@ from sojourn.families import Family
 from sojourn.families.given import given_statistics
 from sojourn.inference import Posterior
 from sojourn.kernels.interface import Floats
+from sojourn.models.durations import lasts
 from sojourn.models.fixed import Given, ParameterStatistics, fixed_parts_of, hold_emissions
 from sojourn.models.parameters import check_parameters
 from sojourn.models.start import new_fitted
@@ -53,6 +54,8 @@ def from_parameters(
     }
     model = kind(n_states, family, **({"dtype": "float64"} | never | options))
     check_parameters(model)
+    if lasts(model):
+        raise ValueError("a transition matrix does not say how long states last: no duration here")
     counts = _counts(model, chances, weight)
     model.init = ParameterStatistics(counts.start, counts.transitions, emissions)
     parts = fixed_parts_of(model)

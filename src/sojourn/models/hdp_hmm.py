@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from numpy.typing import ArrayLike
 
+from sojourn.durations import Duration
 from sojourn.families import Family
 from sojourn.inference import METHODS, Statistics
 from sojourn.models.attributes import Learned
@@ -17,10 +18,10 @@ from sojourn.models.parameters import (
     OneOf,
     Whole,
     as_gamma,
-    constraints_of,
     fixed_stickiness,
     inference_name,
     method_of,
+    row_constraints,
     schedule_of,
 )
 from sojourn.models.sampled import symbol_prior
@@ -75,6 +76,10 @@ class HDPHMM(BaseHMM):
         θ_k ~ DP(α + κ, (απ + κδ_k) / (α + κ)) (Fox et al. 2011).  If learned, α + κ has the prior
         `alpha_prior` of `hdp`, and κ / (α + κ) a uniform prior.  For "scvi"; a number also for
         "cvb0".
+    duration : GeometricDuration, NegativeBinomialDuration, CategoricalDuration or None
+        How long visits to a state last: geometrically, as in any hidden Markov model, by default;
+        or by a distribution that is learned for every state.  The transitions are then those from
+        a state to others, and `stickiness` is a prior count of staying.
     transition_constraints : (K, K) array, {"left-right", "upper-triangular", "no-self"}, optional
         What is known of the transitions: 0 for what never happens, NaN for what is learned, and
         another number for a probability that is given; the rest of a row shares what is left.
@@ -164,6 +169,8 @@ class HDPHMM(BaseHMM):
         the initial statistics.
     dwell_times_ : (K,) array
         Expected number of steps that a visit to each state lasts.
+    durations_ : list of StateDuration
+        Distribution of that number, for each state.
     emission_ : Family
         The emission family, completed with what was inferred from the data.
     converged_ : bool or None
@@ -208,6 +215,7 @@ class HDPHMM(BaseHMM):
         hdp: HDPOptions | None = None,
         hdp_batch_size: int = 10_000,
         stickiness: float | Literal["learned"] = 0.0,
+        duration: Duration | None = None,
         transition_constraints: ArrayLike | str | None = None,
         start_constraints: ArrayLike | None = None,
         fixed: str | Collection[str] | Mapping[str, Any] | None = None,
@@ -235,6 +243,7 @@ class HDPHMM(BaseHMM):
         self.hdp = hdp
         self.hdp_batch_size = hdp_batch_size
         self.stickiness = stickiness
+        self.duration = duration
         self.transition_constraints = transition_constraints
         self.start_constraints = start_constraints
         self.fixed = fixed
@@ -292,7 +301,7 @@ class HDPHMM(BaseHMM):
                 batch_size=int(self.hdp_batch_size),
                 forgetting_rate=schedule.forgetting_rate,
                 delay=schedule.delay,
-                constraints=constraints_of(self),
+                constraints=row_constraints(self),
             )
         return HDP.make(
             int(self.n_states),
@@ -308,5 +317,5 @@ class HDPHMM(BaseHMM):
             exchangeable=bool(options.exchangeable_tables),
             stickiness=0.0 if fixed is None else fixed,
             learn_stickiness=fixed is None,
-            constraints=constraints_of(self),
+            constraints=row_constraints(self),
         )

@@ -8,15 +8,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sojourn.durations import Duration
 from sojourn.families import Family
 from sojourn.inference import Statistics
 from sojourn.models.base import BaseHMM, Inference
 from sojourn.models.deprecated import accepts_old_names
 from sojourn.models.from_parameters import from_parameters
 from sojourn.models.parameters import (
-    constraints_of,
     fixed_stickiness,
     inference_name,
+    row_constraints,
     schedule_of,
     stickiness_prior,
 )
@@ -79,6 +80,10 @@ class HMM(BaseHMM):
         Extra prior count κ of self-transitions, for recordings whose states last long (Fox et al.
         2011).  "learned" estimates it with "scvi" under a Gamma prior with shape 1 and rate 0.1; a
         pair is the shape and rate of another Gamma prior.
+    duration : GeometricDuration, NegativeBinomialDuration, CategoricalDuration or None
+        How long visits to a state last: geometrically, as in any hidden Markov model, by default;
+        or by a distribution that is learned for every state.  The transitions are then those from
+        a state to others, and `stickiness` is a prior count of staying.
     transition_constraints : (K, K) array, {"left-right", "upper-triangular", "no-self"}, optional
         What is known of the transitions: 0 for what never happens, NaN for what is learned, and
         another number for a probability that is given; the rest of a row shares what is left.
@@ -184,6 +189,8 @@ class HMM(BaseHMM):
         the initial statistics.
     dwell_times_ : (K,) array
         Expected number of steps that a visit to each state lasts.
+    durations_ : list of StateDuration
+        Distribution of that number, for each state.
     emission_ : Family
         The emission family, completed with what was inferred from the data.
     converged_ : bool or None
@@ -222,6 +229,7 @@ class HMM(BaseHMM):
         transition_concentration: float | ArrayLike = 0.1,
         start_concentration: float | ArrayLike | None = None,
         stickiness: float | Literal["learned"] | tuple[float, float] = 0.0,
+        duration: Duration | None = None,
         transition_constraints: ArrayLike | str | None = None,
         start_constraints: ArrayLike | None = None,
         fixed: str | Collection[str] | Mapping[str, Any] | None = None,
@@ -249,6 +257,7 @@ class HMM(BaseHMM):
         self.transition_concentration = transition_concentration
         self.start_concentration = start_concentration
         self.stickiness = stickiness
+        self.duration = duration
         self.transition_constraints = transition_constraints
         self.start_constraints = start_constraints
         self.fixed = fixed
@@ -332,7 +341,7 @@ class HMM(BaseHMM):
             self.start_concentration,
             self.transition_concentration,
             0.0 if fixed is None else fixed,
-            constraints_of(self),
+            row_constraints(self),
         )
         if fixed is not None:
             return rows

@@ -15,6 +15,7 @@ from sojourn.families.registry import SINGLE_FAMILIES
 from sojourn.inference import METHODS, Method, Schedule, Statistics, StepSizes
 from sojourn.inference.schedule import LinearDecay
 from sojourn.models.deprecated import STICKINESS_PRIOR, flatten
+from sojourn.models.durations import lasts, refuse_with_durations, stored_duration
 from sojourn.models.fixed import fixed_parts_of, with_fixed_rows
 from sojourn.moves.settings import MoveSettings
 from sojourn.prediction import EstimatorRecord
@@ -195,6 +196,9 @@ def check_parameters(model: BaseHMM) -> None:
     _check_inference(model)
     for value in model.get_params(deep=False).values():
         _check_all(value, FIELDS.get(type(value), {}))
+    parts = fixed_parts_of(model)
+    fixes_rows = parts is not None and parts.has_rows
+    refuse_with_durations(model, sampled=is_sampled(model), fixes_rows=fixes_rows)
     _check_moves(model)
     _check_constraints(model)
 
@@ -251,6 +255,8 @@ def _check_moves(model: BaseHMM) -> None:
         raise ValueError(
             "init_states needs moves='auto' and inference='scvi', which let the model grow"
         )
+    if lasts(model) and begins == 1:
+        raise ValueError("init_states must be at least 2 with a duration: one state is never left")
 
 
 def constraints_of(model: BaseHMM) -> RowConstraints | None:
@@ -261,6 +267,12 @@ def constraints_of(model: BaseHMM) -> RowConstraints | None:
     if parts is None or not parts.has_rows or model._given is None:
         return made
     return with_fixed_rows(made, parts, model._given, n_states)
+
+
+def row_constraints(model: BaseHMM) -> RowConstraints | None:
+    """Return the same; where states last, rows lead from each to the others."""
+    known = constraints_of(model)
+    return RowConstraints.between(int(model.n_states), known) if lasts(model) else known
 
 
 def holds_emissions(model: BaseHMM) -> bool:
@@ -415,12 +427,14 @@ def record_of(model: BaseHMM) -> EstimatorRecord:
     """
     stored: dict[str, Any] = {}
     for name, value in flatten(model.get_params(deep=False), model._values).items():
-        if name == "emission" or (name == "state_names" and value is None):
+        if name == "emission" or (name in ("state_names", "duration") and value is None):
             continue
         if isinstance(value, Statistics):
             stored[name] = "exponential"
         elif name == "state_names":
             stored[name] = tuple(value)
+        elif name == "duration":
+            stored[name] = stored_duration(value)
         elif name == "fixed":
             stored[name] = _stored_fixed(value)
         elif name == "tuned" and not isinstance(value, bool | str):

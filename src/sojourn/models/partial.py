@@ -13,15 +13,16 @@ from sojourn.families.words import words_of
 from sojourn.inference import Posterior, Problem, Progress, step
 from sojourn.inference.known import refuse_contradictions
 from sojourn.inference.problem import Tiled
+from sojourn.inference.shapes import learn_after_update
 from sojourn.labels import Labels
 from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
-    constraints_of,
     inference_name,
     is_sampled,
     method_of,
+    row_constraints,
     step_sizes,
     tunings,
 )
@@ -88,6 +89,7 @@ def partial_fit(
         info = step(problem, placed, backend.chunks(family, data, placed.n_states), backend)
         backend.finish_pass()
         placed.held = max(placed.held, known.n_labelled)
+        learn_after_update(placed, family, data, backend.n_threads)
         fitted.posterior, fitted.total_sequences = placed.fetched(), total_sequences
         fitted.total_steps, fitted.state_names = total_steps, known.names
         fitted.carried = _carried(carried, family)
@@ -149,7 +151,7 @@ def _joined(
         assert before is not None
         steps, begins = before.carried
         data = _continued(steps, begins, data)
-    known = constraints_of(model) if before is None else before.posterior.transitions.constraints
+    known = row_constraints(model) if before is None else before.posterior.transitions.constraints
     refuse_contradictions(data, known)
     return data
 

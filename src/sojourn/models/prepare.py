@@ -19,10 +19,10 @@ from sojourn.models.parameters import (
     Whole,
     check_parameters,
     compute_of,
-    constraints_of,
     inference_name,
     is_sampled,
     method_of,
+    row_constraints,
 )
 from sojourn.models.plan import FEW_SEQUENCES, FULL_STEPS, Plan, plan_training
 from sojourn.models.start import is_symmetric
@@ -75,7 +75,7 @@ def labelled_data(
     """Check the data with their labels and weights, before anything changes."""
     data = Data(X, lengths, emission_of(model), y, sample_weight, TableUse(roles))
     data.label(model.state_names, model.n_states)
-    _check_paths(data, constraints_of(model))
+    _check_paths(data, row_constraints(model))
     data.weigh(np.inf if is_sampled(model) else FULL_STEPS)
     warn_of_whole_numbers(model.emission, data)
     warn_of_blanks(data)

@@ -24,6 +24,7 @@ from sojourn.inference import Backend, Position, Posterior, Problem, train
 from sojourn.inference.buffers import GrowingBuffers
 from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
+from sojourn.inference.shapes import LearnedShapes
 from sojourn.inference.trainer import StateMoves
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
@@ -34,6 +35,7 @@ from sojourn.models.checkpoints import (
     identity_of,
     seed_of,
 )
+from sojourn.models.durations import shapes_of
 from sojourn.models.fixed import emission_of
 from sojourn.models.parameters import (
     compute_of,
@@ -170,7 +172,8 @@ def fit(
     minibatches = _minibatches(model, plan, data, family, seed, cluster)
     on_host = cluster is not None or plan.size is Size.SMALL
     moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
-    training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out)
+    shapes = shapes_of(model, fitted, _read_here(plan, fitted, data, minibatches, seed), data, seed)
+    training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
 
@@ -189,6 +192,7 @@ class Training:
     checkpoints: Checkpoints | None
     cluster: Cluster | None
     held_out: Data | None
+    shapes: LearnedShapes | None = None
 
     def score(self, fitted: FittedModel) -> Callable[[Posterior], float] | None:
         """Return what scores a posterior on held-out data, per step; None if there are none."""
@@ -266,6 +270,7 @@ def _run_loop(
             n_passes=plan.n_passes,
             moves=None if plan.size is Size.SMALL else moves,
             buffers=_buffers(model, fitted, source, backend),
+            shapes=training.shapes,
             bound=method.bound if tracked else None,
             evaluate=None if score is None else lambda: score(fitted.posterior),
             evaluate_every=observers.validation_every,
@@ -369,10 +374,7 @@ def _moves_of_fit(
     on_host: bool,
 ) -> StateMoves | None:
     """Return the moves at the ends of passes, with the source of their samples."""
-    source = minibatches
-    if data.sequences is None and not isinstance(minibatches, TiledSource):
-        # Samples for moves are read here, not on the cluster.
-        source = data.minibatches(fitted.family, plan.batch_size, seed)
+    source = _read_here(plan, fitted, data, minibatches, seed)
     moves = make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
     )
@@ -380,6 +382,15 @@ def _moves_of_fit(
         return moves
     local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
     return Narrowing(plan.narrow, local, source, moves, move_settings(model))
+
+
+def _read_here(
+    plan: Plan, fitted: FittedModel, data: Data, minibatches: Minibatches, seed: int
+) -> Minibatches:
+    """Return a source of samples, which are read here, not on the cluster."""
+    if data.sequences is None and not isinstance(minibatches, TiledSource):
+        return data.minibatches(fitted.family, plan.batch_size, seed)
+    return minibatches
 
 
 # ---- restarts -----------------------------------------------------------------------------------

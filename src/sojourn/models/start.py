@@ -19,6 +19,7 @@ from sojourn.inference.posterior import initial_counts
 from sojourn.inference.starts import best_start, may_train_together
 from sojourn.kernels import cpu
 from sojourn.kernels.threads import resolve_jobs
+from sojourn.models.durations import durations_of, refuse_one_pass
 from sojourn.models.fixed import ParameterStatistics, fixed_parts_of, hold_emissions
 from sojourn.models.labelled import labelled_start
 from sojourn.models.ordered import comes_in_order, put_in_order
@@ -64,6 +65,7 @@ def start(
     A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
     starts on small data the best goes on.
     """
+    refuse_one_pass(model, plan.n_passes)
     n_sequences, n_steps = data.n_sequences, data.n_steps
     transitions = model._make_transitions()
     wide = _states_to_begin_with(model, plan, family, transitions, n_steps)
@@ -259,7 +261,9 @@ def initial_posterior(
         init = model.init
         if isinstance(init, ParameterStatistics):
             init = init.scaled_to(total_steps)
-        given = Posterior.from_statistics(init, transitions, dtype)
+        given = Posterior.from_statistics(
+            init, transitions, dtype, durations_of(model, int(model.n_states))
+        )
         return _completed(model, given, family, tuned)
     rng = np.random.default_rng([seed, INITIAL_STREAM])
     n_states = begin_states(model) if wide is None else wide
@@ -280,7 +284,7 @@ def initial_posterior(
     statistics = Statistics(*counts, draw(data, n_states, total_steps, rng))
     if data.labels is not None:
         statistics = labelled_start(statistics, family, data)
-    drawn = Posterior.from_statistics(statistics, transitions, dtype)
+    drawn = Posterior.from_statistics(statistics, transitions, dtype, durations_of(model, n_states))
     if model.init == "auto" and comes_in_order(transitions, data):
         backend = CpuBackend(cpu, compute_of(model).backend().n_threads)
         drawn = put_in_order(drawn, family, data, total_steps, rng, backend)

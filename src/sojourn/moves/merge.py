@@ -20,6 +20,7 @@ from sojourn.moves.sample import Fit
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import fetched_if_small
 from sojourn.transitions import Rows, Transitions
+from sojourn.transitions.durations import StateDurations
 from sojourn.transitions.merging import choice_entropies, merge_gains
 
 Pair = tuple[int, int]
@@ -83,6 +84,8 @@ class MergedStates:
         E[t].
     shared : (K, K) array
         Upper bound on the entropy of which of two states the steps are in; symmetric.
+    durations : StateDurations or None
+        How long states last, where that is not geometric.
     log_normalizers : (K,) array
         Those of the emissions of each state; none if states share parameters.
     gains : (K, K) array
@@ -97,6 +100,7 @@ class MergedStates:
     transitions: Transitions
     emissions: Floats
     shared: Floats
+    durations: StateDurations | None = None
     log_normalizers: Floats = field(init=False)
     gains: Floats = field(init=False)
     entropy_bounds: Floats = field(init=False)
@@ -123,7 +127,8 @@ class MergedStates:
         """Begin with the states of a posterior, in memory where that is quicker."""
         emissions, counts, transitions = fetched_if_small(posterior, settings.host_statistics)
         own = posterior.learned(family)
-        states = cls(own, settings, counts, transitions, emissions, shared + shared.T)
+        both, lasting = shared + shared.T, posterior.durations
+        states = cls(own, settings, counts, transitions, emissions, both, lasting)
         states.keep(range(posterior.held))
         return states
 
@@ -146,6 +151,9 @@ class MergedStates:
         weights = merge_weights(len(self.emissions), [pair])
         self.transitions = self.transitions.regrouped(weights)
         self.counts = regrouped_counts(self.counts, weights, self.transitions.constraints)
+        if self.durations is not None:
+            alone = len(weights) == 1
+            self.durations = None if alone else self.durations.regrouped(weights, self.counts)
         stay = np.delete(np.arange(len(self.emissions)), other)
         both = self.emissions[one] + self.emissions[other]
         self.emissions = self.emissions[namespace(both).placed(stay, like=both)]
@@ -180,7 +188,8 @@ class MergedStates:
             return first, second
         rows, stays = to_host(self.counts.transitions), to_host(constraints.allowed.transitions)
         may = constraints.may_merge(first, second)
-        may &= stays[first, first] | (rows[first, second] + rows[second, first] < 1.0)
+        apart = rows[first, second] + rows[second, first] < 1.0
+        may &= stays[first, first] | apart | constraints.lasting
         return first[may], second[may]
 
     def _update(self, first: Integers, second: Integers) -> None:
@@ -191,6 +200,8 @@ class MergedStates:
         bounds = np.minimum(self.shared[first, second], choices)
         self.entropy_bounds[first, second] = bounds
         gains = -bounds + to_host(merge_gains(self.transitions, self.counts, first, second))
+        if self.durations is not None:
+            gains += self.durations.merge_gains(self.transitions, self.counts, first, second)
         if not couples_states(self.family):
             gains -= self.log_normalizers[first] + self.log_normalizers[second]
             gains += _log_normalizers(self.family, 0.0 * self.emissions[:1])

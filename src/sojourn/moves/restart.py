@@ -26,13 +26,17 @@ def restart_transitions(judge: Judge) -> bool:
     if judge.unseen_states() or not judge.affords(judge.n_states, n_most, n_most):
         return False
     before = fitter.bench.fetch(judge.present.posterior)
-    start, transitions = before.counts
+    start, transitions = before.between
     shares = state_shares(before.counts)
     fresh_rows = np.outer(transitions.sum(axis=1), shares)
     fresh_rows[: judge.held] = transitions[: judge.held]
     counts = Rows(start.sum() * shares, fresh_rows)
-    if before.transitions.constraints is not None:
-        counts = before.transitions.constraints.conformed(counts)
+    constraints = before.transitions.constraints
+    if constraints is not None:
+        chances = constraints.probabilities(counts)
+        within = before.counts.transitions - transitions  # how long states last is not forgotten
+        leaving = transitions.sum(axis=1, keepdims=True)
+        counts = Rows(start.sum() * chances.start, leaving * chances.transitions + within)
     fresh = replace(before, counts=counts, transitions=before.transitions.refitted(counts))
     fitted = fitter.fit(fitter.bench.place(fresh), n_local, shared=True)
     proposed, n_local = prune(judge, fitted, n_local)

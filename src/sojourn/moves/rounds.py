@@ -291,7 +291,8 @@ class Moves:
             return RoundKind.GROW
         kind = IN_TURN[self.state.rounds_without_change % len(IN_TURN)]
         room = SplitPlan.of(family, self.settings).room(n_states, self.most_states)
-        if transitions.constraints is not None:
+        constraints = transitions.constraints
+        if constraints is not None and not constraints.lasting:
             room = 0
         return RoundKind.RESTART if kind is RoundKind.SPLIT and room == 0 else kind
 
@@ -378,7 +379,8 @@ def _outcome(before: Posterior, judge: Judge, total_sequences: int) -> Posterior
         copies = total_sequences / sample.n_sequences / sample.copies
         counts = Rows(*(copies * part for part in found.counts))
         emissions = found.emissions.regrouped(copies * np.eye(found.n_states))
-        found = replace(found, counts=counts, emissions=emissions)
+        durations = None if found.durations is None else found.durations.scaled(copies)
+        found = replace(found, counts=counts, emissions=emissions, durations=durations)
     else:
         found = before.regrouped(judge.groups)
     return replace(found, transitions=found.transitions.refitted(found.counts))
@@ -394,7 +396,8 @@ def by_size(posterior: Posterior) -> Posterior:
 
     Those with labels come first, and constraints keep all of them.
     """
-    if posterior.transitions.constraints is not None:
+    constraints = posterior.transitions.constraints
+    if constraints is not None and not constraints.lasting:
         return posterior
     masses = state_masses(posterior.counts)
     masses[: posterior.held] = np.inf

@@ -152,6 +152,7 @@ class SampleFitter:
         """Take `n_local` local steps on the sample, and evaluate the bound at the last of them."""
         self.spend(self.cost(posterior.n_states, n_local))
         bench, sample = self.bench, self.sample
+        posterior = bench.with_shapes(posterior, sample.data)
         for _ in range(n_local - 1):
             sums = bench.statistics(posterior, self._whole)
             posterior = self.with_statistics(posterior, sums, refit=True)
@@ -192,10 +193,14 @@ class SampleFitter:
         counts = Rows(copies * sums.start, copies * sums.transitions)
         statistics = sums.emissions.dense().T
         emissions = copies * namespace(statistics).astype(statistics, "float64")
-        transitions = posterior.transitions
+        transitions, durations = posterior.transitions, posterior.durations
+        if durations is not None:
+            assert sums.durations is not None
+            durations = durations.blended(sums.durations, 0.0, copies)
         return replace(
             posterior,
             counts=counts,
+            durations=durations,
             emissions=posterior.emissions.refilled(emissions),
             transitions=refitted(transitions, counts) if refit else transitions,
         )

@@ -112,8 +112,9 @@ class StateSearch:
         pairs = [(int(gains[k].argmax()), int(k)) for k in idle if gains[k].max() > -np.inf]
         if not pairs:
             return present
-        if posterior.transitions.constraints is not None:  # a merge decides what others there are
-            pairs = pairs[:1]
+        constraints = posterior.transitions.constraints
+        if constraints is not None and not constraints.lasting:
+            pairs = pairs[:1]  # a merge decides what others there are
         merged = posterior.regrouped(merge_weights(posterior.n_states, pairs))
         found = self._stepped(merged, self.fitter.settings.search_screen_steps)
         gain = found.bound - present.bound

@@ -12,6 +12,7 @@ from sojourn.inference.backend import Chunk, LocalBackend
 from sojourn.inference.local import chunk_potentials, expected_statistics
 from sojourn.inference.objective import COLLAPSED
 from sojourn.inference.posterior import Posterior, fetched
+from sojourn.inference.shapes import learn_shapes
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
@@ -66,6 +67,12 @@ class Workbench:
         return expected_statistics(
             posterior, self.family, COLLAPSED, chunks, self.backend, entropy=entropy, shared=shared
         )
+
+    def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
+        """Return a posterior whose durations have the shapes that suit the data best."""
+        own = replace(posterior)
+        learn_shapes(own, self.family, data, 0, one_by_one=False, n_threads=self.backend.n_threads)
+        return own
 
     def log_likelihoods(self, posterior: Posterior, chunks: list[Chunk]) -> Floats:
         """Compute the log likelihood of each sequence under posterior means."""

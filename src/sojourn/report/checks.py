@@ -43,9 +43,11 @@ class Intervals(NamedTuple):
 def intervals(fitted: FittedModel, data: Sequences | None) -> Intervals | None:
     """Return intervals: from draws given all training data, or else at the expected counts.
 
-    None if there are too many states for either.
+    None if there are too many states for either, or if states last.
     """
     k = fitted.posterior.n_states
+    if fitted.posterior.durations is not None:
+        return None
     if data is not None and _is_training_data(fitted, data):
         # A step has its transitions, and the potentials of its numbers.
         each = k * (k + (fitted.family.n_statistics if fitted.family.step_ndim else 1))

@@ -137,8 +137,13 @@ def heat_map(contents: Contents) -> Markup:
 
 
 def cell_text(x: float, y: float, text: str, shade: float) -> Markup:
-    """Write a number into a cell, in the colour that its shade leaves readable."""
-    return label_text(x, y, text, "middle", "value over" if shade > 0.55 else "value")
+    """Write a number into a cell, in the colour that its shade leaves readable.
+
+    Where light and dark are equally readable depends on the colours of the page: at 0.6 of the
+    accent's on a dark one, at 0.78 on a light one.
+    """
+    kind = "value over" if shade > 0.78 else "value middle" if shade > 0.6 else "value"
+    return label_text(x, y, text, "middle", kind)
 
 
 def graph(contents: Contents) -> Markup:
@@ -226,11 +231,16 @@ def dwell_times(contents: Contents) -> Markup:
         return left + share * (width - left - 60.0)
 
     rows = []
+    lasting = None if contents.model.posterior.durations is None else contents.model.durations
     base = place(1.0) if is_log else left
     for i, entry in enumerate(shown):
         y = 14.0 + i * row
         kind = color_class(contents, entry.state)
         tip = f"state {entry.state}: {entry.stay} steps in the model"
+        if lasting is not None:
+            own = lasting[entry.state]
+            tip += f", {own.kind}, standard deviation {math.sqrt(own.variance):.1f}"
+            tip += "" if own.shape is None else f", shape {own.shape}"
         if entry.state in ends:
             low, high = ends[entry.state]
             tip += f" ({readable(low)} to {readable(high)})"

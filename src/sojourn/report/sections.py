@@ -201,6 +201,9 @@ def _transitions(contents: Contents) -> list[Markup]:
     heat = _scroll(figures.heat_map(contents))
     found.append(_section("All transitions", text, heat, "transitions"))
     text = "Mean number of consecutive steps in a state, according to the model."
+    lasting = contents.model.posterior.durations
+    if lasting is not None:
+        text += f" Durations are {lasting.kind}: point at a bar for how much they vary."
     if contents.decoded is not None:
         text += " The vertical mark is the mean in the decoded data."
     if contents.intervals is not None:

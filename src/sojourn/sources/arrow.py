@@ -378,7 +378,9 @@ class ArrowSource(Source):
                 raise DataFileError(
                     f"{self.path} has {len(asked)} columns that could contain the steps "
                     f"({', '.join(asked) or 'of ' + ', '.join(names)}), and column= does not "
-                    f"say which: a {wanted} is needed, or sequence= for long format"
+                    f"say which: a {wanted} is needed, or sequence= for long format; "
+                    f"sj.open({self.path.name!r}, column=[{names[-1]!r}], sequence=False) reads a "
+                    "column as one sequence"
                 )
         for name in asked:
             if not self._may_be_steps(name):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.threads import ahead
 from sojourn.sequences import Sequences
 from sojourn.sources.ingest import COLUMN, Report
 from sojourn.sources.write import ParquetSink
@@ -89,9 +90,12 @@ def draw_sentences(truth: Truth, n_sequences: int, seed: int) -> Iterator[Sequen
     (10000, 22)
     """
     sampler = _Sampler(truth)
-    for number, begin in enumerate(range(0, n_sequences, _PIECE)):
+
+    def draw(number: int) -> Sequences:
         rng = np.random.default_rng([seed, 1, number])
-        yield sampler.draw(min(_PIECE, n_sequences - begin), rng)
+        return sampler.draw(min(_PIECE, n_sequences - number * _PIECE), rng)
+
+    yield from ahead(draw, -(-n_sequences // _PIECE))
 
 
 class _Sampler:

@@ -119,6 +119,7 @@ def log_row_evidence(
     xp = namespace(counts.start)
     total: Any = 0.0
     if constraints is not None:
+        counts = constraints.counted(counts)
         total = total + _log_given(constraints, counts)
         if spread is not None and constraints.fixes:
             spread = spread._replace(totals=_spread_of_rest(constraints, counts, spread.totals))
@@ -186,6 +187,9 @@ class Transitions(ABC):
     constraints: RowConstraints | None = None
     """What is known of start and transitions; None where all of it is learned."""
 
+    stickiness: Any = 0.0
+    """Extra prior count of staying in a state."""
+
     shares_weights: ClassVar[bool]
     """Whether a merged state has the prior counts of both its parts together, or those of one."""
 
@@ -247,7 +251,16 @@ class Transitions(ABC):
     @property
     def is_symmetric(self) -> bool:
         """Whether the prior treats all states alike, so that their number may change."""
-        return self.is_even and self.constraints is None
+        known = self.constraints
+        if known is not None and known.lasting:
+            known = None if bool((known.free.start > 0.0).all()) else known
+        return self.is_even and known is None
+
+    def stay_prior(self) -> tuple[Floats, Floats]:
+        """Return the parameters of the Beta of staying in a state that lasts, eq (61)."""
+        start = self.prior_counts().rows.start
+        ones = namespace(start).ones_like(start)
+        return ones + self.stickiness, ones
 
     @abstractmethod
     def regrouped(self, weights: Floats) -> Self:

@@ -35,6 +35,10 @@ class RowConstraints(NamedTuple):
         Probabilities that are given; 0.0 where they are learned, or where a state never follows.
     fixes : bool
         Whether any given probability is not zero.
+    lasting : bool
+        Whether states last, eq (60): how long is not for the rows to say, which lead from a state
+        to another one.  Counts of steps within a state are then on the diagonal, and no row has
+        them.
 
     Examples
     --------
@@ -52,6 +56,7 @@ class RowConstraints(NamedTuple):
     free: Rows
     given: Rows
     fixes: bool
+    lasting: bool = False
 
     # ---- making them ----------------------------------------------------------------------
 
@@ -90,6 +95,23 @@ class RowConstraints(NamedTuple):
         _check_rows("transition_constraints", free.transitions, given.transitions)
         return cls(free, given, any(bool((part > 0.0).any()) for part in given))
 
+    @classmethod
+    def between(cls, n_states: int, known: RowConstraints | None = None) -> RowConstraints | None:
+        """Return the constraints of rows that lead from a state to another; None for one state.
+
+        Examples
+        --------
+        >>> made = RowConstraints.between(2)
+        >>> made.counted(Rows(np.ones(2), np.array([[9.0, 1.0], [2.0, 8.0]]))).transitions
+        array([[0., 1.],
+               [2., 0.]])
+        """
+        if n_states == 1:
+            return known
+        start = np.full(n_states, np.nan) if known is None else known.values.start
+        rows = np.where(np.eye(n_states) > 0.0, 0.0, np.nan)
+        return cls.of(Rows(start, rows))._replace(lasting=True)
+
     @property
     def values(self) -> Rows:
         """The constraints as arrays in memory: 0 never, NaN learned, another number given."""
@@ -106,6 +128,9 @@ class RowConstraints(NamedTuple):
         shapes = ((n_states,), (n_states, n_states))
         for name, part, shape in zip(Rows._fields, self.given, shapes, strict=True):
             file_values.array(f"constraints.{name}", part, shape, least=0.0)
+        free = to_host(self.free.transitions)
+        if self.lasting and not np.array_equal(free, 1.0 - np.eye(n_states)):
+            raise ValueError("states that last have rows that lead from one to another")
         if counts is None:
             return
         for count, allowed in zip(counts, self.allowed, strict=True):
@@ -116,9 +141,18 @@ class RowConstraints(NamedTuple):
 
     @property
     def allowed(self) -> Any:
-        """Where a probability is not zero, as `Rows` of booleans."""
+        """Which states may begin, and which may follow which, as `Rows` of booleans."""
         pairs: Any = zip(self.free, self.given, strict=True)
-        return Rows(*(free + given > 0.0 for free, given in pairs))
+        start, rows = (free + given > 0.0 for free, given in pairs)
+        if self.lasting:
+            rows = rows | (namespace(start).eye(len(start), like=self.free.start) > 0.0)
+        return Rows(start, rows)
+
+    def counted(self, counts: Rows) -> Rows:
+        """Return the counts that rows are about: those between states, where states last."""
+        if not self.lasting:
+            return counts
+        return Rows(counts.start, counts.transitions * self.free.transitions)
 
     def rows(self, counts: Rows) -> Rows:
         """Return the counts of what is learned, and 0.0 elsewhere; one row may stand for all."""
@@ -146,14 +180,18 @@ class RowConstraints(NamedTuple):
 
     def without_forbidden(self, counts: Rows) -> Rows:
         """Return the counts, and 0.0 where a transition never happens."""
+        if self.lasting:  # on the diagonal are the steps within a stay
+            return counts
         pairs: Any = zip(counts, self.allowed, strict=True)
         return Rows(*(count * allowed for count, allowed in pairs))
 
     def conformed(self, counts: Rows) -> Rows:
         """Return counts that obey the constraints, with the same totals of start and rows."""
-        (start, rows), chances = counts, self.probabilities(counts)
+        (start, rows), chances = self.counted(counts), self.probabilities(counts)
+        within = counts.transitions - rows
         return Rows(
-            start.sum() * chances.start, rows.sum(axis=1, keepdims=True) * chances.transitions
+            start.sum() * chances.start,
+            rows.sum(axis=1, keepdims=True) * chances.transitions + within,
         )
 
     @property
@@ -179,12 +217,14 @@ class RowConstraints(NamedTuple):
         stay one may follow the other.
         """
         start, rows = self.values
+        starts = np.where(np.isnan(start), -1.0, start)
+        if self.lasting:  # of two states that last one would be left, which is never left itself
+            return (starts[first] == starts[second]) & (len(rows) > 2)
         code = np.where(np.isnan(rows), -1.0, rows)
         every = np.arange(len(first))
         row_differs, column_differs = code[first] != code[second], code.T[first] != code.T[second]
         for differs in (row_differs, column_differs):
             differs[every, first] = differs[every, second] = False
-        starts = np.where(np.isnan(start), -1.0, start)
         same = ~(row_differs.any(axis=1) | column_differs.any(axis=1))
         same &= starts[first] == starts[second]
         stay, one = code[first, first], code[first, second]
@@ -224,6 +264,8 @@ class RowConstraints(NamedTuple):
         allowed = self.allowed
         start, rows = to_host(allowed.start), to_host(allowed.transitions)
         given = self.values
+        if self.lasting and len(start) == 2:
+            return False
         if given.start[state] > 0.0 or (given.transitions[:, state] > 0.0).any():
             return False
         stay = np.delete(np.arange(len(start)), state)
@@ -232,7 +274,7 @@ class RowConstraints(NamedTuple):
             return False
         return bool((_reached(begin, kept) >= _reached(start, rows)[stay]).all())
 
-    def regrouped(self, weights: Floats) -> RowConstraints:
+    def regrouped(self, weights: Floats) -> RowConstraints | None:
         """Return the constraints of other states, each some of these; `weights` is (K', K)."""
         start, rows = self.values
         members = (np.asarray(to_host(weights)) > 0.0).astype(np.float64)
@@ -245,15 +287,19 @@ class RowConstraints(NamedTuple):
         sums = np.where(np.isnan(rows[first]), 0.0, rows[first]) @ members.T
         unknown_start = members @ np.isnan(start) > 0.0
         sums_start = members @ np.where(np.isnan(start), 0.0, start)
-        made = RowConstraints.of(
+        unknown[:] = unknown | self.lasting
+        made: RowConstraints | None = RowConstraints.of(
             Rows(
                 np.where(unknown_start, np.nan, sums_start),
                 np.where(unknown, np.nan, sums),
             )
         )
+        if self.lasting:
+            free_start = bool(unknown_start.all())
+            made = RowConstraints.between(len(members), None if free_start else made)
         like = self.free.start
         xp = namespace(like)
-        return made.converted(lambda part: xp.placed(part, like=like))
+        return None if made is None else made.converted(lambda part: xp.placed(part, like=like))
 
 
 # ---- constraints, if there are any --------------------------------------------------------------
@@ -283,7 +329,8 @@ def arrays_of(constraints: RowConstraints | None) -> dict[str, NDArray[Any]]:
     """Return constraints as arrays for a model file."""
     if constraints is None:
         return {}
-    return {f"{_PREFIX}{name}": part for name, part in constraints.values._asdict().items()}
+    found = {f"{_PREFIX}{name}": part for name, part in constraints.values._asdict().items()}
+    return found | ({f"{_PREFIX}lasting": np.ones(1)} if constraints.lasting else {})
 
 
 def taken(
@@ -299,7 +346,7 @@ def taken(
             raise ValueError(f"constraints.{name} is not an array of K states")
         if ((part < 0.0) | (part > 1.0)).any():
             raise ValueError(f"constraints.{name} has numbers that are not probabilities")
-    return RowConstraints.of(values), own
+    return RowConstraints.of(values)._replace(lasting=f"{_PREFIX}lasting" in arrays), own
 
 
 # ---- what a user gives --------------------------------------------------------------------------

@@ -124,6 +124,12 @@ class Dirichlet(Transitions):
             prior, prior.start.sum(), prior.transitions.sum(axis=1), self.constraints
         )
 
+    def stay_prior(self) -> tuple[Floats, Floats]:
+        """Return the prior count of staying, and those of the rest of the row, eq (61)."""
+        matrix = self.prior.transitions
+        stay = namespace(matrix).diagonal(matrix)
+        return stay, matrix.sum(axis=1) - stay
+
     @property
     def is_even(self) -> bool:
         """Whether all prior counts except those of staying are equal."""
@@ -196,6 +202,7 @@ class Dirichlet(Transitions):
 def _expected_log_chances(prior: Rows, counts: Rows, constraints: RowConstraints) -> float:
     """Return Σ C E[log θ] within constraints: of what is learned, and of what is given."""
     total = 0.0
+    counts = constraints.counted(counts)
     parts = zip(prior, counts, *constraints[:2], constraints.left, strict=True)
     for a, c, free, given, left in parts:
         rows = (a + c) * free

@@ -45,13 +45,7 @@ def merge_gains(
         total = counted(total)
         return xp.gammaln(total) - xp.gammaln(total + count)
 
-    if shares:
-        less, start_less = totals, start_total
-    elif constraints is None:
-        less, start_less = totals - cells[first[0], second[0]], start_total - start[0]
-    else:  # a row has less prior counts where it may go to the two, whose prior counts are equal
-        less, start_less = totals[:, None] - cells[:, second], start_total - start[second]
-        less = xp.clip(less, 0.0, None)
+    less, start_less = _rest(transitions, first, second)
     alone, start_alone = evidence(rows, cells), evidence(counts.start, start)
     # Columns: every other row, and the start, has one target instead of two.
     columns = evidence(rows[:, first] + rows[:, second], pooled(cells[:, first], cells[:, second]))
@@ -64,29 +58,43 @@ def merge_gains(
         own = less[first, every]
     columns[first, every] = columns[second, every] = 0.0
     gains = columns.sum(axis=0)
-    both = counts.start[first] + counts.start[second]
-    gains += evidence(both, pooled(start[first], start[second]))
-    gains -= start_alone[first] + start_alone[second]
+    joined, alike = counts.start[first] + counts.start[second], pooled(start[first], start[second])
+    gains += evidence(joined, alike) - start_alone[first] - start_alone[second]
     gains += of_row(start_less, counts.start.sum()) - of_row(start_total, counts.start.sum())
     # Rows: one instead of two, and in it one cell of staying instead of two.
     joint = rows[first] + rows[second]
     cell = evidence(joint, cells[first])
     cell[every, first] = cell[every, second] = 0.0
     gains += cell.sum(axis=1) - alone[first].sum(axis=1) - alone[second].sum(axis=1)
-    stays = joint[every, first] + joint[every, second]
-    mass, stay = masses[first] + masses[second], cells[first, second]
-    if constraints is not None:  # one may follow the other, or neither may follow itself
-        back = cells[second, first]
-        stay = xp.where(back > stay, back, stay)
-        may_stay = constraints.free.transitions[first, first]
-        mass, stays = mass - (1.0 - may_stay) * stays, may_stay * stays
-        if shares:
-            own = xp.where(totals[second] > own, totals[second], own) - (1.0 - may_stay) * stay
-        stay = may_stay * stay
-    gains += evidence(stays, pooled(cells[first, first], stay))
-    gains += of_row(own, mass)
+    stays, both = joint[every, first] + joint[every, second], masses[first] + masses[second]
+    if constraints is not None and constraints.lasting:  # a row has nothing of staying
+        both = both - stays
+    else:
+        stay = cells[first, second]
+        if constraints is not None:  # one may follow the other, or neither may follow itself
+            back = cells[second, first]
+            stay = xp.where(back > stay, back, stay)
+            may_stay = constraints.free.transitions[first, first]
+            both, stays = both - (1.0 - may_stay) * stays, may_stay * stays
+            if shares:
+                own = xp.where(totals[second] > own, totals[second], own) - (1.0 - may_stay) * stay
+            stay = may_stay * stay
+        gains += evidence(stays, pooled(cells[first, first], stay))
+    gains += of_row(own, both)
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
+
+
+def _rest(transitions: Transitions, first: Any, second: Any) -> tuple[Any, Any]:
+    """Return the totals of prior counts of rows, and of the start, when two states are merged."""
+    (start, cells), start_total, totals, constraints = transitions.evidence_prior()
+    if transitions.shares_weights:
+        return totals, start_total
+    if constraints is None:
+        return totals - cells[first[0], second[0]], start_total - start[0]
+    # A row has less prior counts where it may go to the two, whose prior counts are equal.
+    less = totals[:, None] - cells[:, second]
+    return namespace(less).clip(less, 0.0, None), start_total - start[second]
 
 
 def _one_by_one(

@@ -5,7 +5,7 @@ import pytest
 
 import sojourn as sj
 from sojourn.families.dense import DenseFamily
-from tests.families.test_torch import Table, drawn
+from tests.support.drawn import Table, drawn
 from tests.support.families import EXAMPLES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 
 import sojourn as sj
 from sojourn import results
@@ -140,3 +141,19 @@ def test_a_bad_step_is_named_with_its_sequence(folder, tmp_path):
     spans = Spans(np.array([0, 1550]), np.array([9, 100]), np.array([[0, 9, 0, 9], [0, 100, 9, 0]]))
     with pytest.raises(sj.DataFileError, match=r"from step 49 of sequence 2: .*position 50.*inf"):
         work.take_tiles(setup, work.FileTiles(file, spans))
+
+
+@pytest.mark.parametrize("duration", [sj.NegativeBinomialDuration(4), sj.CategoricalDuration(30)])
+@pytest.mark.parametrize("tile_length", [40, None])
+def test_states_that_last_are_learned_on_a_cluster(folder, duration, tile_length):
+    given = model(duration=duration, tile_length=tile_length, n_passes=3)
+    if tile_length is None:
+        given.set_params(batch_size=2)
+    data = opened(folder, "npy")
+    alone, together = clone(given).fit(data), clone(given).fit(data, client="here")
+    assert_same(together, alone, tolerance=1e-9)
+    for ours, theirs in zip(together.durations_, alone.durations_, strict=True):
+        assert ours.shape == theirs.shape
+        assert ours.mean == pytest.approx(theirs.mean, rel=1e-9)
+        assert ours.variance == pytest.approx(theirs.variance, rel=1e-8)
+    assert max(own.mean for own in alone.durations_) > 5.0

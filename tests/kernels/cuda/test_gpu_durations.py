@@ -6,7 +6,7 @@ import pytest
 from sojourn.kernels import reference
 from sojourn.kernels.edges import TileKernel
 from sojourn.kernels.tiles import Tiles
-from tests.kernels.test_durations import batch
+from tests.support.durations import assert_same, batch
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
@@ -29,15 +29,6 @@ SHAPES = [
     (3, 4, [5, 2, 1], "explicit", np.float64),
     (5, 3, [4, 3], "both", np.float32),
 ]
-
-
-def assert_same(got, expected, tolerance):
-    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
-        ours, theirs = to_host(getattr(got, name)), getattr(expected, name)
-        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
-    for name in ("durations", "squares"):
-        for ours, theirs in zip(getattr(got, name), getattr(expected, name), strict=True):
-            np.testing.assert_allclose(to_host(ours), theirs, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("kernel", [cuda, cuda.PaddedKernel(2)], ids=["cuda", "padded"])

@@ -137,7 +137,7 @@ class CudaBackend(KernelPieces):
                 posterior.counts = posterior.counts._replace(start=own)
             return sums
 
-        recorder = self._recorder
+        recorder = None if posterior.durations is not None else self._recorder
         if recorder is not None and rates is None and not entropy and recorder.takes(batch):
             return recorder.replay(advance, posterior, batch)
         n_update = posterior.n_updates + 1
@@ -152,6 +152,7 @@ class CudaBackend(KernelPieces):
         own = (sums.start, sums.transitions)
         posterior.counts = Rows(*self.kernel.blend_counts(posterior.counts, own, keep, weight))
         posterior.emissions.blend(sums.emissions, keep=keep, weight=weight)
+        posterior.blend_durations(sums, keep, weight)
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:
         """Return a prior on transitions after its update, which is recorded in training."""

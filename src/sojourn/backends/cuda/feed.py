@@ -63,6 +63,7 @@ class Feed:
         self._device = device
         self._values: Tensor | RowStore | None = None
         self._coming: dict[int, Background] = {}
+        self._is_compiled = False
         self._order_of: tuple[int, _Order, Tensor] | None = None
         self._ahead: tuple[tuple[int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -143,6 +144,10 @@ class Feed:
             return make()
         main = torch.cuda.current_stream(self._device)
         with torch.cuda.stream(self._stream):
+            if not self._is_compiled:
+                with cuda.compiled_together():
+                    make()
+                self._is_compiled = True
             window = make()
         window.lend(main)
         main.wait_stream(self._stream)

@@ -18,7 +18,7 @@ from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import cuda
 from sojourn.kernels.arrays import is_tensor, keeping, to_device
 from sojourn.sequences import Sequences
-from sojourn.transitions import Concentrations, PriorCounts, Rows
+from sojourn.transitions import Concentrations, PriorCounts, RowConstraints, Rows
 
 Tensor = Any
 
@@ -243,6 +243,11 @@ class _Still(NamedTuple):
 
     prior: PriorCounts
 
+    @property
+    def constraints(self) -> RowConstraints | None:
+        """What is known of start and transitions."""
+        return self.prior.constraints
+
     def prior_counts(self) -> PriorCounts:
         """Return the prior, as `Transitions` does."""
         return self.prior
@@ -278,9 +283,8 @@ class _Recording:
         def run() -> BatchSums:
             place.take_out()
             still.counts = self._counts
-            sums = advance(still, [chunk], lambda sums: rates)
-            _copy(still.counts, self._counts)
-            return sums
+            # Counts and statistics are replaced where they are.
+            return advance(still, [chunk], lambda sums: rates)
 
         before = [tensor.clone() for tensor in self._changed()]
         with keeping() as self._constants:
@@ -356,10 +360,13 @@ class _RecordedUpdate:
 
 
 def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
-    """Run a function once, to compile its kernels, restore the arrays, and record it."""
+    """Compile a function's kernels, run it once, restore the arrays, and record it."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
+        with cuda.compiled_together():
+            run()
+        restore()
         run()
     torch.cuda.current_stream().wait_stream(stream)
     restore()

@@ -24,6 +24,7 @@ from sojourn.kernels.cpu.lane_math import (
 )
 from sojourn.kernels.cpu.lanes import (
     LANES,
+    ZIPPED,
     add,
     choose,
     get,
@@ -37,8 +38,10 @@ from sojourn.kernels.cpu.lanes import (
     splat,
     store,
     transpose,
+    unzip_rows,
     widened,
     zeros_of,
+    zip_rows,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.single import LEVERAGE, LOG_2, SingleWeights, single_rows
@@ -53,8 +56,9 @@ _NONE = np.empty(0, np.float32)
 _NO_WEIGHTS = SingleWeights(_NONE, _NONE, _NONE, _NONE, 0.0, np.empty(0))
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
+_FEWEST_ZIPPED, _MOST_ZIPPED = ZIPPED[0], ZIPPED[-1]
 _SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
-_GROUPS = 4  # vectors of steps whose products are summed at a time
+_GROUPS = 8  # vectors of steps whose products are summed at a time
 
 
 def student_rows(
@@ -166,39 +170,40 @@ def _student_rows(
         locations[j] = location[j % n_columns]
     narrow = np.empty(n_states * _TOGETHER, np.float32)
     y, tops = np.empty((n_columns + LANES) * _TOGETHER, np.float32), np.empty(_TOGETHER, np.float32)
-    lowest, none, stride = every(-np.inf), np.int64(0), np.int64(_TOGETHER)
+    lowest, none = every(-np.inf), np.int64(0)
+    stride, beside = np.int64(_TOGETHER), np.int64(LANES)
     log_2, shift, next_two = every(LOG_2), every(offset), np.int64(2 * LANES)
     unit = take_unit(counter)
     while unit < n_units:
         begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
         n_doubtful = 0
         for first in range(begin, end, _TOGETHER):
-            doubtful = -1
+            doubtful, gap = -1, 0
             if single is not None and enough and n_doubtful < _MOST_DOUBTFUL:
                 for at in range(0, _TOGETHER, LANES):
                     t = min(first + at, end - LANES)
-                    gaps[at // LANES] = _narrow_columns(x, t, locations, places, run, y, at)
-                doubtful = min(gaps.min(), 0) | single_rows(
-                    y, none, stride, next_two, single[0], spans, single[1], single[2], single[3],
-                    collapsed, narrow, none, stride, next_two, tops, none,
+                    bits = _narrow_columns(x, t, locations, places, run, y, at)
+                    gaps[at // LANES] = bits
+                    gap = min(gap, bits)
+                doubtful = gap | single_rows(
+                    y, none, stride, next_two, single, spans, collapsed, narrow, none, stride,
+                    next_two, tops, none,
                 )  # fmt: skip
                 n_doubtful += doubtful != 0
             for at in range(0, min(_TOGETHER, end - first), LANES):
                 # The last vector may repeat steps of the one before it.
                 t = min(first + at, end - LANES)
-                bits = -1
                 if single is not None and doubtful == 0:
                     bits = gaps[at // LANES]
-                    for k in range(n_states):
-                        store(potentials, k * LANES, load(narrow, k * _TOGETHER + at))
+                    _store_rows(narrow, at, stride, packed, places, n_states, table, t)
                     store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
-                if bits < 0:
+                else:
                     bits = lanes_not_above(_columns(x, t, location, z), lowest)
                     _double_rows(
                         z, weights, spans, factors, shares, powers, constants, collapsed, rows,
                         potentials, log_scale, t,
                     )  # fmt: skip
-                _store_rows(potentials, packed, places, n_states, table, t)
+                    _store_rows(potentials, none, beside, packed, places, n_states, table, t)
                 while bits != 0:
                     i = lowest_bit(bits)
                     bits &= bits - 1
@@ -260,19 +265,23 @@ def _double_rows(
 
 
 @inner
-def _store_rows(potentials, packed, places, n_states, table, t):
-    """Write potentials of `LANES` steps to their rows."""
+def _store_rows(source, at, stride, packed, places, n_states, table, t):
+    """Write potentials of `LANES` steps to their rows; those of state k are `stride` k further."""
     width = table.shape[1]
-    if _SQUARE <= n_states <= LANES:
+    if n_states == width and _FEWEST_ZIPPED <= n_states <= _MOST_ZIPPED:
+        zip_rows(source, at, stride, n_states, table, t * width)
+    elif _SQUARE <= n_states <= LANES:
         # Rows overlap: what is beyond one is overwritten by the next.
         none = np.int64(0)
-        transpose(potentials, places, none, none, packed, none, width)
+        for k in range(LANES):
+            places[k] = at + min(k, n_states - 1) * stride
+        transpose(source, places, none, none, packed, none, width)
         for at in range(0, n_states * LANES, LANES):
             store(table, t * width + at, load(packed, at))
     else:
         for k in range(n_states):
             for i in range(LANES):
-                put(table, (t + i) * width + k, get(potentials, k * LANES + i))
+                put(table, (t + i) * width + k, get(source, at + k * stride + i))
 
 
 @inner
@@ -384,7 +393,7 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
     sums = np.empty(n_rows * n_columns * LANES)
     lowest, zero = every(-np.inf), zeros_of(z)
     store(z, location.shape[0] * LANES, every(1.0))
-    last = location.shape[0]
+    last, stride = location.shape[0], np.int64(LANES)
     unit = take_unit(counter)
     while unit < n_units:
         for j in range(sums.shape[0]):
@@ -396,13 +405,18 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
             bits = lanes_not_above(_columns(x, t, location, z), lowest)
             for d in range(last * min(bits, 1)):
                 store(z, d * LANES, choose(bits, zero, load(z, d * LANES)))
-            for k in range(n_states):
-                at = (group * n_columns + k) * LANES
-                for i in range(LANES):
-                    put(shares, at + i, np.float64(get(weights, (t + i) * n_states + k)))
-                # Missing steps, and those that the block before had already.
-                skip = bits | ((1 << (step - t)) - 1)
-                store(shares, at, choose(skip, zero, load(shares, at)))
+            at = group * n_columns * LANES
+            if _FEWEST_ZIPPED <= n_states <= _MOST_ZIPPED:
+                unzip_rows(weights, t * n_states, n_states, shares, at, stride)
+            else:
+                for k in range(n_states):
+                    for i in range(LANES):
+                        share = np.float64(get(weights, (t + i) * n_states + k))
+                        put(shares, at + k * LANES + i, share)
+            # Missing steps, and those that the block before had already.
+            skip = bits | ((1 << (step - t)) - 1)
+            for k in range(at, at + n_states * LANES * min(skip, 1), LANES):
+                store(shares, k, choose(skip, zero, load(shares, k)))
             for s in range(n_pairs):
                 i, j = pairs[s, 0] - 1, pairs[s, 1] - 1
                 left = load(z, (last if i < 0 else i) * LANES)

@@ -37,7 +37,9 @@ from sojourn.kernels.threads import run_units, take_unit
 
 _MAX_UNITS = 64
 _UNIT_ELEMENTS = 2**25  # numbers in all units' sums together
-_CHUNK_ELEMENTS = 2**17  # numbers of forward vectors that a thread keeps: they stay in cache
+_CHUNK_ELEMENTS = 2**19
+"""Numbers of forward vectors that a thread keeps.  With fewer, more chunks are computed twice; more
+do not stay in cache.  From `python -m benchmarks.durations`, on sequences of 50 to 1,000 steps."""
 
 
 def forward_backward(

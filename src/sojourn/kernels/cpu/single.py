@@ -43,6 +43,7 @@ _LARGEST = 1e37  # a product above this may have overflowed
 _LOWEST = -32.0  # binary logarithm of the largest potential: rounding is below 10⁻⁶ of one above it
 _REACH = 16.0  # standard deviations from the location up to which rounding is below 10⁻⁶ of one
 _WORTH_SINGLE = 2048  # steps from which it pays to look whether single precision is enough
+_RANGE = 1e15  # of numbers whose squares are far from the largest of single precision
 _SAMPLE = 64  # steps, at least, that show how far data are from their location
 
 
@@ -73,9 +74,18 @@ class SingleWeights(NamedTuple):
         if len(x) < _WORTH_SINGLE:
             return False
         sample = np.nan_to_num(x[:: len(x) // _SAMPLE] - location)
+        # Of each column where it matters most: elsewhere rounding leaves numbers near zero.
+        units = self.lengths[1:].max(axis=1)
+        if not all(_fits(part) for part in (units, 1.0 / units[units > 0.0], sample)):
+            return False
         size = np.sqrt(np.square(sample).mean(axis=0))
         reach = self.lengths[0] + size @ self.lengths[1:]
         return bool(reach.max() <= _REACH)
+
+
+def _fits(values: Floats) -> bool:
+    """Whether numbers and their products with a few others are in the range of single precision."""
+    return bool(np.abs(values).max(initial=0.0) <= _RANGE)
 
 
 def single_weights(
@@ -94,27 +104,30 @@ def single_weights(
     else:
         scaled, powers = in_deviations / np.sqrt(LOG_2), np.ones_like(powers)
     offset = float(constants.max())
-    return SingleWeights(
-        scaled.transpose(2, 1, 0).astype(np.float32).ravel(),
-        shares.astype(np.float32),
-        (-powers).astype(np.float32),
-        ((constants - offset) / LOG_2).astype(np.float32),
-        offset,
-        np.abs(in_deviations).reshape(len(weights), -1),
-    )
+    with np.errstate(over="ignore", under="ignore"):  # then they are not enough for any data
+        return SingleWeights(
+            scaled.transpose(2, 1, 0).astype(np.float32).ravel(),
+            shares.astype(np.float32),
+            (-powers).astype(np.float32),
+            ((constants - offset) / LOG_2).astype(np.float32),
+            offset,
+            np.abs(in_deviations).reshape(len(weights), -1),
+        )
 
 
 @inner
 def single_rows(
-    z, z_at, z_stride, z_next, weights, spans, shares, powers, constants, collapsed, out, at,
-    stride, after, tops, top_at,
-):  # fmt: skip
+    z, z_at, z_stride, z_next, single, spans, collapsed, out, at, stride, after, tops, top_at
+):
     """Write potentials of four vectors of steps, relative to the largest, and its logarithm.
 
     Column i of the data is at ``z_at + i * z_stride``, and state k goes to ``at + k * stride``; two
     vectors are there, and two `z_next` and `after` numbers further on.  Logarithms are binary.
+    `single` has the arrays of `SingleWeights`, in their order, as far as constants.
+
     Returns the lanes, as bits, for which single precision is not enough, or which have a NaN.
     """
+    weights, shares, powers, constants = single
     n_states, n_targets = constants.shape[0], spans.shape[0]
     side = weights.shape[0] // (n_states * n_targets)
     zero = zeros_of(z)

@@ -121,6 +121,7 @@ def strip_units(
     none, one = np.int64(0), np.int64(1)
     unit = take_unit(counter)
     while unit < n_units:
+        own_starts, own_squares = start_counts[unit], start_squares[unit]
         for strip in range(unit, n_strips, n_units):
             for i in range(WIDTH):
                 begins[i] = (strip * WIDTH + i) * tile
@@ -183,14 +184,18 @@ def strip_units(
                             begins, shift, -one, not entered, starts, index, emissions, row_width,
                             n_steps, n_states, scratch, places, phi, masks,
                         )  # fmt: skip
+                        if not entered:
+                            backward_block(
+                                none, n_states, transitions, constants, phi, masks, ones, ones,
+                                beta, gamma, epsilon, nothing, row_sums,
+                            )  # fmt: skip
+                            masks[STEPS] = masks[0]
+                            continue
                         lanes = backward_block(
-                            shift if entered else none, n_states, transitions, constants, phi,
-                            masks, alpha if entered else ones, scales if entered else ones, beta,
-                            gamma, epsilon, squared if entered else nothing, row_sums,
+                            shift, n_states, transitions, constants, phi, masks, alpha, scales,
+                            beta, gamma, epsilon, squared, row_sums,
                         )  # fmt: skip
                         masks[STEPS] = masks[0]
-                        if not entered:
-                            continue
                         bad |= lanes
                         add_products(alpha, shift * row, epsilon, none, n_states, sums)
                         if has_squares:
@@ -203,7 +208,7 @@ def strip_units(
                             n_sums = 0
                         _store_block(
                             begins, shift, n_steps, n_states, masks, gamma, scratch, places,
-                            responsibilities, start_counts[unit], start_squares[unit],
+                            responsibilities, own_starts, own_squares,
                         )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
                     same = _note(
@@ -257,6 +262,10 @@ def _load_block(
             places[WIDTH + i] = at
             t = begins[i] + shift
             inside = min(STEPS, n_steps - t) if t >= 0 else 0
+            if row_width == 0 and inside == STEPS:
+                for j in range(0, run, LANES):
+                    store(scratch, at + j, load(emissions, t * n_states + j))
+                continue
             if row_width == 0:
                 for j in range(inside * n_states):
                     scratch[at] = emissions[t * n_states + j]
@@ -297,7 +306,11 @@ def _store_block(
     if not whole:
         for i in range(WIDTH):
             t = begins[i] + shift
-            for j in range(min(STEPS, n_steps - t) * n_states):
+            if t + STEPS <= n_steps:
+                for j in range(0, run, LANES):
+                    store(responsibilities, t * n_states + j, load(scratch, i * run + j))
+                continue
+            for j in range((n_steps - t) * n_states):
                 responsibilities[t * n_states + j] = scratch[i * run + j]
     for s in range(STEPS):
         bits = masks[s]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.decoding import viterbi
+from sojourn.kernels.cuda.launch import compiled_together
 from sojourn.kernels.cuda.minibatches import (
     Minibatch,
     RowBatch,
@@ -67,6 +68,7 @@ __all__ = [
     "as_rates",
     "blend_counts",
     "collect_failures",
+    "compiled_together",
     "decay",
     "find_segments",
     "forward_backward",

@@ -8,6 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix, written_out
 from sojourn.kernels.durations import Folding, with_edges
 from sojourn.kernels.interface import Potentials
@@ -63,6 +64,7 @@ def viterbi(
     return best, path
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_rows"], do_not_specialize_on_alignment=["index", "offsets"])
 def _viterbi_kernel(
     matrix,

@@ -112,8 +112,7 @@ def _run(
     entry, stay, advance = (part.to(table.dtype).contiguous() for part in potentials.durations)
     theta = (advance[:, None] * potentials.transitions).to(table.dtype).contiguous()
     edges, scale = potentials.edges, potentials.log_scale
-    slots = len(index) if both else 2 * n_programs
-    messages = table.new_empty((slots, n_states, n_copies))
+    messages = table.new_empty((len(index) if both else 2 * n_programs, n_states, n_copies))
     none = table.new_empty(1)
     stays, advances, entries = (
         torch.zeros((n_programs, *shape), dtype=torch.float64, device=device)
@@ -121,16 +120,7 @@ def _run(
     )
     ends = None if edges is None else table.new_zeros((2, n_sequences, n_states, n_copies))
     log_z = torch.empty(n_sequences, dtype=torch.float64, device=device)
-    inner, before, after = (
-        (none, none, none)
-        if edges is None
-        else (
-            edges.inner.to(torch.int8),
-            *(part.to(table.dtype).contiguous() for part in edges[1:]),
-        )
-    )
     side, copies = (triton.next_power_of_2(n) for n in (n_states, n_copies))
-    n_warps = max(1, min(_WARPS, max(side * side // 1024, side * copies // 256)))
     copy_chains[(n_programs,)](
         theta,
         potentials.start.to(table.dtype),
@@ -142,9 +132,7 @@ def _run(
         index,
         offsets,
         order,
-        inner,
-        before,
-        after,
+        *_around(potentials, none),
         messages,
         table.new_empty(len(index) if both else 1),
         steps.get("last", none),
@@ -166,9 +154,18 @@ def _run(
         EDGES=edges is not None,
         SCALED=scale is not None,
         LEAVING=both and len(steps["leaving"]) == len(index),
-        num_warps=n_warps,
+        num_warps=max(1, min(_WARPS, max(side * side // 1024, side * copies // 256))),
     )
     return log_z, stays.sum(0), advances.sum(0), entries.sum(0), ends, theta
+
+
+def _around(potentials: Potentials, none: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what lies around sequences as the kernel takes it; `none` where nothing does."""
+    edges, dtype = potentials.edges, potentials.emissions.dtype
+    if edges is None:
+        return none, none, none
+    before, after = (part.to(dtype).contiguous() for part in (edges.before, edges.after))
+    return edges.inner.to(torch.int8), before, after
 
 
 def _by_copies(

@@ -12,6 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.cuda.symbols import Segments
 
 _PIECE = 64  # rows of one symbol that are summed by one program
@@ -217,7 +218,7 @@ def find_segments(
     numbers = torch.cumsum(marks, 0, dtype=torch.int32)
     steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
     pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
-    layout = empty(6 * n_batches, torch.int64).reshape(n_batches, 6)
+    layout = torch.zeros((n_batches, 6), dtype=torch.int64, device=device)
     _write_pieces_kernel[by_batch](
         order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, **options
     )
@@ -236,6 +237,7 @@ def find_segments(
 # ---- device side ---------------------------------------------------------------------------------
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_sequences", "n_columns"])
 def _gather_sequences_kernel(
     values, begins, lengths, ends, out, n_sequences, n_columns,
@@ -254,6 +256,7 @@ def _gather_sequences_kernel(
         tl.store(out + target[:, None] + step, value, mask=mask)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_keys"])
 def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
     """Number the symbols of a minibatch apart from those of others."""
@@ -265,6 +268,7 @@ def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
     tl.store(keys + at, key, mask=mask)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n"])
 def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
     """Mark the first of equal keys."""
@@ -274,6 +278,7 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
     tl.store(marks + at, (key != before).to(tl.int8), mask=at < n)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_keys"])
 def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLOCK: tl.constexpr):
     """Note where each segment begins, and its symbol."""
@@ -289,6 +294,7 @@ def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLO
     tl.store(symbols + segment - 1, symbol.to(tl.int32), mask=is_new)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n"])
 def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: tl.constexpr):
     """Mark every so many steps of a segment."""
@@ -298,6 +304,7 @@ def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: 
     tl.store(marks + at, ((at - begin) % PIECE == 0).to(tl.int8), mask=at < n)
 
 
+@Launched
 @triton.jit
 def _write_pieces_kernel(
     order,
@@ -353,6 +360,7 @@ def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     tl.store(target + at, tl.load(source + begin + at, mask=at < n, other=0), mask=at < n)
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "step_capacity", "symbol_capacity", "n_symbols_in_all"],
     do_not_specialize_on_alignment=[
@@ -429,6 +437,7 @@ def _load_minibatch_kernel(
         _copy_part(order, b * n_sequences, to_order, n_sequences, BLOCK)
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_columns"],
     do_not_specialize_on_alignment=["begins", "offsets", "order", "rates"],

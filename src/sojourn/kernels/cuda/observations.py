@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.cuda.symbols import sum_columns
 from sojourn.kernels.interface import padded_states
 
@@ -165,6 +166,7 @@ def _write_rows(total, table, log_scale, step, state, n_steps, n_states, stride)
     tl.store(log_scale + step, largest, mask=step < n_steps)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_steps", "n_columns", "n_values", "n_states"])
 def _tabled_rows_kernel(
     x, logs, table, log_scale, n_steps, n_columns, n_values, n_states, stride,
@@ -188,6 +190,20 @@ def _tabled_rows_kernel(
 
 
 @triton.jit
+def _squared_form(e, row, there, columns, location, weights, spans, state, n_forms, n_states):
+    """Return the square of form e, of some steps in every state."""
+    inside = state < n_states
+    own = weights + e * n_states + state
+    constant = tl.load(own, mask=inside, other=0.0)[None, :]
+    form = constant + tl.zeros((there.shape[0], 1), tl.float64)
+    for j in range(tl.load(spans + 3 * e), tl.load(spans + 3 * e + 1)):
+        y = tl.load(row + tl.load(columns + j), mask=there, other=0.0) - tl.load(location + j)
+        weight = tl.load(own + (1 + j) * n_forms * n_states, mask=inside, other=0.0)
+        form += y[:, None] * weight[None, :]
+    return form * form
+
+
+@triton.jit
 def _log_one_plus(x):
     """Return log(1 + x) with the digits of a small x."""
     one = 1.0 + x
@@ -195,6 +211,7 @@ def _log_one_plus(x):
     return tl.log(one) - ((one - 1.0) - x) * (1.0 / one.to(tl.float32)).to(tl.float64)
 
 
+@Launched
 @triton.jit(
     do_not_specialize=[
         *("n_steps", "n_columns", "n_forms", "n_groups", "n_states", "n_leverage", "half"),
@@ -211,16 +228,11 @@ def _squared_rows_kernel(
     there = step < n_steps
     inside = state < n_states
     row = x + step.to(tl.int64) * n_columns
-    size = n_forms * n_states  # numbers from one row of the weights to the next
     leverage = tl.zeros((TILE, LANES), tl.float64)
     for e in range(n_leverage):
-        form = tl.zeros((TILE, LANES), tl.float64)
-        own = weights + e * n_states + state
-        form += tl.load(own, mask=inside, other=0.0)[None, :]
-        for j in range(tl.load(spans + 3 * e), tl.load(spans + 3 * e + 1)):
-            y = tl.load(row + tl.load(columns + j), mask=there, other=0.0) - tl.load(location + j)
-            form += y[:, None] * tl.load(own + (1 + j) * size, mask=inside, other=0.0)[None, :]
-        leverage += form * form
+        leverage += _squared_form(
+            e, row, there, columns, location, weights, spans, state, n_forms, n_states
+        )
     total = tl.zeros((TILE, LANES), tl.float64)
     square = tl.zeros((TILE, LANES), tl.float64)
     # Groups with the same power are multiplied, less one, before a logarithm is taken.
@@ -232,13 +244,9 @@ def _squared_rows_kernel(
         apart = tl.maximum(apart, tl.max(tl.abs(power - first), axis=0))
     group = 0
     for e in range(n_leverage, n_forms):
-        form = tl.zeros((TILE, LANES), tl.float64)
-        own = weights + e * n_states + state
-        form += tl.load(own, mask=inside, other=0.0)[None, :]
-        for j in range(tl.load(spans + 3 * e), tl.load(spans + 3 * e + 1)):
-            y = tl.load(row + tl.load(columns + j), mask=there, other=0.0) - tl.load(location + j)
-            form += y[:, None] * tl.load(own + (1 + j) * size, mask=inside, other=0.0)[None, :]
-        square += form * form
+        square += _squared_form(
+            e, row, there, columns, location, weights, spans, state, n_forms, n_states
+        )
         if tl.load(spans + 3 * e + 2) > 0:
             known = square == square
             added = tl.load(constants + group * n_states + state, mask=inside, other=0.0)[None, :]
@@ -265,6 +273,7 @@ def _squared_rows_kernel(
     _write_rows(total, table, log_scale, step, state, n_steps, n_states, stride)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_steps", "n_columns", "n_statistics", "n_states", "span"])
 def _quadratic_sums_kernel(
     x, location, places, factors, weights, stride, partial,

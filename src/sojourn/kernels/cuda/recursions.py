@@ -220,7 +220,8 @@ def _launch_chains(run: Callable[..., None], n_states: int, order: Tensor) -> No
     groups, n_sequences = triton.cdiv(n_states, 16), len(order)
     if n_states > _HALF_WARP:
         lanes = max(32, triton.next_power_of_2(n_states))
-        run(recursions_triton.block_chains, order, 1, LANES=lanes, num_warps=lanes // 32)
+        own = warp | {"LANES": lanes, "num_warps": lanes // 32}
+        run(recursions_triton.block_chains, order, 1, **own)
     elif n_sequences < TILED:
         run(recursions_triton.warp_chains, order, 2, GROUPS=groups, **warp)
     else:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.warp import from_lane, row_of, sum_over
+from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.warp import from_lane, load_one, row_of, sum_over
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "n_steps"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
@@ -71,7 +73,7 @@ def warp_chains(
         if AFFINE:
             gains = tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
         for k in tl.static_range(K):
-            value = tl.load(matrix + k * K + state, mask=state < K, other=0.0) * gains
+            value = load_one(matrix + k * K + state, state < K, INTERPRET) * gains
             if AFFINE:
                 value = tl.where(is_ahead, value, value * tl.load(gain + k))
             columns = columns + (value,)
@@ -147,6 +149,7 @@ def warp_chains(
     tl.store(log_z + sequence, total, mask=exists & is_ahead & (lane % 16 == 0))
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "n_steps"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
@@ -176,6 +179,7 @@ def block_chains(
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
     LANES: tl.constexpr,
+    INTERPRET: tl.constexpr,
 ):
     """One sequence in one direction by several warps, a state per thread.
 
@@ -197,7 +201,7 @@ def block_chains(
         gains = tl.load(gain + state, mask=inside & is_ahead, other=1.0)
         offset = tl.load(shift) / tl.load(gain)
     for k in tl.static_range(K):
-        value = tl.load(matrix + k * K + state, mask=inside, other=0.0) * gains
+        value = load_one(matrix + k * K + state, inside, INTERPRET) * gains
         if AFFINE:
             value = tl.where(is_ahead, value, value * tl.load(gain + k))
         columns = columns + (value,)
@@ -238,6 +242,7 @@ def block_chains(
         tl.store(log_z + sequence, total)
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_steps", "span"],
     do_not_specialize_on_alignment=["first", "offsets"],
@@ -302,6 +307,7 @@ def block_combine(
     tl.store(starts + program * K + state, start, mask=state < K)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_spans"])
 def gather_spans(
     pairs,

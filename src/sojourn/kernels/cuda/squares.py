@@ -8,6 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.interface import Squares
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
@@ -66,6 +67,7 @@ def sum_squares(
     )
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_less", "span"], do_not_specialize_on_alignment=["offsets"]
 )

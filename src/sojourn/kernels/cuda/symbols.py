@@ -14,6 +14,7 @@ import triton.language as tl
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.interface import padded_states
 
 Tensor = Any
@@ -155,6 +156,7 @@ def means_of_symbols(
 # ---- device side ---------------------------------------------------------------------------------
 
 
+@Launched
 @triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
 def _sum_pieces_kernel(
     steps,
@@ -186,6 +188,7 @@ def _sum_pieces_kernel(
     tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_symbols", "n_segments"],
     do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
@@ -223,6 +226,7 @@ def _sum_segments_kernel(
     tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_symbols", "n_rows", "span"],
     do_not_specialize_on_alignment=["rows", "symbols"],
@@ -244,6 +248,7 @@ def _sum_columns_kernel(rows, width, symbols, n_symbols, out, n_rows, span, K, B
     tl.store(out + program * K + state, total, mask=state < K)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_rows", "n_added"], do_not_specialize_on_alignment=["rows"])
 def _add_rows_kernel(
     table,
@@ -274,6 +279,7 @@ def _add_rows_kernel(
         tl.store(where, new.to(table.dtype.element_ty), mask=mask)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n"])
 def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
     """Multiply everything by a factor, unless that is one."""
@@ -285,6 +291,7 @@ def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
             tl.store(table + where, (values * by).to(table.dtype.element_ty), mask=where < n)
 
 
+@Launched
 @triton.jit(do_not_specialize=["K"])
 def _means_of_symbols_kernel(totals, scale, priors, gain, shift, missing, K, LANES: tl.constexpr):
     """Find gain and shift of every state, and the row that makes the potential one."""

@@ -14,13 +14,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
 from sojourn.kernels.cuda.warp import (
     add_exact_product,
     add_products,
     load_four,
+    load_one,
     load_two,
     row_of,
     store_four,
+    store_one,
     store_two,
     sum_over,
     two_parts,
@@ -40,6 +43,7 @@ def load_potentials(
     return values
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
@@ -85,10 +89,10 @@ def tile_chains(
             to = 16 * (nt // 2) + 4 * (group // 2) + 2 * (nt % 2) + group % 2
             for i in tl.static_range(2):
                 state = 16 * (kt // 2) + 4 * quarter + 2 * (kt % 2) + i
-                value = tl.load(matrix + state * K + to, mask=(state < K) & (to < K), other=0.0)
+                value = load_one(matrix + state * K + to, (state < K) & (to < K), INTERPRET)
                 if AFFINE:
                     entered = tl.where(is_ahead, to, state)
-                    value *= tl.load(gain + entered, mask=entered < K, other=0.0)
+                    value *= load_one(gain + entered, entered < K, INTERPRET)
                 values = values + (value,)
     large, small = two_parts(values)
     offset = 0.0
@@ -188,6 +192,7 @@ def tile_chains(
         tl.store(log_z + sequence[h], total[h], mask=(length[h] > 0) & is_ahead & (quarter == 0))
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_steps", "span"],
     do_not_specialize_on_alignment=["first", "offsets"],
@@ -303,13 +308,15 @@ def tile_combine(
         is_first, ahead, behind, before = next_first, next_ahead, next_behind, next_before
     # As they lie in the threads; `gather_tiles` knows which is which.
     for p in tl.static_range(n_pairs * n_pairs * 8):
-        tl.store(pairs + program.to(tl.int64) * W * W + 32 * p + lane, pair[p])
+        where = pairs + program.to(tl.int64) * W * W + 32 * p + lane
+        store_one(where, pair[p], lane >= 0, INTERPRET)
     for p in tl.static_range(2 * n_pairs):
         state = 16 * (p // 2) + 2 * group + p % 2
         value = sum_over(start[p], 1, 2, INTERPRET)
         tl.store(starts + program * K + state, value, mask=(quarter == 0) & (state < K))
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_spans"])
 def gather_tiles(
     pairs,

@@ -12,6 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
+
 Tensor = Any
 
 
@@ -67,10 +69,12 @@ def blend_counts(
 ) -> tuple[Tensor, Tensor]:
     """Return ``keep * counts + weight * sums`` for start and transitions, eq (3).
 
-    Rates that are tensors are views of one, as `as_rates` takes them; the host does not wait.
+    Rates that are tensors are views of one, as `as_rates` takes them; the host does not wait.  They
+    are those of a recorded step, whose counts are replaced where they are.
     """
     rates = as_rates(keep, weight, counts[0])
-    out = tuple(torch.empty_like(part) for part in counts)
+    is_recorded = isinstance(keep, torch.Tensor)
+    out = counts if is_recorded else tuple(torch.empty_like(part) for part in counts)
     n = counts[1].numel()
     _blend_counts_kernel[(triton.cdiv(n, 256),)](
         *counts, *sums, *out, rates, len(counts[0]), n, BLOCK=256, num_warps=4
@@ -122,6 +126,7 @@ def collect_failures(log_z: Tensor, failures: Tensor) -> Tensor:
 # ---- device side ---------------------------------------------------------------------------------
 
 
+@Launched
 @triton.jit
 def _row_potentials_kernel(
     prior_start,
@@ -161,6 +166,7 @@ def _row_potentials_kernel(
         tl.store(out + K * K + state * K + row, means, mask=inside)
 
 
+@Launched
 @triton.jit(do_not_specialize=["K", "n"])
 def _blend_counts_kernel(
     start, transitions, added_start, added, out_start, out, rates, K, n, BLOCK: tl.constexpr
@@ -180,6 +186,7 @@ def _blend_counts_kernel(
             tl.store(out_start + at, keep * old + weight * new, mask=at < K)
 
 
+@Launched
 @triton.jit
 def _state_masses_kernel(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states per program."""
@@ -193,6 +200,7 @@ def _state_masses_kernel(start, transitions, out, K):
     tl.store(out + state, total, mask=state < K)
 
 
+@Launched
 @triton.jit(do_not_specialize=["K"])
 def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
     """Blend totals, and find the factors that follow from the scale."""
@@ -210,6 +218,7 @@ def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.c
     tl.store(factors, weight / decayed)
 
 
+@Launched
 @triton.jit(do_not_specialize=["n"])
 def _collect_failures_kernel(log_z, failures, out, n, BLOCK: tl.constexpr):
     """Sum, and count what is not finite."""

@@ -53,6 +53,55 @@ def row_of(table, missing, symbol, n_rows, stride):
 
 
 @triton.jit
+def load_one(pointer, mask, INTERPRET: tl.constexpr):
+    """Load a number; zero where masked.
+
+    What `tl.load` does.  But for each of those the compiler looks through most of a kernel for how
+    threads are best laid out, which is known here: with a hundred of them it took most of its time.
+    """
+    if INTERPRET:
+        return tl.load(pointer, mask=mask, other=0.0)
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred p;
+            setp.ne.s32 p, $2, 0;
+            mov.b32 $0, 0;
+            @p ld.global.b32 $0, [$1];
+        }
+        """,
+        "=f,l,r",
+        [pointer.to(tl.int64), mask.to(tl.int32)],
+        dtype=tl.float32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def store_one(pointer, value, mask, INTERPRET: tl.constexpr):
+    """Store a number; see `load_one`."""
+    if INTERPRET:
+        tl.store(pointer, value, mask=mask)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred p;
+                setp.ne.s32 p, $3, 0;
+                @p st.global.f32 [$1], $2;
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,l,f,r",
+            [pointer.to(tl.int64), value, mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
 def load_four(pointer, mask, INTERPRET: tl.constexpr):
     """Load four numbers that lie side by side, at a multiple of four; zero where masked."""
     if INTERPRET:

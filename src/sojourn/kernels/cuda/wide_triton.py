@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched
+
 PATIENCE = tl.constexpr(2**26)
 """Looks at a counter, of half a microsecond or more each, after which a program gives up."""
 
@@ -35,6 +37,7 @@ def product(x, high, low, PRODUCT: tl.constexpr):
     return v
 
 
+@Launched
 @triton.jit
 def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
     """Write a tile of θᵀ and of θ, padded with zeros: what tf32 holds, and behind it the rest."""
@@ -50,6 +53,7 @@ def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
         tl.store(where + W * W, value - high, mask=inside)
 
 
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "n_steps", "width", "t_begin", "t_end"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "first", "counters"],
@@ -175,6 +179,7 @@ def shared_chains(
         row += step
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_rows"], do_not_specialize_on_alignment=["index", "offsets"])
 def score(
     sums,
@@ -205,6 +210,7 @@ def score(
     tl.store(log_z + sequence, tl.sum(total, axis=0))
 
 
+@Launched
 @triton.jit(do_not_specialize=["n_steps"], do_not_specialize_on_alignment=["first"])
 def combine(
     messages,
