@@ -23,8 +23,8 @@ def figures() -> str:
     return "\n".join(
         [
             f"{data['sequences']} sequences, {data['steps']:,} steps in all, from four states; "
-            f"`HDPHMM` with at most {found['most_states']} ({where['cores']} cores, "
-            f"{where['processor']}, {found['date']}, `{found['command']}`, "
+            f"`HDPHMM` with at most {found['most_states']}, in full batches "
+            f"({where['cores']} cores, {where['processor']}, {found['date']}, `{found['command']}`, "
             f"[result](../{RESULT})):",
             "",
             "| durations of the data | states, plain | states, with `duration` | error of means "
@@ -33,10 +33,20 @@ def figures() -> str:
             *rows,
             "",
             "Errors are relative to the truth: the median over states and seeds, and the largest. "
+            f"Those of the visits themselves, as they were drawn: {_drawn(found)}. "
             f"With {cost['states']} states a pass takes, relative to that of the plain "
             f"model, {' and '.join(ratios)}.",
         ]
     )
+
+
+def _drawn(found: dict[str, Any]) -> str:
+    """Say how far the moments of the drawn visits are from the truth."""
+    parts = []
+    for name in ("negative binomial", "categorical"):
+        own = found[name.replace(" ", "_")]["summary"]["largest_error_of_drawn_visits"]
+        parts.append(f"means at most {own['mean']:.1%}, variances {own['variance']:.1%} ({name})")
+    return "; ".join(parts)
 
 
 def _row(name: str, summary: dict[str, Any], runs: list[dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ python -m experiments.durations
 
 Sequences are drawn from four states with Gaussian emissions whose visits last a negative binomial
 number of steps, or one of two numbers of steps.  An HDP-HMM with the right kind of durations is
-fitted, and a plain one, both with the defaults of the library.
+fitted, and a plain one, both in full batches and otherwise with the defaults of the library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ SEEDS = 5
 MEANS = (0.0, 2.5, 5.0, 7.5)
 SHAPES, STAYS = (6, 4, 8, 5), (0.6, 0.5, 0.5, 0.4)
 LENGTHS = ((4, 12), (6, 9), (3, 15), (5, 8))
-N_SEQUENCES, N_STEPS, MOST_STATES = 60, 500, 12
+N_SEQUENCES, N_STEPS, MOST_STATES = 240, 500, 12
+COST_SEQUENCES = 60
 
 Law = Callable[[int, np.random.Generator], int]
 
@@ -48,29 +49,40 @@ def moments(kind: str) -> list[tuple[float, float]]:
     return [(float(np.mean(own)), float(np.var(own))) for own in LENGTHS]
 
 
-def draw(law: Law, seed: int) -> list[NDArray[np.float64]]:
-    """Draw sequences; the states that may follow one are equally likely."""
+def draw(law: Law, seed: int) -> tuple[list[NDArray[np.float64]], list[list[int]]]:
+    """Draw sequences, and return with them how long the visits to each state lasted.
+
+    The states that may follow one are equally likely.
+    """
     rng = np.random.default_rng(seed)
-    found = []
+    found, lengths = [], [[] for _ in MEANS]  # type: ignore[var-annotated]
     for _ in range(N_SEQUENCES):
         state, path = int(rng.integers(len(MEANS))), []
         while len(path) < N_STEPS:
-            path += [state] * law(state, rng)
+            length = law(state, rng)
+            path += [state] * length
+            lengths[state] += [length] * (len(path) <= N_STEPS)  # those that are cut are not known
             state = int((state + rng.integers(1, len(MEANS))) % len(MEANS))
         found.append(rng.normal(np.array(MEANS)[path[:N_STEPS]])[:, None])
-    return found
+    return found, lengths
 
 
 def compare(kind: str, law: Law, duration: Any) -> dict[str, Any]:
     """Fit both models to data of several seeds."""
     runs = []
     for seed in range(SEEDS):
-        X = draw(law, seed)
-        own: dict[str, Any] = {}
+        X, lengths = draw(law, seed)
+        drawn = [(float(np.mean(part)), float(np.var(part))) for part in lengths]
+        own: dict[str, Any] = {"drawn": _relative(drawn, kind)}
         for name, used in (("plain", None), ("lasting", duration)):
             before = time.perf_counter()
             model = sj.HDPHMM(
-                MOST_STATES, sj.DiagonalGaussian(), duration=used, random_state=seed
+                MOST_STATES,
+                sj.DiagonalGaussian(),
+                duration=used,
+                batch_size=None,
+                tile_length=None,
+                random_state=seed,
             ).fit(X)
             own[name] = {
                 "states": model.n_states_,
@@ -90,14 +102,15 @@ def _errors(model: Any, kind: str) -> dict[str, Any] | None:
         return None
     order = np.argsort(model.means_[: len(MEANS), 0])
     found = [model.durations_[int(k)] for k in order]
-    pairs = zip(found, moments(kind), strict=True)
-    errors = [(abs(own.mean / m - 1.0), abs(own.variance / v - 1.0)) for own, (m, v) in pairs]
-    means, variances = np.array(errors).T
-    return {
-        "mean": [round(float(e), 4) for e in means],
-        "variance": [round(float(e), 4) for e in variances],
-        "shapes": [own.shape for own in found],
-    }
+    errors = _relative([(own.mean, own.variance) for own in found], kind)
+    return errors | {"shapes": [own.shape for own in found]}
+
+
+def _relative(found: list[tuple[float, float]], kind: str) -> dict[str, Any]:
+    """Return relative errors of means and variances of all states."""
+    errors = np.abs(np.array(found) / np.array(moments(kind)) - 1.0)
+    means, variances = errors.round(4).T.tolist()
+    return {"mean": means, "variance": variances}
 
 
 def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -111,6 +124,9 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "median_error": {name: _of(np.median, known, name) for name in ("mean", "variance")},
         "largest_error": {name: _of(np.max, known, name) for name in ("mean", "variance")},
+        "largest_error_of_drawn_visits": {
+            name: _of(np.max, [run["drawn"] for run in runs], name) for name in ("mean", "variance")
+        },
     }
 
 
@@ -120,7 +136,7 @@ def _of(summarize: Any, known: list[dict[str, Any]], name: str) -> float:
 
 def cost() -> dict[str, Any]:
     """Time passes of a plain model and of one whose states last, with as many states."""
-    X = draw(negative_binomial, 0)
+    X = draw(negative_binomial, 0)[0][:COST_SEQUENCES]
     common: dict[str, Any] = {"batch_size": None, "n_passes": 20, "n_init": 1, "random_state": 0}
     found: dict[str, list[float]] = {}
     for _ in range(5):
@@ -136,7 +152,7 @@ def cost() -> dict[str, Any]:
     best = {name: min(own) for name, own in found.items()}
     return {
         "states": 20,
-        "steps": N_SEQUENCES * N_STEPS,
+        "steps": COST_SEQUENCES * N_STEPS,
         "milliseconds_per_pass": {name: round(50.0 * own, 2) for name, own in best.items()},
         "ratio": {name: round(own / best["plain"], 2) for name, own in best.items()},
     }

@@ -12,7 +12,13 @@ from typer.testing import CliRunner
 import sojourn as sj
 from sojourn.analysis.segments import _begins
 from sojourn.cli import app
-from sojourn.inference.shapes import ShapeSample, Visits, better_shapes, moment_shapes
+from sojourn.inference.shapes import (
+    LearnedShapes,
+    ShapeSample,
+    Visits,
+    better_shapes,
+    moment_shapes,
+)
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import DurationPotentials, Potentials
 from sojourn.transitions import HDP, Dirichlet, RowConstraints, Rows
@@ -433,6 +439,26 @@ def test_long_sequences_are_learned_by_tiles():
     assert [model.durations_[k].shape for k in order] == pytest.approx(SHAPES, abs=2)
     plain, ours = fit(X, None, **options), fit(X, ONE, **options)
     np.testing.assert_allclose(ours.transmat_, plain.transmat_, atol=1e-8)
+
+
+def test_states_to_begin_with_are_as_free_as_those_asked_for():
+    """Long data begin with more states than asked for; sequences may start with any of them."""
+    known = RowConstraints.between(2).regrouped(np.eye(5, 2))
+    np.testing.assert_array_equal(known.free.start, 1.0)
+    np.testing.assert_array_equal(known.free.transitions, 1.0 - np.eye(5))
+    pairs = np.triu_indices(5, 1)
+    assert known.may_merge(*pairs).all()
+
+
+def test_shapes_are_learned_once_there_are_as_many_states_as_asked_for(monkeypatch):
+    learned = []
+    monkeypatch.setattr(LearnedShapes, "_learn", lambda self, _, n_pass: learned.append(n_pass))
+    for first, expected in ((0, [1, 2, 3, 4, 6, 8]), (4, [5, 6, 7, 8])):
+        shapes = LearnedShapes(None, None, 0, 1, first)
+        for n_pass in range(10):
+            shapes.before_pass(None, n_pass)
+        assert learned == expected
+        learned.clear()
 
 
 def test_people_see_the_durations(fitted, data, tmp_path):

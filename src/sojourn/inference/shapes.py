@@ -298,22 +298,30 @@ def few_steps(data: Sequences, most: int = SAMPLE_STEPS) -> Sequences:
 class LearnedShapes:
     """Learns shapes before passes 1, 2, 3, 4, 6, 8, 12, ..., and where training would end.
 
+    Passes are counted from the first one with as many states as asked for: before, one thing may be
+    several states in a row, each with a small shape, and what they are merged to keeps it.
+
     Attributes
     ----------
     source : Minibatches
         Where the data come from; the first minibatches of a pass are looked at.
     family : Family
     seed : int
+    n_threads : int
+    first : int
+        Passes with more states.
     """
 
     source: Minibatches
     family: Family
     seed: int
     n_threads: int
+    first: int = 0
 
     def before_pass(self, posterior: Posterior, n_pass: int) -> bool:
         """Learn shapes before pass `n_pass`, counted from 0; return whether any has changed."""
-        odd = n_pass // (n_pass & -n_pass) if n_pass else 0
+        n = max(0, n_pass - self.first)
+        odd = n // (n & -n) if n else 0
         return odd in (1, 3) and self._learn(posterior, n_pass)
 
     def when_converged(self, posterior: Posterior, n_pass: int) -> bool:

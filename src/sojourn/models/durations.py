@@ -103,14 +103,25 @@ def refuse_one_pass(model: BaseHMM, n_passes: int) -> None:
 
 
 def shapes_of(
-    model: BaseHMM, fitted: FittedModel, source: Minibatches, data: Data, seed: int
+    model: BaseHMM,
+    fitted: FittedModel,
+    source: Minibatches,
+    data: Data,
+    seed: int,
+    first: int,
 ) -> LearnedShapes | None:
-    """Return what learns the shapes of durations between passes, if they are to be learned."""
+    """Return what learns the shapes of durations between passes, if they are to be learned.
+
+    Parameters
+    ----------
+    first : int
+        Passes with more states than asked for.
+    """
     if not learns_shapes(fitted.posterior):
         return None
     if isinstance(source, RememberingSource):  # of which a minibatch is a sequence
         source = data.minibatches(fitted.family, None, seed)
-    return LearnedShapes(source, fitted.family, seed, resolve_jobs(model.n_jobs))
+    return LearnedShapes(source, fitted.family, seed, resolve_jobs(model.n_jobs), first)
 
 
 def stored_duration(value: Any) -> Any:

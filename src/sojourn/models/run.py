@@ -172,7 +172,9 @@ def fit(
     minibatches = _minibatches(model, plan, data, family, seed, cluster)
     on_host = cluster is not None or plan.size is Size.SMALL
     moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
-    shapes = shapes_of(model, fitted, _read_here(plan, fitted, data, minibatches, seed), data, seed)
+    source = _read_here(plan, fitted, data, minibatches, seed)
+    n_wide = 0 if plan.narrow is None else plan.narrow.first + plan.narrow.n_stages - 2
+    shapes = shapes_of(model, fitted, source, data, seed, n_wide)
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)

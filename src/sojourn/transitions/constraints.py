@@ -286,6 +286,9 @@ class RowConstraints(NamedTuple):
         unknown &= stays[:, None] | ~np.eye(len(members), dtype=np.bool_)
         sums = np.where(np.isnan(rows[first]), 0.0, rows[first]) @ members.T
         unknown_start = members @ np.isnan(start) > 0.0
+        # Of states that are none of these nothing is known.
+        new = members.sum(axis=1) == 0.0
+        unknown, unknown_start = unknown | new | new[:, None], unknown_start | new
         sums_start = members @ np.where(np.isnan(start), 0.0, start)
         unknown[:] = unknown | self.lasting
         made: RowConstraints | None = RowConstraints.of(
