@@ -189,3 +189,28 @@ def test_distinct_masks_are_those_of_numpy(n_kinds, n_states):
     for odd in (np.nan, np.inf, -0.1, 1.1):
         weights[200:, 0], weights[100] = odd, 0.0
         assert distinct_masks(weights)[2:] == (200, 100)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_states", [1, 2, 7, 8, 13, 16])
+def test_rows_are_multiplied_by_masks_and_what_is_lost_is_found(n_states, dtype):
+    from sojourn.kernels.cpu.masks import mask_all_pairs, mask_in_place
+
+    rng = np.random.default_rng(n_states)
+    masks = rng.random((5, n_states))
+    masks[0], masks[2] = 1.0, 0.0
+    for width in (n_states, n_states + 3):
+        for n_rows in (1, 6, 9000):  # of one unit of work, and of several
+            table = rng.random((n_rows, width)).astype(dtype)
+            codes = rng.integers(5, size=n_rows).astype(np.int32)
+            expected = table.copy()
+            expected[:, :n_states] *= masks.astype(dtype)[codes]
+            lost = mask_in_place(table, masks, codes, n_threads=2)
+            np.testing.assert_array_equal(table, expected)
+            np.testing.assert_array_equal(lost, np.flatnonzero(codes == 2))
+    table, index = rng.random((4, n_states)).astype(dtype), rng.integers(4, size=50)
+    codes = rng.integers(5, size=50)
+    products, numbers, lost = mask_all_pairs(table, index, masks, codes)
+    expected = table[index] * masks.astype(dtype)[codes]
+    np.testing.assert_array_equal(products[numbers], expected)
+    np.testing.assert_array_equal(lost, np.arange(8, 12))

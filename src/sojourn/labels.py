@@ -57,8 +57,10 @@ class Labels:
         codes, table = self.codes, self.table
         if len(table) > len(codes) + 1:  # a mask of its own for every step of larger data
             codes, table = np.arange(len(codes), dtype=np.int32), table[codes]
-        further = np.repeat(table[:, -1:], max(0, n_states - self.n_labelled), axis=1)
-        return codes, np.hstack([table[:, :-1], further])[:, :n_states]
+        masks = np.empty((len(table), n_states))
+        masks[:, : self.n_labelled] = table[:, :-1][:, :n_states]
+        masks[:, self.n_labelled :] = table[:, -1:]
+        return codes, masks
 
     def masks(self, n_states: int) -> NDArray[np.float64]:
         """Return the weights of all states at every step, (T, K)."""

@@ -429,7 +429,7 @@ def _runs(
     offsets: NDArray[np.int64],
 ) -> NDArray[Any]:
     """Return the runs of some values one after another."""
-    if values.ndim == 1 and _is_compiled(values.dtype):
+    if values.ndim == 1 and values.flags.c_contiguous and _is_compiled(values.dtype):
         from sojourn.kernels.cpu.symbols import take_ragged  # compiled, so loaded on first use
 
         taken: NDArray[Any] = take_ragged(values, begins, offsets)

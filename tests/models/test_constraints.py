@@ -168,8 +168,26 @@ def test_what_never_happens_never_does_whatever_comes(
             propose_once(model, X, made)
         now = model.fitted_.posterior.transitions.constraints
         never_happens(model, now)
-        if isinstance(known, str) and len(model.startprob_) == 5:
-            assert (now.allowed.transitions == RowConstraints.make(5, known, None).allowed[1]).all()
+        if isinstance(known, str):  # those of as many states as there are left
+            expected = RowConstraints.make(len(model.startprob_), known, None)
+            assert (now.allowed.transitions == expected.allowed.transitions).all()
+
+
+@pytest.mark.parametrize("name", ["no-self", "left-right"])
+def test_states_that_are_one_become_one_under_constraints(name):
+    rng = np.random.default_rng(0)
+    if name == "left-right":
+        lasts = rng.geometric(0.15, (60, 3))
+        X = [np.concatenate([*map(rng.poisson, RATES[:3], own)]) for own in lasts]
+    else:
+        matrix = [[0.0, 0.7, 0.3], [0.2, 0.0, 0.8], [0.5, 0.5, 0.0]]
+        X, _ = drawn(60, 20, matrix=matrix)
+    model = sj.HMM(
+        5, sj.Poisson(), transition_constraints=name, moves="auto", random_state=0, n_init=1
+    ).fit(X)
+    assert len(model.startprob_) == 3
+    never_happens(model, RowConstraints.make(3, name, None))
+    np.testing.assert_allclose(sorted(model.lambdas_.ravel()), RATES[:3], rtol=0.1)
 
 
 def propose_once(model, X, kind):

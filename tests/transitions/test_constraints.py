@@ -1,5 +1,6 @@
 """Constraints on start and transitions: what they say, and the mathematics that follows."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from sojourn.transitions import (
     Rows,
     StickyDirichlet,
 )
+from sojourn.transitions.base import log_row_evidence
 from sojourn.transitions.hdp_updates import row_totals, tables_and_log_eta
 from sojourn.transitions.merging import merge_gains
 from sojourn.transitions.point_hdp import constrained_stick_loss
@@ -237,19 +239,65 @@ def test_states_with_the_same_constraints_may_become_one():
     assert list(zip(first[alike], second[alike], strict=True)) == [(0, 1)]
     merged = made.regrouped(merge_weights(4, [(0, 1)])).values.transitions
     np.testing.assert_array_equal(merged, [[NAN, 0.0, NAN], [0.4, NAN, 0.0], [NAN] * 3])
-    # Without staying no two states may: one in place of both would never follow itself.
-    assert not RowConstraints.make(4, "no-self", None).may_merge(first, second).any()
+
+
+NEIGHBOURS = [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("name", ["no-self", "left-right", "upper-triangular"])
+def test_states_become_one_under_the_same_constraints_of_fewer(name):
+    made = RowConstraints.make(4, name, None)
+    first, second = np.triu_indices(4, 1)
+    may = made.may_merge(first, second)
+    pairs = list(zip(first[may].tolist(), second[may].tolist(), strict=True))
+    assert pairs == (list(itertools.combinations(range(4), 2)) if name == "no-self" else NEIGHBOURS)
+    expected = RowConstraints.make(3, name, None).values
+    for pair in pairs:
+        merged = made.regrouped(merge_weights(4, [pair])).values
+        for one, two in zip(merged, expected, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_states_that_constraints_tell_apart_stay_two():
+    def pairs(values, start=None):
+        made = RowConstraints.make(len(values), values, start)
+        first, second = np.triu_indices(len(values), 1)
+        may = made.may_merge(first, second)
+        return list(zip(first[may].tolist(), second[may].tolist(), strict=True))
+
+    # One state in place of both would have nothing that follows it.
+    assert pairs(np.array([[0.0, NAN], [NAN, 0.0]])) == []
+    # They never follow each other, and stay: two that are kept apart on purpose.
+    apart = np.full((3, 3), NAN)
+    apart[0, 1] = apart[1, 0] = 0.0
+    assert pairs(apart) == []
+    # A way around the second, which the last does not lead to.
+    assert pairs(np.array([[NAN, NAN, NAN], [0.0, NAN, NAN], [NAN, 0.0, NAN]])) == []
+    given = np.array([[NAN, 0.1, 0.0], [0.0, NAN, NAN], [0.0, 0.0, NAN]])
+    assert (0, 1) not in pairs(given)
 
 
 @pytest.mark.parametrize("kind", ["dirichlet", "kept", "sticky"])
-def test_the_gain_of_a_merge_is_the_difference_of_two_evaluations(kind):
-    made = RowConstraints.make(4, np.where(ALIKE == 0.2, 0.0, ALIKE), None)
+@pytest.mark.parametrize("name", ["alike", "no-self", "left-right", "upper-triangular"])
+def test_the_gain_of_a_merge_is_the_difference_of_two_evaluations(kind, name):
+    known = np.where(ALIKE == 0.2, 0.0, ALIKE) if name == "alike" else name
+    made = RowConstraints.make(4, known, None)
     prior, counts = priors(made)[kind], drawn_counts(made)
-    weights = merge_weights(4, [(0, 1)])
-    after = prior.regrouped(weights)
-    gain = merge_gains(prior, counts, np.array([0]), np.array([1]))[0]
-    whole = after.collapsed_bound(regrouped_counts(counts, weights)) - prior.collapsed_bound(counts)
-    assert gain == pytest.approx(whole)
+
+    def evidence(transitions, counted):
+        cells, first, totals, constraints = transitions.evidence_prior()
+        return log_row_evidence(cells, Rows(first, totals), counted, None, constraints)
+
+    first, second = np.triu_indices(4, 1)
+    may = made.may_merge(first, second)
+    gains = merge_gains(prior, counts, first[may], second[may])
+    for gain, pair in zip(gains, zip(first[may], second[may], strict=True), strict=True):
+        weights = merge_weights(4, [pair])
+        after = prior.regrouped(weights)
+        pooled = regrouped_counts(counts, weights, after.constraints)
+        for count, allowed in zip(pooled, after.constraints.allowed, strict=True):
+            assert (count[~allowed] == 0.0).all()
+        assert gain == pytest.approx(evidence(after, pooled) - evidence(prior, counts)), pair
 
 
 def test_a_state_that_others_need_is_not_deleted():

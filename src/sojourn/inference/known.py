@@ -17,8 +17,8 @@ from sojourn.labels import Labels
 from sojourn.sequences import Sequences
 from sojourn.transitions.constraints import RowConstraints
 
+_ALL = 0.125  # pairs of rows and masks per step up to which there is a row for each
 _FEW = 4  # pairs of rows and masks per step up to which they are numbered: a pass over a table
-_SMALL = {"float32": 1e-25, "float64": 1e-200}  # a potential below has lost its last digits
 
 
 def of_equal_weight(data: Sequences) -> Iterator[Sequences]:
@@ -103,28 +103,38 @@ def masked(
     codes, masks = labels.compact(n_states)
     if is_tensor(rows.index):
         return _masked_tensors(rows, codes, masks, n_states)
-    from sojourn.kernels.cpu.masks import mask_in_place, mask_rows, number_pairs  # compiled
+    from sojourn.kernels.cpu.masks import (  # compiled
+        mask_all_pairs,
+        mask_in_place,
+        number_pairs,
+    )
     from sojourn.kernels.cpu.strips import is_consecutive
 
     index, table, log_scale = rows.index, rows.table, rows.log_scale
-    if len(table) == len(codes) and table.flags.writeable and is_consecutive(index):
+    n_rows, n_pairs = len(table), len(table) * len(masks)
+    if n_rows == len(codes) and table.flags.writeable and is_consecutive(index):
         # A row of its own for every step, made for this batch: unlabelled ones stay as they are.
-        firsts, own = np.arange(len(codes)), codes
         lost = mask_in_place(table, masks, codes, n_threads=n_threads)
+    elif n_pairs <= _ALL * len(codes):
+        table, index, lost = mask_all_pairs(table, index, masks, codes)
+        log_scale = None if log_scale is None else np.tile(log_scale, len(masks))
     else:
-        if len(table) * len(masks) <= _FEW * len(codes):
-            index, firsts = number_pairs(index, codes, len(table), len(masks))
+        if n_pairs <= _FEW * len(codes):
+            index, firsts = number_pairs(index, codes, n_rows, len(masks))
+            taken, own = rows.index[firsts], codes[firsts]
         else:
-            index, firsts = np.arange(len(codes), dtype=np.int32), np.arange(len(codes))
-        taken, own = rows.index[firsts], codes[firsts]
-        table, largest = mask_rows(table, taken, masks, own, n_threads=n_threads)
+            index, taken, own = np.arange(len(codes), dtype=np.int32), index, codes
+        table = np.take(table, taken, axis=0)
         log_scale = None if log_scale is None else log_scale[taken]
-        lost = np.flatnonzero(largest < _SMALL[table.dtype.name])
+        lost = mask_in_place(table, masks, own, n_threads=n_threads)
     if len(lost):
+        steps = np.full(len(table), -1)
+        steps[index] = np.arange(len(index))  # one of each row that occurs
+        lost = lost[steps[lost] >= 0]
         log_scale = np.zeros(len(table)) if log_scale is None else log_scale
-        logs = _log_potentials(sequences, firsts[lost], posterior, family, collapsed=collapsed)
+        logs = _log_potentials(sequences, steps[lost], posterior, family, collapsed=collapsed)
         with np.errstate(divide="ignore"):
-            logs = logs + np.log(masks[own[lost]])
+            logs = logs + np.log(masks[codes[steps[lost]]])
         log_scale[lost] = logs.max(axis=1)
         table[lost, :n_states] = np.exp(logs - log_scale[lost, None])
     return EmissionRows(table, log_scale, index)

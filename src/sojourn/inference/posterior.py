@@ -14,6 +14,7 @@ from sojourn.inference.statistics import BatchSums, Statistics
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import DurationPotentials, Floats, Integers
 from sojourn.transitions import Rows, Transitions
+from sojourn.transitions.constraints import RowConstraints
 from sojourn.transitions.durations import StateDurations
 
 
@@ -101,13 +102,14 @@ class Posterior:
             of the identity, a deletion leaves one out, a permutation reorders them, and a split
             has the same state in two rows.
         """
-        counts, durations = regrouped_counts(self.counts, weights), self.durations
+        transitions, durations = self.transitions.regrouped(weights), self.durations
+        counts = regrouped_counts(self.counts, weights, transitions.constraints)
         if durations is not None:  # one state alone is never left
             durations = None if len(weights) == 1 else durations.regrouped(weights, counts)
         return Posterior(
             counts,
             self.emissions.regrouped(weights),
-            self.transitions.regrouped(weights),
+            transitions,
             self.n_updates,
             self.held,
             durations,
@@ -181,11 +183,18 @@ class Posterior:
         return Statistics(start, transitions, self.emissions.dense())
 
 
-def regrouped_counts(counts: Rows, weights: Floats) -> Rows:
-    """Return E[C_0] and E[C] of other states, each a weighted sum of these, eq (21)."""
+def regrouped_counts(
+    counts: Rows, weights: Floats, constraints: RowConstraints | None = None
+) -> Rows:
+    """Return E[C_0] and E[C] of other states, each a weighted sum of these, eq (21).
+
+    Counts that their constraints forbid are dropped: of one state to the other, where those that
+    become one do not follow themselves.
+    """
     start, transitions = counts
     own = namespace(start).placed(weights, like=start)
-    return Rows(own @ start, own @ transitions @ own.T)
+    found = Rows(own @ start, own @ transitions @ own.T)
+    return found if constraints is None else constraints.without_forbidden(found)
 
 
 def fetched(part: Any) -> Any:

@@ -27,49 +27,52 @@ def labelled_start(drawn: Statistics, family: Family, data: Sequences) -> Statis
     in is added.
     Transitions to and from states without labels stay as they were drawn, in proportion.
     """
+    assert data.labels is not None
+    from sojourn.kernels.cpu.masks import count_labels  # compiled
+
     n_states = len(drawn.start)
-    start, transitions = np.zeros(n_states), np.zeros((n_states, n_states))
-    emissions, seen = np.zeros(drawn.emissions.shape), np.zeros(n_states)
-    n_codes = n_states + 1
-    alone = np.eye(n_codes, n_states, -1)  # row 0 is for steps of which nothing is known
-    for chunk, codes in _with_labels(data, n_states):
-        start += np.bincount(codes[chunk.offsets[:-1]], minlength=n_codes)[1:]
-        pairs = n_codes * codes[:-1] + codes[1:]
-        pairs[chunk.offsets[1:-1] - 1] = 0  # from one sequence to the next
-        counts = np.bincount(pairs, minlength=n_codes**2).reshape(n_codes, n_codes)
-        transitions += counts[1:, 1:]
-        responsibilities = np.take(alone, codes, axis=0)
+    rows, table = data.labels.compact(n_states)
+    single = np.where((table > 0.0).sum(axis=1) == 1, 1 + table.argmax(axis=1), 0)
+    if not single.any():
+        return drawn
+    # 1 + the state of steps whose labels allow but one, 0 for the others.
+    codes, begins, pairs = count_labels(rows, single, data.offsets, n_states + 1)
+    seen = (begins + pairs.sum(axis=0))[1:].astype(np.float64)
+    shares: Floats = np.zeros(n_states)
+    if family.step_ndim == 1 and not seen.all():
+        drawn, shares = _clusters_of_labels(drawn, family, data, codes)
+    emissions = _labelled_sums(family, data, codes, n_states)
+    own = Statistics(begins[1:].astype(np.float64), pairs[1:, 1:].astype(np.float64), emissions)
+    return _replaced(drawn, own, seen, shares)
+
+
+def _labelled_sums(family: Family, data: Sequences, codes: Integers, n_states: int) -> Floats:
+    """Return the statistics of the labelled steps of every state."""
+    emissions = np.zeros((n_states, family.n_statistics))
+    alone = np.eye(n_states + 1, n_states, -1)
+    if family.past == 0 and not codes.all():  # the other steps do not matter
+        steps = np.flatnonzero(codes)
+        data, codes = data.spans(steps, np.ones_like(steps)), codes[steps]
+    for chunk, labels in _with_labels(data, codes):
+        responsibilities = np.take(alone, labels, axis=0)
         encoded = family.encode(chunk)
         if family.latent:  # nothing is known yet about the unknowns of steps
             emissions += family.start_sums(encoded, responsibilities, np.random.default_rng(0)).T
         else:
             emissions += family.sum_statistics(encoded, responsibilities, n_threads=1).dense().T
-        seen += np.bincount(codes, minlength=n_codes)[1:]
-    shares: Floats = np.zeros(n_states)
-    if family.step_ndim == 1 and not (seen > 0.0).all():
-        drawn, shares = _clusters_of_labels(drawn, family, data)
-    return _replaced(drawn, Statistics(start, transitions, emissions), seen, shares)
+    return emissions
 
 
-def _with_labels(data: Sequences, n_states: int) -> Iterator[tuple[Sequences, Integers]]:
-    """Yield sequences with labels of one state; for each step 1 + its state, 0 for unknown."""
-    assert data.labels is not None
-    rows, table = data.labels.compact(n_states)
-    single = np.where((table > 0.0).sum(axis=1) == 1, 1 + table.argmax(axis=1), 0)
-    if not single.any():
-        return
-    codes = single[rows]
-    known = np.maximum.reduceat(codes, data.offsets[:-1]) > 0
-    if not known.all():
-        codes = codes[np.repeat(known, data.lengths)]
-        data = data.take(np.flatnonzero(known))
+def _with_labels(data: Sequences, codes: Integers) -> Iterator[tuple[Sequences, Integers]]:
+    """Yield sequences some of whose steps are labelled, and the codes of all their steps."""
     for chunk in data.chunks(_STEPS):
-        yield chunk, codes[: chunk.n_steps]
-        codes = codes[chunk.n_steps :]
+        own, codes = codes[: chunk.n_steps], codes[chunk.n_steps :]
+        if own.any():
+            yield chunk, own
 
 
 def _clusters_of_labels(
-    drawn: Statistics, family: Family, data: Sequences
+    drawn: Statistics, family: Family, data: Sequences, codes: Integers
 ) -> tuple[Statistics, Floats]:
     """Put the clusters of a start in the order of the labelled states whose steps fall in them.
 
@@ -82,14 +85,14 @@ def _clusters_of_labels(
     """
     n_states = len(drawn.start)
     natural, found = family.prior() + drawn.emissions, np.zeros((n_states + 1, n_states))
-    for chunk, codes in _with_labels(data, n_states):
-        steps = np.flatnonzero(codes)
+    for chunk, labels in _with_labels(data, codes):
+        steps = np.flatnonzero(labels)
         steps = steps[:: max(1, len(steps) // _MATCHED)]
         observed: Any = family.observations(chunk)  # of a `Product` a list, an array a part
         several = isinstance(observed, list)
         x: Any = [part[steps] for part in observed] if several else observed[steps]
         nearest = family.log_predictive(x, natural).argmax(axis=1)
-        np.add.at(found, (codes[steps], nearest), 1.0)
+        np.add.at(found, (labels[steps], nearest), 1.0)
     states, clusters = linear_sum_assignment(found[1:], maximize=True)
     shares = found[1:][states, clusters] / np.maximum(found[1:].sum(axis=1), 1.0)
     return Statistics(drawn.start, drawn.transitions, drawn.emissions[clusters]), shares

@@ -189,7 +189,7 @@ class Judge:
 
         They begin with the statistics of the stream, as the present ones did, and then the baseline
         needs no step more; or else with what the sample has of the present ones.  None where the
-        budget does not last.
+        budget does not last, or where constraints leave data without a path.
         """
         from_sample = self.groups is None
         if not self.affords(len(weights), n_more + 1, n_more + from_sample):
@@ -198,7 +198,12 @@ class Judge:
             begin = self.present.posterior.regrouped(weights)
         else:
             begin = self.start.regrouped(weights @ self.groups)
-        return self.fitter.fit(begin, n_more + 1, shared=True), n_more + from_sample
+        try:
+            return self.fitter.fit(begin, n_more + 1, shared=True), n_more + from_sample
+        except FloatingPointError:
+            if begin.transitions.constraints is None:
+                raise
+            return None
 
     # ---- verdicts ---------------------------------------------------------------------------
 

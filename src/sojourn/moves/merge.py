@@ -111,10 +111,7 @@ class MergedStates:
             self.log_normalizers = _log_normalizers(self.family, self.emissions)
         self.gains = np.full((n_states, n_states), -np.inf)
         self.entropy_bounds = np.zeros((n_states, n_states))
-        first, second = np.triu_indices(n_states, 1)
-        if self.transitions.constraints is not None:
-            alike = self.transitions.constraints.may_merge(first, second)
-            first, second = first[alike], second[alike]
+        first, second = self._allowed(*np.triu_indices(n_states, 1))
         many = self.emissions.shape[1] > self.settings.sifting_statistics
         if self.family.statistics_are_counts and many:
             overlap = to_host(_overlaps(self.emissions))[first, second]
@@ -152,8 +149,8 @@ class MergedStates:
         """Make one state of two; return the weights that do it."""
         one, other = pair
         weights = merge_weights(len(self.emissions), [pair])
-        self.counts = regrouped_counts(self.counts, weights)
         self.transitions = self.transitions.regrouped(weights)
+        self.counts = regrouped_counts(self.counts, weights, self.transitions.constraints)
         if self.durations is not None:
             alone = len(weights) == 1
             self.durations = None if alone else self.durations.regrouped(weights, self.counts)
@@ -172,12 +169,28 @@ class MergedStates:
         partners = partners[partners != one]
         kept = np.ix_(stay, stay)
         self.gains, self.entropy_bounds = self.gains[kept], self.entropy_bounds[kept]
-        first, second = np.minimum(one, partners), np.maximum(one, partners)
+        self.gains[one] = self.gains[:, one] = -np.inf
+        first, second = self._allowed(np.minimum(one, partners), np.maximum(one, partners))
         if couples_states(self.family):  # a merge changes what every other one gains
             self.gains[first, second] = 0.0
             first, second = np.nonzero(self.gains > -np.inf)
         self._update(first, second)
         return weights
+
+    def _allowed(self, first: Integers, second: Integers) -> tuple[Integers, Integers]:
+        """Return the pairs that constraints on the transitions let become one state.
+
+        Where no state follows itself, they are pairs that do not follow each other: not once, by
+        the expected counts.  Else the steps in both, one after the other, would have no path.
+        """
+        constraints = self.transitions.constraints
+        if constraints is None:
+            return first, second
+        rows, stays = to_host(self.counts.transitions), to_host(constraints.allowed.transitions)
+        may = constraints.may_merge(first, second)
+        apart = rows[first, second] + rows[second, first] < 1.0
+        may &= stays[first, first] | apart | constraints.lasting
+        return first[may], second[may]
 
     def _update(self, first: Integers, second: Integers) -> None:
         """Compute the gains of pairs."""

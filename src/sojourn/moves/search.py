@@ -112,6 +112,9 @@ class StateSearch:
         pairs = [(int(gains[k].argmax()), int(k)) for k in idle if gains[k].max() > -np.inf]
         if not pairs:
             return present
+        constraints = posterior.transitions.constraints
+        if constraints is not None and not constraints.lasting:
+            pairs = pairs[:1]  # a merge decides what others there are
         merged = posterior.regrouped(merge_weights(posterior.n_states, pairs))
         found = self._stepped(merged, self.fitter.settings.search_screen_steps)
         gain = found.bound - present.bound
@@ -128,7 +131,11 @@ class StateSearch:
         trials = []
         for pair in self._candidates(present):
             merged = present.posterior.regrouped(merge_weights(n_states, [pair]))
-            trials.append((self._stepped(merged, settings.search_screen_steps), pair))
+            try:
+                trials.append((self._stepped(merged, settings.search_screen_steps), pair))
+            except FloatingPointError:  # under constraints fewer states may leave data without path
+                if merged.transitions.constraints is None:
+                    raise
         trials.sort(key=lambda trial: -trial[0].bound)
         for found, pair in trials[: settings.search_finalists]:
             if found.bound <= present.bound:

@@ -178,6 +178,13 @@ class RowConstraints(NamedTuple):
             self.given.transitions + left.transitions[:, None] * (rows / totals[:, None]),
         )
 
+    def without_forbidden(self, counts: Rows) -> Rows:
+        """Return the counts, and 0.0 where a transition never happens."""
+        if self.lasting:  # on the diagonal are the steps within a stay
+            return counts
+        pairs: Any = zip(counts, self.allowed, strict=True)
+        return Rows(*(count * allowed for count, allowed in pairs))
+
     def conformed(self, counts: Rows) -> Rows:
         """Return counts that obey the constraints, with the same totals of start and rows."""
         (start, rows), chances = self.counted(counts), self.probabilities(counts)
@@ -196,20 +203,57 @@ class RowConstraints(NamedTuple):
     # ---- other states ---------------------------------------------------------------------
 
     def may_merge(self, first: Integers, second: Integers) -> Any:
-        """Return for pairs of states whether their rows and columns are the same, (P,).
+        """Return for pairs of states whether one state may stand for both, (P,).
 
-        Then all four transitions between the two are of one kind, and one state in place of both
-        is free to do exactly what they were.
+        Either they are alike, or one leads only to the other, which only it leads to.
+        """
+        return self.are_alike(first, second) | self._in_series(first, second)
+
+    def are_alike(self, first: Integers, second: Integers) -> Any:
+        """Return for pairs of states whether they differ at most in how they follow each other.
+
+        Their rows and columns are the same, apart from the four transitions between the two.  These
+        are of one kind, or none of them is given, both states stay or neither does, and where they
+        stay one may follow the other.
         """
         start, rows = self.values
-        whole = np.concatenate([start[None], rows])
-        code = np.where(np.isnan(whole), -1.0, whole)
-        if self.lasting:  # every row leads to all other states
-            code[1:] = -1.0
-        same_rows = (code[1:][first] == code[1:][second]).all(axis=1)
-        same_columns = (code[:, first] == code[:, second]).all(axis=0)
-        # Of two states that last one would be left, which is never left itself.
-        return same_rows & same_columns & (not self.lasting or len(rows) > 2)
+        starts = np.where(np.isnan(start), -1.0, start)
+        if self.lasting:  # of two states that last one would be left, which is never left itself
+            return (starts[first] == starts[second]) & (len(rows) > 2)
+        code = np.where(np.isnan(rows), -1.0, rows)
+        every = np.arange(len(first))
+        row_differs, column_differs = code[first] != code[second], code.T[first] != code.T[second]
+        for differs in (row_differs, column_differs):
+            differs[every, first] = differs[every, second] = False
+        same = ~(row_differs.any(axis=1) | column_differs.any(axis=1))
+        same &= starts[first] == starts[second]
+        stay, one = code[first, first], code[first, second]
+        other = code[second, first]
+        is_one_kind = (stay == code[second, second]) & (stay == one) & (stay == other)
+        learned = np.minimum(one, other) < 0.0
+        none_given = np.maximum(np.maximum(stay, one), other) <= 0.0
+        elsewhere = code[first] != 0.0
+        elsewhere[every, first] = elsewhere[every, second] = False
+        leaves = (stay == 0.0) & elsewhere.any(axis=1)
+        may = none_given & (stay == code[second, second]) & (leaves | ((stay < 0.0) & learned))
+        return same & (is_one_kind | may)
+
+    def _in_series(self, first: Integers, second: Integers) -> Any:
+        """Return for pairs of states whether one is always followed by itself or the other, (P,).
+
+        And the other follows itself or this one alone, both may stay, and nothing of them is given.
+        """
+        start, rows = self.values
+        free, zero = np.isnan(rows), rows == 0.0
+        plain = free | zero
+        plain_states = plain.all(axis=1) & plain.all(axis=0) & ~(start > 0.0)
+        leads = free.sum(axis=1) == 2  # itself and one more
+        entered = free.sum(axis=0) == 2
+        stays = np.diagonal(free) & plain_states
+        found = np.zeros(len(first), np.bool_)
+        for i, j in ((first, second), (second, first)):
+            found |= free[i, j] & zero[j, i] & leads[i] & entered[j] & stays[i] & stays[j]
+        return found
 
     def may_delete(self, state: int) -> bool:
         """Whether the others can do without a state.
@@ -235,8 +279,11 @@ class RowConstraints(NamedTuple):
         start, rows = self.values
         members = (np.asarray(to_host(weights)) > 0.0).astype(np.float64)
         first = members.argmax(axis=1)
-        # Given probabilities of states that become one add up; NaN stays what it is.
-        unknown = np.isnan(rows[first]).astype(np.float64) @ members.T > 0.0
+        # Given probabilities of states that become one add up, and what any may do is learned.
+        unknown = members @ np.isnan(rows) @ members.T > 0.0
+        # States that do not follow themselves do not become one that does.
+        stays = members @ (np.diagonal(rows) != 0.0) > 0.0
+        unknown &= stays[:, None] | ~np.eye(len(members), dtype=np.bool_)
         sums = np.where(np.isnan(rows[first]), 0.0, rows[first]) @ members.T
         unknown_start = members @ np.isnan(start) > 0.0
         # Of states that are none of these nothing is known.

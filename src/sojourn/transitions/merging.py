@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
-from sojourn.transitions.base import Rows, Transitions
+from sojourn.transitions.base import Rows, Transitions, log_row_evidence
 
 
 def merge_gains(
@@ -21,6 +21,9 @@ def merge_gains(
     """
     (start, cells), start_total, totals, constraints = transitions.evidence_prior()
     if constraints is not None:
+        alike = constraints.are_alike(first, second)
+        if not alike.all():
+            return _one_by_one(transitions, counts, first, second, alike)
         counts = constraints.rows(counts)
     shares, rows = transitions.shares_weights, counts.transitions
     xp, masses = namespace(rows), counts.transitions.sum(axis=1)
@@ -67,7 +70,16 @@ def merge_gains(
     if constraints is not None and constraints.lasting:  # a row has nothing of staying
         both = both - stays
     else:
-        gains += evidence(stays, pooled(cells[first, first], cells[first, second]))
+        stay = cells[first, second]
+        if constraints is not None:  # one may follow the other, or neither may follow itself
+            back = cells[second, first]
+            stay = xp.where(back > stay, back, stay)
+            may_stay = constraints.free.transitions[first, first]
+            both, stays = both - (1.0 - may_stay) * stays, may_stay * stays
+            if shares:
+                own = xp.where(totals[second] > own, totals[second], own) - (1.0 - may_stay) * stay
+            stay = may_stay * stay
+        gains += evidence(stays, pooled(cells[first, first], stay))
     gains += of_row(own, both)
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
     return gains
@@ -83,6 +95,30 @@ def _rest(transitions: Transitions, first: Any, second: Any) -> tuple[Any, Any]:
     # A row has less prior counts where it may go to the two, whose prior counts are equal.
     less = totals[:, None] - cells[:, second]
     return namespace(less).clip(less, 0.0, None), start_total - start[second]
+
+
+def _one_by_one(
+    transitions: Transitions, counts: Rows, first: Integers, second: Integers, alike: Any
+) -> Floats:
+    """Return the same where some states are not alike: theirs are differences of two evidences."""
+    gains = np.zeros(len(first))
+    if alike.any():
+        gains[alike] = to_host(merge_gains(transitions, counts, first[alike], second[alike]))
+    present = _evidence(transitions, counts)
+    for n in np.flatnonzero(~alike):
+        weights = np.eye(len(to_host(counts.start)))
+        weights[first[n]] += weights[second[n]]
+        weights = np.delete(weights, second[n], axis=0)
+        merged = transitions.regrouped(weights)
+        own = namespace(counts.start).placed(weights, like=counts.start)
+        pooled = Rows(own @ counts.start, own @ counts.transitions @ own.T)
+        gains[n] = _evidence(merged, pooled) - present
+    return gains
+
+
+def _evidence(transitions: Transitions, counts: Rows) -> float:
+    cells, start_total, totals, constraints = transitions.evidence_prior()
+    return log_row_evidence(cells, Rows(start_total, totals), counts, None, constraints)
 
 
 def choice_entropies(counts: Rows, first: Integers, second: Integers) -> Floats:

@@ -58,11 +58,11 @@ def _shuffled(builder: Any, left: Any, right: Any, order: list[int]) -> Any:
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_I32, len(order)), order))
 
 
-def splatted(builder: Any, scalar: Any) -> Any:
+def splatted(builder: Any, scalar: Any, n_lanes: int = LANES) -> Any:
     """Emit a vector with a number in all lanes."""
-    nothing = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+    nothing = ir.Constant(ir.VectorType(scalar.type, n_lanes), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(_I32, 0))
-    return _shuffled(builder, first, nothing, [0] * LANES)
+    return _shuffled(builder, first, nothing, [0] * n_lanes)
 
 
 def _chosen(builder: Any, bits: Any, yes: Any, no: Any) -> Any:
@@ -249,6 +249,47 @@ def copy_pad(typing_context, source, at, out, out_at):
         values = builder.load(_place(builder, data, args[1], pad), align=itemsize)
         builder.store(values, _place(builder, target, args[3], pad), align=itemsize)
         return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def copy_run(typing_context, source, at, out, out_at, length):
+    """``out[out_at : out_at + length] = source[at : at + length]``, of arrays of the same type."""
+    n = types.intp
+    signature = types.void(source, n, out, n, n)
+
+    def generate(context, builder, signature, args):
+        data, target = (_data(context, builder, signature.args[k], args[k]) for k in (0, 2))
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        source_at, target_at = builder.gep(data, [args[1]]), builder.gep(target, [args[3]])
+        cgutils.raw_memcpy(builder, target_at, source_at, args[4], itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def multiply_pad(typing_context, array, at, factors, factors_at, bound):
+    """``array[at : at + PAD] *= factors[factors_at : factors_at + PAD]``.
+
+    Returns as bits which products are not below a bound.
+    """
+    n = types.intp
+    signature = n(array, n, factors, n, array.dtype)
+
+    def generate(context, builder, signature, args):
+        data, other = (_data(context, builder, signature.args[k], args[k]) for k in (0, 2))
+        pad = ir.VectorType(context.get_data_type(signature.args[0].dtype), PAD)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        place = _place(builder, data, args[1], pad)
+        values = builder.load(place, align=itemsize)
+        own = builder.load(_place(builder, other, args[3], pad), align=itemsize)
+        product = builder.fmul(values, own)
+        builder.store(product, place, align=itemsize)
+        found = builder.fcmp_ordered(">=", product, splatted(builder, args[4], PAD))
+        bits = builder.bitcast(found, ir.IntType(PAD))
+        return builder.zext(bits, context.get_value_type(types.intp))
 
     return signature, generate
 

@@ -6,10 +6,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.cpu.lanes import multiply_pad
+from sojourn.kernels.interface import PAD, Floats, Integers
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 4096
+_SMALL = {4: 1e-25, 8: 1e-200}  # a potential below has lost its last digits, by its bytes
 
 
 def number_pairs(
@@ -51,46 +53,99 @@ def _number_pairs(index, codes, n_codes, known, numbers, firsts):
     return n_pairs
 
 
-def mask_rows(
-    table: Floats, rows: Integers, masks: Floats, codes: Integers, *, n_threads: int
-) -> tuple[Floats, Floats]:
-    """Return ``table[rows] * masks[codes]``, and the largest number of each row.
+def mask_all_pairs(
+    table: Floats, index: Integers, masks: Floats, codes: Integers
+) -> tuple[Floats, NDArray[np.int32], Integers]:
+    """Multiply all rows of a table by all masks.
 
-    Columns of the table beyond those of the masks are padding.
+    Returns
+    -------
+    products : (M * U, K) array
+        Mask by mask, so that rows of steps without a label stay together.
+    numbers : (T,) int32 array
+        The product of each step's row and mask.
+    lost : integer array
+        The products that are all but zero.
+
+    Examples
+    --------
+    >>> table, masks = np.array([[0.5, 0.2], [0.4, 0.6]]), np.array([[1.0, 1.0], [0.0, 1.0]])
+    >>> products, numbers, _ = mask_all_pairs(table, np.array([0, 1]), masks, np.array([0, 1]))
+    >>> products[numbers]
+    array([[0.5, 0.2],
+           [0. , 0.6]])
     """
-    out = np.empty((len(rows), table.shape[1]), table.dtype)
-    largest = np.empty(len(rows), table.dtype)
-    n_units = max(1, min(64, len(rows) // _STEPS_PER_UNIT))
-    run_units(
-        _mask_rows,
-        n_units,
-        n_threads,
+    products = np.empty((len(masks) * len(table), table.shape[1]), table.dtype)
+    numbers, small = np.empty(len(codes), np.int32), np.empty(len(products), np.bool_)
+    _mask_all_pairs(
         np.ascontiguousarray(table),
-        np.asarray(rows, np.int32),
-        masks.astype(table.dtype),
+        np.asarray(index, np.int32),
+        masks,
         np.asarray(codes, np.int32),
-        out,
-        largest,
+        _SMALL[table.itemsize],
+        products,
+        numbers,
+        small,
     )
-    return out, largest
+    return products, numbers, np.flatnonzero(small)
 
 
 @njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
-def _mask_rows(counter, n_units, table, rows, masks, codes, out, largest):
-    n_rows, n_states, width = rows.shape[0], masks.shape[1], table.shape[1]
-    unit = take_unit(counter)
-    while unit < n_units:
-        for t in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
-            at, code = rows[t], codes[t]
-            most = table.dtype.type(0.0)
-            for k in range(n_states):
-                value = table[at, k] * masks[code, k]
-                out[t, k] = value
-                most = max(most, value)
-            for k in range(n_states, width):
-                out[t, k] = 0.0
-            largest[t] = most
-        unit = take_unit(counter)
+def _mask_all_pairs(table, index, masks, codes, least, products, numbers, small):
+    n_rows, n_states = table.shape[0], masks.shape[1]
+    mask = np.zeros(table.shape[1], table.dtype)
+    for code in range(masks.shape[0]):
+        for k in range(n_states):
+            mask[k] = masks[code, k]
+        for row in range(n_rows):
+            total = table.dtype.type(0.0)
+            for k in range(table.shape[1]):
+                value = table[row, k] * mask[k]
+                products[code * n_rows + row, k] = value
+                total += value
+            small[code * n_rows + row] = total < least
+    for t in range(index.shape[0]):
+        numbers[t] = np.int32(codes[t] * n_rows + index[t])
+
+
+def count_labels(
+    rows: Integers, labels: Integers, offsets: Integers, n_labels: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Count the labels of first steps, and which label comes after which.
+
+    Returns
+    -------
+    found : (T,) int64 array
+        ``labels[rows]``.
+    start, pairs : (L,) and (L, L) int64 arrays
+
+    Examples
+    --------
+    >>> count_labels(np.array([1, 1, 0]), np.array([0, 2]), np.array([0, 2, 3]), 3)
+    (array([2, 2, 0]), array([1, 0, 1]), array([[0, 0, 0],
+           [0, 0, 0],
+           [0, 0, 1]]))
+    """
+    found = np.empty(len(rows), np.int64)
+    start, pairs = np.zeros(n_labels, np.int64), np.zeros((n_labels, n_labels), np.int64)
+    _count_labels(
+        np.asarray(rows, np.int32), np.asarray(labels, np.int64), offsets, found, start, pairs
+    )
+    return found, start, pairs
+
+
+@njit(nogil=True, cache=True)
+def _count_labels(rows, labels, offsets, found, start, pairs):
+    for n in range(offsets.shape[0] - 1):
+        before = -1
+        for t in range(offsets[n], offsets[n + 1]):
+            label = labels[rows[t]]
+            found[t] = label
+            if before < 0:
+                start[label] += 1
+            else:
+                pairs[before, label] += 1
+            before = label
 
 
 def distinct_masks(
@@ -114,33 +169,40 @@ def distinct_masks(
     n_rows = len(weights)
     slots = np.full(2 ** max(4, int(n_rows).bit_length()), -1, np.int32)
     numbers, firsts = np.empty(n_rows, np.int32), np.empty(n_rows // 2 + 1, np.int64)
-    n_kinds, outside, empty = _distinct_masks(weights, slots, numbers, firsts)
+    factors = 0.5 + np.arange(1, 1 + weights.shape[1]) * 0.6180339887498949 % 1.0
+    n_kinds, outside, empty = _distinct_masks(weights, factors, slots, numbers, firsts)
     if n_kinds < 0:
         return np.arange(n_rows, dtype=np.int32), np.arange(n_rows), outside, empty
     return numbers, firsts[:n_kinds].copy(), outside, empty
 
 
-@njit(nogil=True, cache=True)
-def _distinct_masks(weights, slots, numbers, firsts):
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz"})
+def _distinct_masks(weights, factors, slots, numbers, firsts):
     """Number rows by a hash table with open addressing; look at all of them for what is wrong."""
     n_rows, n_states = weights.shape
     last = slots.shape[0] - 1
     n_kinds, outside, empty = 0, -1, -1
     for t in range(n_rows):
-        some, wrong = False, False
-        number = 0.0
+        inside, total, number = 0, 0.0, 0.0
         for k in range(n_states):
             weight = weights[t, k]
-            wrong |= not 0.0 <= weight <= 1.0
-            some |= weight > 0.0
-            number = 0.7548776662466927 * number + weight  # below 5: the digits are mixed below
-        if outside < 0 and wrong:
+            inside += (weight >= 0.0) & (weight <= 1.0)
+            total += weight
+            number += factors[k] * weight
+        if outside < 0 and inside < n_states:
             outside = t
-        if empty < 0 and not some:
+        if empty < 0 and total == 0.0:
             empty = t
         if n_kinds < 0 or outside >= 0:
             continue
-        slot = np.int64(number * 1.6069380442589903e15) & last
+        same = t > 0
+        if same:  # what is known often lasts
+            for k in range(n_states):
+                same &= weights[t, k] == weights[t - 1, k]
+            if same:
+                numbers[t] = numbers[t - 1]
+                continue
+        slot = np.int64(number / n_states * 1.6069380442589903e15) & last  # of the last digits
         slot = (slot ^ (slot >> 7)) & last
         while True:
             kind = slots[slot]
@@ -162,38 +224,61 @@ def _distinct_masks(weights, slots, numbers, firsts):
 
 
 def mask_in_place(table: Floats, masks: Floats, codes: Integers, *, n_threads: int) -> Integers:
-    """Multiply row t of a table by ``masks[codes[t]]``; return the rows that are all but zero."""
+    """Multiply row t of a table by ``masks[codes[t]]``; return the rows that are all but zero.
+
+    Columns of the table beyond those of the masks are padding.
+    """
     small = np.zeros(len(codes), np.bool_)
-    least = 1e-25 if table.dtype == np.float32 else 1e-200
     n_units = max(1, min(64, len(codes) // _STEPS_PER_UNIT))
+    n_states = masks.shape[1]
+    factors = np.ones((len(masks), -(-n_states // PAD) * PAD), table.dtype)
+    factors[:, :n_states] = masks
     run_units(
         _mask_in_place,
         n_units,
         n_threads,
-        table,
-        masks.astype(table.dtype),
-        (masks == 1.0).all(axis=1),
+        table.reshape(-1),
+        table.shape[1],
+        n_states,
+        factors,
+        (factors == 1.0).all(axis=1),
         np.asarray(codes, np.int32),
-        table.dtype.type(least),
+        table.dtype.type(_SMALL[table.itemsize]),
         small,
     )
     return np.flatnonzero(small)
 
 
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
-def _mask_in_place(counter, n_units, table, masks, plain, codes, least, small):
-    n_rows, n_states = codes.shape[0], masks.shape[1]
+@njit(nogil=True, cache=True)
+def _mask_in_place(
+    counter, n_units, table, row_width, n_states, masks, plain, codes, least, small
+):  # fmt: skip
+    """Multiply in vectors; where the last one reaches into the next row, that is times one."""
+    n_rows, width = codes.shape[0], masks.shape[1]
+    factors = masks.reshape(masks.size)
+    last = width - PAD
+    own = (1 << (n_states - last)) - 1  # lanes of the last vector that belong to the row
     unit = take_unit(counter)
     while unit < n_units:
-        for t in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
+        begin, end = n_rows * unit // n_units, n_rows * (unit + 1) // n_units
+        # What comes after the last rows is another thread's, or nothing: they go one by one.
+        fits = max(begin, end + 1 + -width // row_width)
+        for t in range(begin, fits):
             code = codes[t]
             if plain[code]:
                 continue
-            most = table.dtype.type(0.0)
+            at, mask = t * row_width, code * width
+            found = multiply_pad(table, at + last, factors, mask + last, least) & own
+            for k in range(0, last, PAD):
+                found |= multiply_pad(table, at + k, factors, mask + k, least)
+            small[t] = found == 0
+        for t in range(fits, end):
+            if plain[codes[t]]:
+                continue
+            at, most = t * row_width, table.dtype.type(0.0)
             for k in range(n_states):
-                value = table[t, k] * masks[code, k]
-                table[t, k] = value
-                most = max(most, value)
+                table[at + k] *= masks[codes[t], k]
+                most = max(most, table[at + k])
             small[t] = most < least
         unit = take_unit(counter)
 

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
@@ -365,4 +366,4 @@ def _take_ragged(values, begins, offsets, out):
             prefetch(values, begins[n + _AHEAD])
             prefetch(values, begins[n + _AHEAD] + 64 // values.itemsize)
         length = offsets[n + 1] - offsets[n]
-        out[offsets[n] : offsets[n + 1]] = values[begins[n] : begins[n] + length]
+        copy_run(values, begins[n], out, offsets[n], length)
