@@ -19,12 +19,18 @@ def merge_gains(
     The prior's own posterior is held fixed.  If it shares weights among the states, a merged state
     has the weights of both; otherwise it has those of one, and the totals of the rows decrease.
     """
-    (start, cells), start_total, totals, constraints = transitions.evidence_prior()
+    constraints = transitions.evidence_prior().constraints
     if constraints is not None:
         alike = constraints.are_alike(first, second)
         if not alike.all():
             return _one_by_one(transitions, counts, first, second, alike)
         counts = constraints.rows(counts)
+    return _gains_of_alike(transitions, counts, first, second)
+
+
+def _gains_of_alike(transitions: Transitions, counts: Rows, first: Any, second: Any) -> Floats:
+    """Return the same for states that are alike, and counts of what is learned."""
+    (start, cells), start_total, totals, constraints = transitions.evidence_prior()
     shares, rows = transitions.shares_weights, counts.transitions
     xp, masses = namespace(rows), counts.transitions.sum(axis=1)
     every = xp.arange(len(first), dtype=np.int64, like=rows)
@@ -71,14 +77,10 @@ def merge_gains(
         both = both - stays
     else:
         stay = cells[first, second]
-        if constraints is not None:  # one may follow the other, or neither may follow itself
-            back = cells[second, first]
-            stay = xp.where(back > stay, back, stay)
-            may_stay = constraints.free.transitions[first, first]
-            both, stays = both - (1.0 - may_stay) * stays, may_stay * stays
-            if shares:
-                own = xp.where(totals[second] > own, totals[second], own) - (1.0 - may_stay) * stay
-            stay = may_stay * stay
+        if constraints is not None:
+            stay, dropped, less_own = _staying(transitions, first, second)
+            both, stays = both - dropped * stays, (1.0 - dropped) * stays
+            own = less_own if shares else own
         gains += evidence(stays, pooled(cells[first, first], stay))
     gains += of_row(own, both)
     gains -= of_row(totals[first], masses[first]) + of_row(totals[second], masses[second])
@@ -95,6 +97,21 @@ def _rest(transitions: Transitions, first: Any, second: Any) -> tuple[Any, Any]:
     # A row has less prior counts where it may go to the two, whose prior counts are equal.
     less = totals[:, None] - cells[:, second]
     return namespace(less).clip(less, 0.0, None), start_total - start[second]
+
+
+def _staying(transitions: Transitions, first: Any, second: Any) -> tuple[Any, Any, Any]:
+    """Return what becomes of going from one to the other, where states have constraints.
+
+    Its prior counts, 1.0 where neither state follows itself and else 0.0, and the total of the row.
+    """
+    (_, cells), _, totals, constraints = transitions.evidence_prior()
+    assert constraints is not None
+    stay, back = cells[first, second], cells[second, first]
+    xp = namespace(cells)
+    stay = xp.where(back > stay, back, stay)
+    own = xp.where(totals[second] > totals[first], totals[second], totals[first])
+    dropped = 1.0 - constraints.free.transitions[first, first]
+    return (1.0 - dropped) * stay, dropped, own - dropped * stay
 
 
 def _one_by_one(
