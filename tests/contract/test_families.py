@@ -82,7 +82,11 @@ def test_collapsed_is_never_below_mean_field_and_the_gap_closes(name, seed):
 
     size = np.abs(family.expected_log_likelihood(x, natural))
     assert (gap(natural) >= -1e-12 * (1.0 + size)).all()
-    assert gap(1e9 * natural).max() < 0.01
+    # The gap is half the variance of log p(x | φ), which is of the order of its square over the
+    # number of steps seen: that matters where x is very improbable.
+    many = 1e9 * natural
+    far = family.expected_log_likelihood(x, many) ** 2 / 1e9
+    assert (gap(many) < 0.01 + far).all()
 
 
 @pytest.mark.parametrize("name", [n for n, e in EXAMPLES.items() if e.support is not None])
