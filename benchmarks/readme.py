@@ -116,7 +116,7 @@ def known_figures() -> str:
         f"Time of training relative to training without, {found['passes']} passes over {steps:,} "
         f"steps on one core ({found['machine']['processor']}, {found['date']}, "
         f"`{found['command']}`, [result](../benchmarks/results/known.json)); on a busy "
-        "machine, where they differ by up to a fifth from one run to another:",
+        "machine two runs may differ by up to a fifth:",
     ]
     for kind, first in (("labels", "family"), ("constraints", "model")):
         names = [name for name in found[kind][0]["ratios"] if name != "none"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import sojourn as sj
 from sojourn.models import plan
-from sojourn.models.persistence import pieces_of, with_persistence
+from sojourn.models.persistence import spread_pieces, with_persistence
 from sojourn.models.start import initial_posterior
 from sojourn.sequences import Sequences
 
@@ -16,7 +16,7 @@ from sojourn.sequences import Sequences
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=60))
 def test_pieces_are_of_the_data_and_none_twice(lengths):
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    pieces = pieces_of(Sequences(np.arange(offsets[-1]), offsets))
+    pieces = spread_pieces(Sequences(np.arange(offsets[-1]), offsets))
     assert len(np.unique(pieces.values)) == pieces.n_steps
     assert (pieces.lengths > 0).all()
     for piece in pieces:

@@ -25,7 +25,7 @@ from sojourn.kernels.interface import Integers, Potentials
 from sojourn.random_state import SHAPE_STREAM
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
-from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.base import first_steps
 from sojourn.sources.tiles import TiledSource
 from sojourn.transitions.durations import NegativeBinomialDurations
 
@@ -355,10 +355,4 @@ def first_sequences(source: Minibatches, n_pass: int) -> Sequences:
         offsets = np.asarray(source.data.offsets, dtype=np.int64)
         few = max(1, int(np.searchsorted(offsets, SAMPLE_STEPS, side="right")) - 1)
         return source.data.spans(offsets[:few], np.minimum(np.diff(offsets)[:few], SAMPLE_STEPS))
-    taken, n_steps = [], 0
-    for part in (part for batch in source.batches(n_pass) for part in pieces_of(batch)):
-        taken.append(part)
-        n_steps += part.n_steps
-        if n_steps >= SAMPLE_STEPS:
-            break
-    return joined(taken)
+    return first_steps(source.batches(n_pass), SAMPLE_STEPS)

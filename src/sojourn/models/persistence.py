@@ -34,7 +34,7 @@ def with_persistence(
     """
     n_states, settings = posterior.n_states, MoveSettings()
     bench = Workbench(family, CpuBackend(cpu, n_threads)).for_states(n_states)
-    pieces = pieces_of(data)
+    pieces = spread_pieces(data)
     sample = Sample.draw([pieces], pieces.n_steps, len(pieces), bench, n_states, settings)
     fitter = SampleFitter(sample, bench, settings, np.inf, n_states)
     starts = [staying(posterior, share) for share in plan.STAYING]
@@ -67,13 +67,13 @@ def staying(posterior: Posterior, share: float) -> Posterior:
     return replace(posterior, counts=counts)
 
 
-def pieces_of(data: Sequences) -> Sequences:
+def spread_pieces(data: Sequences) -> Sequences:
     """Return pieces from all over the data, each within a sequence.
 
     Examples
     --------
     >>> data = Sequences(np.arange(10**6), np.array([0, 10**6]))
-    >>> pieces = pieces_of(data)
+    >>> pieces = spread_pieces(data)
     >>> len(pieces), pieces.n_steps, pieces[1][:3]
     (32, 32768, array([31250, 31251, 31252]))
     """

@@ -20,7 +20,7 @@ from sojourn.moves.budget import step_work
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench, refitted
 from sojourn.sequences import Sequences
-from sojourn.sources.base import joined, pieces_of
+from sojourn.sources.base import first_steps
 from sojourn.transitions import Rows
 
 Batches = Iterable[Sequences | Iterable[Sequences]]
@@ -74,15 +74,7 @@ class Sample:
 
         They are placed on the workbench for models of at most `most_states` states.
         """
-        taken: list[Sequences] = []
-        missing = n_steps
-        for part in (piece for batch in batches for piece in pieces_of(batch)):
-            enough = int(np.searchsorted(part.offsets, missing))
-            taken.append(part[: max(1, enough)] if enough < len(part) else part)
-            missing -= taken[-1].n_steps
-            if missing <= 0:
-                break
-        data = joined(taken)
+        data = first_steps(batches, n_steps)
         every = settings.held_out_every
         is_held_out = np.arange(len(data)) % every == every - 1
         fitted, held_out = (data.take(np.flatnonzero(p)) for p in (~is_held_out, is_held_out))

@@ -269,6 +269,26 @@ def pieces_of(batch: Sequences | Iterable[Sequences]) -> Iterable[Sequences]:
     return [batch] if isinstance(batch, Sequences) else batch
 
 
+def first_steps(batches: Iterable[Sequences | Iterable[Sequences]], n_steps: float) -> Sequences:
+    """Return the first sequences of minibatches that have `n_steps` steps together, or all.
+
+    Examples
+    --------
+    >>> batches = [Sequences.from_list(lists) for lists in ([[3, 1], [4]], [[1], [5]])]
+    >>> first_steps(batches, 4).lengths
+    array([2, 1, 1])
+    """
+    taken: list[Sequences] = []
+    missing = n_steps
+    for part in (piece for batch in batches for piece in pieces_of(batch)):
+        enough = int(np.searchsorted(part.offsets, missing))
+        taken.append(part[: max(1, enough)] if enough < len(part) else part)
+        missing -= taken[-1].n_steps
+        if missing <= 0:
+            break
+    return joined(taken)
+
+
 def joined(pieces: Sequence[Sequences]) -> Sequences:
     """Concatenate sequences into one container.
 
@@ -349,23 +369,23 @@ def scan(
     vocabulary_options
         As for `Vocabulary.from_counts`.
     """
-    coded = source.coded_blocks()
-    if coded is not None:
-        return _scan_words(source, coded, report, vocabulary_options)
     n_sequences = n_steps = 0
     largest = -1
-    words = WordCounter()
+    counter = WordCounter()
     kind = ""
-    for block, goes_on in source.stretches():
+    for block, goes_on, words in _scanned(source):
         values = block.sequences.values
-        now = "words" if values.dtype.kind in "UTO" else values.dtype.kind.replace("u", "i")
+        is_words = words is not None or values.dtype.kind in "UTO"
+        now = "words" if is_words else values.dtype.kind.replace("u", "i")
         if kind and now != kind and "words" in (now, kind):
             raise DataFileError(f"{block.place}: {_describe(now)} after {_describe(kind)}")
         kind = now
         n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + len(values)
         n_sequences -= goes_on
-        if kind == "words":
-            words.update(values.tolist())
+        if words is not None:
+            counter.update(words, np.bincount(values, minlength=len(words)).tolist())
+        elif is_words:
+            counter.update(values.tolist())
         elif kind == "i":
             largest = max(largest, int(values.max()))
         if report is not None:
@@ -373,29 +393,20 @@ def scan(
     if n_sequences == 0:
         raise DataFileError(f"{source.name}: there is no data: not one sequence")
     if kind == "words":
-        vocabulary = Vocabulary.from_counts(words.counts, **vocabulary_options)
+        vocabulary = Vocabulary.from_counts(counter.counts, **vocabulary_options)
         return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
     return Summary(n_sequences, n_steps, largest + 1 if kind == "i" else None, None)
 
 
-def _scan_words(
-    source: Source,
-    blocks: Iterable[CodedBlock],
-    report: Callable[[Block], None] | None,
-    vocabulary_options: dict[str, Any],
-) -> Summary:
-    """Count sequences, steps and words that come in lists."""
-    n_sequences = n_steps = 0
-    counter = WordCounter()
-    for codes, words, place, done in blocks:
-        n_sequences, n_steps = n_sequences + len(codes), n_steps + codes.n_steps
-        counter.update(words, np.bincount(codes.values, minlength=len(words)).tolist())
-        if report is not None:
-            report(Block(codes, place, done))
-    if n_sequences == 0:
-        raise DataFileError(f"{source.name}: there is no data: not one sequence")
-    vocabulary = Vocabulary.from_counts(counter.counts, **vocabulary_options)
-    return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
+def _scanned(source: Source) -> Iterator[tuple[Block, bool, list[str] | None]]:
+    """Yield a source in order, whether each part goes on, and its list of words if it is coded."""
+    coded = source.coded_blocks()
+    if coded is None:
+        yield from ((block, goes_on, None) for block, goes_on in source.stretches())
+    else:
+        yield from (
+            (Block(codes, place, done), False, words) for codes, words, place, done in coded
+        )
 
 
 def _describe(kind: str) -> str:

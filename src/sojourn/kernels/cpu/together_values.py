@@ -60,17 +60,7 @@ class ValueSweeps:
     def run(
         self, prior_start: Floats, prior_rows: Floats, start: Floats, rows: Floats, counts: Floats
     ) -> ValueSums:
-        """Compute the expected counts of all models, eqs (1) and (2).
-
-        Parameters
-        ----------
-        prior_start, prior_rows : (K, 1) and (K, K, 1) arrays
-            Prior counts.
-        start, rows : (K, M) and (K, K, M) arrays
-            Expected counts.
-        counts : (K M, S) array
-            E[t] of every state of every model.
-        """
+        """Compute the expected counts of all models, as `CompiledPasses.run` says."""
         n_states, n_models = start.shape
         if self._alpha.shape[1] != n_states * LANES:
             self._alpha = np.empty((len(self._alpha), n_states * LANES))
