@@ -82,7 +82,7 @@ LONG_FUNCTIONS = {
     "kernels: _tile": "writes the LLVM code of one tile from its first to its last instruction",
     "kernels: run_chains": ONE_LAUNCH,
     "kernels: warp_chains": ONE_LAUNCH,
-    "kernels: block_chains": ONE_LAUNCH,
+    "kernels: panel_chains": ONE_LAUNCH,
     "kernels: shared_chains": ONE_LAUNCH,
     "kernels: copy_chains": ONE_LAUNCH,
     "kernels: tile_chains": ONE_LAUNCH,
