@@ -201,8 +201,9 @@ def _full_rows(values: Floats) -> Floats:
     if values.strides[1] != itemsize or values.strides[0] % itemsize:
         values = np.ascontiguousarray(values)
     width = max(values.strides[0] // itemsize, values.shape[1])
+    # Not read-only, which would be a type of its own and compiled again: nobody writes to it.
     return np.lib.stride_tricks.as_strided(
-        values, (len(values), width), (width * itemsize, itemsize), writeable=False
+        values, (len(values), width), (width * itemsize, itemsize)
     )
 
 
