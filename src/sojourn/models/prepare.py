@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from sojourn.data import Data
+from sojourn.estimator import clone
 from sojourn.families import Family
 from sojourn.inference.known import refuse_contradictions
 from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers

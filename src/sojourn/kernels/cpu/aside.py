@@ -105,7 +105,7 @@ class Companions:
             likely = {
                 one
                 for one in set().union(*fits)
-                if sum(one in own for own in fits) > _LIKELY * len(fits)
+                if sum(one in own for own in fits) >= _LIKELY * len(fits)
             }
             self._waiting = sorted(likely - self._taken, key=lambda one: self._seconds[one])
             n_new = min(self._n_processes, len(self._waiting)) - self._n_at_work
