@@ -11,14 +11,15 @@ nobody to ask.
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+__all__ = ["Estimator", "clone"]
 
 _SKLEARN = "sklearn.base"
 _Kind = TypeVar("_Kind")
@@ -31,7 +32,8 @@ class _Later:
         self._name = name
 
     def __get__(self, own: Any, kind: type | None = None) -> Any:
-        importlib.import_module(_SKLEARN)
+        import sklearn.base  # noqa: F401  changes the class
+
         return getattr(kind if own is None else own, self._name)
 
 
@@ -49,10 +51,14 @@ class _Plain:
     set_score_request: Any = _Later()
     set_transform_request: Any = _Later()
 
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(set(inspect.signature(cls.__init__).parameters) - {"self"})
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor, and with `deep` those of estimators in them."""
         found: dict[str, Any] = {}
-        for name in sorted(set(inspect.signature(type(self).__init__).parameters) - {"self"}):
+        for name in self._get_param_names():
             value = getattr(self, name)
             if deep and hasattr(value, "get_params") and not isinstance(value, type):
                 found |= {f"{name}__{own}": one for own, one in value.get_params().items()}
@@ -60,24 +66,28 @@ class _Plain:
         return found
 
 
-class Estimator(_Plain):
-    """What models and families inherit from.
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator as Estimator
+else:
 
-    Examples
-    --------
-    >>> import sojourn
-    >>> family = sojourn.Poisson()
-    >>> from sklearn.base import BaseEstimator
-    >>> isinstance(family, BaseEstimator)
-    True
-    """
+    class Estimator(_Plain):
+        """What models and families inherit from.
+
+        Examples
+        --------
+        >>> import sojourn
+        >>> family = sojourn.Poisson()
+        >>> from sklearn.base import BaseEstimator
+        >>> isinstance(family, BaseEstimator)
+        True
+        """
 
 
 def clone(estimator: _Kind) -> _Kind:
     """Return an estimator with the same parameters that is not fitted, as `sklearn.base.clone`."""
     if _SKLEARN in sys.modules:
-        return sys.modules[_SKLEARN].clone(estimator)  # type: ignore[no-any-return]
-    return _cloned(estimator)  # type: ignore[no-any-return]
+        return sys.modules[_SKLEARN].clone(estimator)
+    return _cloned(estimator)
 
 
 def _cloned(value: Any) -> Any:
@@ -99,6 +109,7 @@ def _become_estimators(module: ModuleType) -> None:
 
 
 def _below(kind: type) -> Iterator[type]:
+    own: type
     for own in kind.__subclasses__():
         yield own
         yield from _below(own)

@@ -218,7 +218,7 @@ class StepUnknowns(ExponentialFamily):
         raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
 
-class Family(Estimator, StepUnknowns, KnowsHmmlearn):
+class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family

@@ -34,7 +34,7 @@ from sojourn.transitions import Transitions
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 
 
-class BaseHMM(PredictionMixin, Estimator, ABC):
+class BaseHMM(PredictionMixin, Estimator, ABC):  # type: ignore[misc]
     """A hidden Markov model as a scikit-learn estimator.
 
     Subclasses only declare their parameters and build the prior on transitions.  `fit` creates a
