@@ -374,26 +374,28 @@ from benchmarks.gpu import STATES, SYMBOLS, draw_sentences, draw_truth, fit, joi
 
 warnings.simplefilter("ignore")
 data = joined(list(draw_sentences(draw_truth(STATES, SYMBOLS, 0), 20_000, 1)))
-fit(data[:2000], n_passes=1, device="cpu")  # compiles for the CPU
 torch.zeros(1, device="cuda")
-print(fit(data, kind=getattr(sj, sys.argv[1]), n_passes=2)[2])
+moves = "auto" if sys.argv[2] == "moves" else None
+print(fit(data, kind=getattr(sj, sys.argv[1]), n_passes=10, moves=moves)[2])
 """
 
 
 def first_fits() -> dict[str, float]:
-    """Time a first fit in a new process without compiled kernels, K=45, seconds of `fit`."""
+    """Time a first fit in a new process without any compiled code, K=45, seconds of `fit`."""
     found = {}
-    for kind in ("HMM", "HDPHMM"):
+    for kind, moves in (("HMM", "none"), ("HDPHMM", "none"), ("HDPHMM", "moves")):
         with tempfile.TemporaryDirectory() as folder:
+            own = {"TRITON_CACHE_DIR": f"{folder}/triton", "NUMBA_CACHE_DIR": f"{folder}/numba"}
             run = subprocess.run(
-                [sys.executable, "-c", FIRST_FIT, kind],
-                env=os.environ | {"TRITON_CACHE_DIR": folder},
+                [sys.executable, "-c", FIRST_FIT, kind, moves],
+                env=os.environ | own,
                 stdout=subprocess.PIPE,
                 check=True,
                 text=True,
             )
-        found[kind] = float(run.stdout.split()[-1])
-        print("first fit", kind, found[kind], flush=True)
+        name = kind if moves == "none" else f"{kind} with moves"
+        found[name] = float(run.stdout.split()[-1])
+        print("first fit", name, found[name], flush=True)
     return found
 
 

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
+from sojourn.estimator import Estimator
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.hmmlearn_names import KnowsHmmlearn
@@ -218,7 +218,7 @@ class StepUnknowns(ExponentialFamily):
         raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
 
-class Family(BaseEstimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
+class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
