@@ -213,6 +213,7 @@ def _full_rows(values: Floats) -> Floats:
     if isinstance(base, np.ndarray) and base.flags.c_contiguous:  # much faster than `as_strided`
         begin, base_begin = (x.__array_interface__["data"][0] for x in (values, base))
         return np.ndarray((len(values), width), values.dtype, base, begin - base_begin)
+    # Not read-only, which would be a type of its own and compiled again: nobody writes to it.
     return np.lib.stride_tricks.as_strided(
         values, (len(values), width), (width * values.itemsize, values.itemsize)
     )
