@@ -23,6 +23,7 @@ from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoo
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
+from sojourn.transitions import Rows
 
 _FLOOR = 1e-300  # of emission potentials, where a sequence would have no possible path without
 _WORTH_A_THREAD = 2**13  # steps of a minibatch that make another thread worthwhile
@@ -63,7 +64,7 @@ class CpuBackend(KernelPieces, HostBackend):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, the next one prepared in the background."""
-        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole)
+        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole, n_states)
         if source.may_read_ahead and self.n_threads > 1:
             self._reader = reader
         try:
@@ -84,7 +85,7 @@ class CpuBackend(KernelPieces, HostBackend):
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut validated data into encoded chunks."""
-        return prepare(family, data)
+        return prepare(family, data, n_states)
 
     def as_chunk(self, family: Family, data: Sequences) -> Chunk:
         """Encode validated data as one chunk."""
@@ -105,10 +106,28 @@ class CpuBackend(KernelPieces, HostBackend):
         """Compute posterior expectations of every sequence of a chunk."""
         potentials = self._floored(potentials)
         smoothed = super().forward_backward(chunk, potentials, index, squares=squares)
+        self._read_ahead(chunk)
+        return smoothed
+
+    def _read_ahead(self, chunk: Chunk) -> None:
         # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
-        return smoothed
+
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
+        compiled = getattr(self.kernel, "sweep", None)
+        if compiled is None or self.dtype != "float32" or self.floor:
+            return None
+        offsets = chunk.sequences.offsets
+        found: tuple[Smoothed, Floats] | None = compiled(
+            *transitions, numbers, offsets, squares=squares, n_threads=self.n_threads
+        )
+        if found is not None:
+            self._read_ahead(chunk)
+        return found
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk."""
@@ -158,12 +177,12 @@ class _Whole:
     def __init__(self) -> None:
         self._last: tuple[Family, Any, list[Chunk]] | None = None
 
-    def prepared(self, family: Family, batch: Any) -> Iterable[Chunk]:
+    def prepared(self, family: Family, batch: Any, n_states: int | None) -> Iterable[Chunk]:
         """Cut a minibatch into encoded chunks, or return those of the same one before."""
         last = self._last
         if last is not None and last[0] is family and last[1] is batch:
             return last[2]
-        chunks = prepare(family, batch)
+        chunks = prepare(family, batch, n_states)
         self._last = (family, batch, chunks) if isinstance(chunks, list) else None
         return chunks
 
@@ -171,15 +190,21 @@ class _Whole:
 class _ReadAhead:
     """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
-    def __init__(self, family: Family, batches: Iterator[Any], whole: _Whole) -> None:
-        self._family = family
+    def __init__(
+        self,
+        family: Family,
+        batches: Iterator[Any],
+        whole: _Whole,
+        n_states: int | None = None,
+    ) -> None:
+        self._family, self._n_states = family, n_states
         self._batches = batches
         self._whole = whole
         self._next: Background | None = None
 
     def _make(self) -> Iterable[Chunk] | None:
         batch = next(self._batches, None)
-        return None if batch is None else self._whole.prepared(self._family, batch)
+        return None if batch is None else self._whole.prepared(self._family, batch, self._n_states)
 
     def start_next(self) -> None:
         """Start to prepare the next minibatch in the background."""
