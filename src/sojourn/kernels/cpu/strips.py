@@ -104,7 +104,7 @@ def strip_units(
     alpha = np.empty((tile + 1) * row, dtype)
     scales = np.empty((tile + 1) * WIDTH, dtype)
     ones = np.empty((STEPS + 1) * row, dtype)
-    phi = np.empty((STEPS if numbers is None else tile + STEPS) * row, dtype)
+    phi = np.empty((tile + STEPS) * row, dtype)  # behind those of the tile are those of a walk
     gamma = np.empty(STEPS * row, dtype)
     epsilon = np.empty(STEPS * row, dtype)
     totals = np.empty(STEPS * WIDTH, dtype)
@@ -167,14 +167,13 @@ def strip_units(
                         scales[j] = 1.0
                 while shift < (tile if entered else none):
                     _mark_block(begins, shift, starts, n_steps, masks)
-                    phi_at = none
+                    phi_at = (shift if entered else tile) * row
                     if numbers is None:
                         _load_block(
                             begins, shift, one, not entered, table, n_steps, n_states, scratch,
-                            places, phi,
+                            places, phi, phi_at,
                         )  # fmt: skip
                     else:
-                        phi_at = (shift if entered else tile) * row
                         unfit = load_numbers(
                             begins, shift, n_steps, n_states, numbers, run, tops, doubles, rows,
                             potentials, places, columns, phi_at // n_states * n_columns, phi,
@@ -223,15 +222,14 @@ def strip_units(
                     while shift > (none if entered else tile):
                         shift -= STEPS
                         _mark_block(begins, shift, starts, n_steps, masks)
-                        phi_at = none
-                        if numbers is None:
-                            _load_block(
-                                begins, shift, -one, not entered, table, n_steps, n_states,
-                                scratch, places, phi,
-                            )  # fmt: skip
-                        else:
-                            phi_at = (shift if entered else tile) * row
-                            if not entered:
+                        phi_at = (shift if entered else tile) * row
+                        if not entered:
+                            if numbers is None:
+                                _load_block(
+                                    begins, shift, -one, not entered, table, n_steps, n_states,
+                                    scratch, places, phi, phi_at,
+                                )  # fmt: skip
+                            else:
                                 unfit = load_numbers(
                                     begins, shift, n_steps, n_states, numbers, run, tops, doubles,
                                     rows, potentials, places, columns, tile * n_columns * WIDTH,
@@ -324,7 +322,9 @@ def _mark_block(begins, shift, starts, n_steps, masks):
 
 
 @inner
-def _load_block(begins, shift, ahead, walks, table, n_steps, n_states, scratch, places, phi):
+def _load_block(
+    begins, shift, ahead, walks, table, n_steps, n_states, scratch, places, phi, phi_at
+):
     """Load the potentials of a block from rows of a table, or of consecutive steps.
 
     Those of steps outside of the data are ones, or any where nothing is summed, on a walk.
@@ -355,6 +355,7 @@ def _load_block(begins, shift, ahead, walks, table, n_steps, n_states, scratch, 
                     scratch[at] = emissions[t * n_states + j]
                     at += 1
             else:
+                prefetch(index, t + ahead * STEPS)
                 for s in range(inside):
                     row = np.int64(index[t + s]) * row_width
                     for pad in range(0, row_width, PAD):
@@ -370,7 +371,7 @@ def _load_block(begins, shift, ahead, walks, table, n_steps, n_states, scratch, 
                 prefetch(emissions, places[i] + at)
     for half in range(0, WIDTH, LANES):
         for at in range(0, run, LANES):
-            transpose(source, places, first + half, at, phi, at * WIDTH + half, WIDTH)
+            transpose(source, places, first + half, at, phi, phi_at + at * WIDTH + half, WIDTH)
 
 
 @inner

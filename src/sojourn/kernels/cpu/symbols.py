@@ -16,6 +16,7 @@ from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
+_MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
 _LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 8  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
@@ -122,10 +123,11 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     n_parts = max(1, min(8, steps_a_row // 16))
     # Long sums in single precision are biased; where there are many sums they are short.
     dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
-    parts = np.zeros((n_parts, n_rows, padded.shape[1]), dtype)
+    n_streams = 4 if steps_a_row >= _MANY_A_ROW else 1
+    parts = np.zeros((n_parts * n_streams, n_rows, padded.shape[1]), dtype)
     n_threads = _n_units(padded.size, n_threads)
     run_units(_sum_by_row, n_parts, n_threads, index, padded, parts)
-    total = parts[0] if n_parts == 1 else parts.sum(axis=0)
+    total = parts[0] if len(parts) == 1 else parts.sum(axis=0)
     return total[:, : values.shape[1]].astype(values.dtype, copy=False)
 
 
@@ -324,9 +326,27 @@ def _sum_by_row(counter, n_units, index, values, parts):
     n_steps = index.shape[0]
     unit = take_unit(counter)
     while unit < n_units:
-        out = parts[unit]
-        end = n_steps * (unit + 1) // n_units
-        for t in range(n_steps * unit // n_units, end):
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        if parts.shape[0] > n_units:
+            # A sum waits for the one before it: steps that are far apart go to other sums.
+            a, b, c, d = (
+                parts[4 * unit],
+                parts[4 * unit + 1],
+                parts[4 * unit + 2],
+                parts[4 * unit + 3],
+            )
+            run = (end - begin) // 4
+            for t in range(begin, begin + run):
+                i, k = index[t], index[t + run]
+                m, n = index[t + 2 * run], index[t + 3 * run]
+                for j in range(values.shape[1]):
+                    a[i, j] += values[t, j]
+                    b[k, j] += values[t + run, j]
+                    c[m, j] += values[t + 2 * run, j]
+                    d[n, j] += values[t + 3 * run, j]
+            begin += 4 * run
+        out = parts[unit * (parts.shape[0] // n_units)]
+        for t in range(begin, end):
             row = index[t]
             if t + _AHEAD < end:
                 prefetch_row(out, index[t + _AHEAD])
