@@ -153,7 +153,7 @@ def _apart(
 ) -> BatchSums:
     """Compute the sums of a chunk: potentials, forward-backward and statistics."""
     collapsed = objective.collapsed
-    sequences, encoded = chunk
+    sequences, encoded = chunk.sequences, chunk.encoded
     ((_, factors, index),) = chunk_potentials(
         posterior, family, [chunk], transitions, backend, collapsed=collapsed
     )
