@@ -27,6 +27,7 @@ from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.hmmlearn_names import KnowsHmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
@@ -192,6 +193,17 @@ class StepUnknowns(ExponentialFamily):
         family: Any = self
         sums = family.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
         return sums, 0.0
+
+    sweeps: ClassVar[bool] = False
+    """Whether potentials and sums of numbers may be computed in one sweep."""
+
+    def numbers(self, encoded: Any, table: DecayedTable, *, collapsed: bool) -> Numbers | None:
+        """Return what computes potentials and sums of numbers in one sweep; None by default."""
+        return None
+
+    def of_products(self, sums: Floats) -> Floats:
+        """Return the sums of statistics (S, K) from those of such a sweep."""
+        raise NotImplementedError(f"{type(self).__name__} has no such sums")
 
     def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
         """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
