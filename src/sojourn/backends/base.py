@@ -30,6 +30,7 @@ class HostBackend(ABC):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch."""
 

@@ -82,6 +82,7 @@ class Backend(Protocol):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
 

@@ -68,6 +68,10 @@ class Workbench:
             posterior, self.family, COLLAPSED, chunks, self.backend, entropy=entropy, shared=shared
         )
 
+    def uncertain(self, sums: BatchSums) -> Floats | None:
+        """Return how far the emission statistics may be from E[t], for merges on paper."""
+        return None
+
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return a posterior whose durations have the shapes that suit the data best."""
         own = replace(posterior)
