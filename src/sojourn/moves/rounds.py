@@ -48,8 +48,6 @@ class RoundKind(Enum):
 
 IN_TURN = (RoundKind.MERGE, RoundKind.SPLIT, RoundKind.RESTART)
 
-_SURVEYS = 3  # looks at all the data that a round pays for: the model at hand, and two proposals
-
 
 class RoundPlan(NamedTuple):
     """A round of proposals that can be paid for.
@@ -65,6 +63,8 @@ class RoundPlan(NamedTuple):
         Steps of the sample.
     overhead_steps : float
         Steps that would take as long as what a local step does beside those of the sample.
+    surveys : bool
+        Whether merges are judged by all the data.
     """
 
     kind: RoundKind
@@ -72,6 +72,7 @@ class RoundPlan(NamedTuple):
     advance: float
     n_steps: float
     overhead_steps: float
+    surveys: bool
 
 
 @dataclass
@@ -231,7 +232,8 @@ class Moves:
         judge = self._judge(
             plan, posterior, bench, batches, total_sequences, surveys=of_all is not None
         )
-        if of_all is not None and plan.kind is RoundKind.MERGE and not judge.sample.stands_for_all:
+        if plan.surveys:
+            assert of_all is not None
             judge = merge_in_survey(judge, of_all, total_sequences)
         else:
             propose(plan.kind, judge, np.random.default_rng([self.seed, 2**33, state.n_rounds]))
@@ -244,8 +246,9 @@ class Moves:
                 posterior.become(outcome)
             else:
                 judge.refuse_all()
+        left = judge.fitter.budget - plan.advance
         state.end_round(
-            budget=judge.fitter.budget - plan.advance,
+            budget=max(left, 0.0) if plan.surveys else left,
             changed=changed,
             growing=plan.kind is RoundKind.GROW,
             finished=not judge.ran_out,
@@ -285,18 +288,21 @@ class Moves:
         )
         needed = cost * (least + other)
         growing = kind is RoundKind.GROW
-        surveying = surveys and kind is RoundKind.MERGE and self.exceeds_sample(total_steps)
-        if surveying:
-            needed += _SURVEYS * (1 + settings.cost_bound_steps) * total_steps * step_work(n_states, settings)
-        if (growing or (surveying and self.state.budget >= 0.0)) and budget < needed:
-            # To stay small for want of a budget would be worse than to exceed it, and so would it
-            # be to keep states to spare: fewer of them make all passes to come cheaper.
-            advance, budget = advance + needed - budget, needed
+        looks = 0.0
+        if surveys and kind is RoundKind.MERGE and self.exceeds_sample(total_steps):
+            n_local = settings.surveys * (1 + settings.cost_bound_steps)
+            looks = n_local * total_steps * step_work(n_states, settings)
+        changing = self.state.rounds_without_change == 0
+        if (growing or (looks and changing)) and budget < needed + looks:
+            # To stay small for want of a budget would be worse than to exceed it.  So would it be
+            # to keep states to spare: passes to come cost less without them.
+            advance, budget = advance + needed + looks - budget, needed + looks
+        needed += looks
         if budget < needed:
             return None
         enough = least if growing else max(least, settings.sample_steps_per_state * n_states)
         n_steps = min(settings.sample_max_steps, enough, max(least, budget / cost - other))
-        return RoundPlan(kind, budget, advance, n_steps, other)
+        return RoundPlan(kind, budget, advance, n_steps, other, surveys=looks > 0.0)
 
     def _kind(self, n_states: int, family: Family, transitions: Transitions) -> RoundKind:
         """Return what to propose: where one kind was refused, another is left to try.
