@@ -73,6 +73,11 @@ class Backend(Protocol):
             Number of passes after this one, for reading ahead.
         """
 
+    def pieces(
+        self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
+    ) -> Iterator[Any]:
+        """Yield all the data of a pass for `statistics`, in pieces of a size that is quick."""
+
     def statistics(
         self,
         posterior: Posterior,

@@ -28,7 +28,7 @@ def survey(
         The pass whose minibatches they are, counted from 0.  All the data are in any pass.
     """
     total: BatchSums | None = None
-    for batch in backend.batches(problem, source, posterior.n_states, n_pass, 0, 0):
+    for batch in backend.pieces(problem, source, posterior.n_states, n_pass):
         part = backend.statistics(
             posterior, problem.family, problem.objective, batch, entropy=True, shared=True
         )

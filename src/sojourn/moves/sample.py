@@ -48,7 +48,7 @@ class Sample:
         Whether its copies are all the data.  Otherwise merges are judged by the evidence of the
         stream, and other proposals must predict fresh sequences better than the model at hand.
     is_all : bool
-        Whether it is all the data itself, none held out: the bound alone decides.
+        Whether it is all the data itself.
     """
 
     fitted: list[Chunk]
@@ -161,7 +161,7 @@ class SampleFitter:
             sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=shared)
         posterior = self.with_statistics(posterior, sums, refit=True)
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
-        held_out: Floats = np.zeros(0)
+        held_out = bench.left_out(posterior)
         if own is not None:
             # The prior fitted to the complete sample reveals almost nothing of its held-out part.
             own = replace(own, transitions=posterior.transitions)

@@ -20,6 +20,7 @@ from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import search_work
 from sojourn.moves.judge import Judge, Verdict
+from sojourn.moves.left_out import can_leave_out, left_out_likelihoods
 from sojourn.moves.merge import MergedStates, merge_states, successive_merges
 from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
@@ -34,9 +35,15 @@ class StreamBench(Workbench):
     ----------
     of_all : Survey
         Takes a local step on them.
+    some : Sequences
+        A sample of them, which tells how well new data would be predicted.
+    beside : Workbench
+        Where these are computed.
     """
 
     of_all: Survey
+    some: Sequences
+    beside: Workbench
 
     def chunks(self, data: Sequences, n_states: int) -> list[Chunk]:
         """Return nothing: minibatches of the stream come one by one."""
@@ -61,6 +68,16 @@ class StreamBench(Workbench):
         parts = xp.astype(dense, "float64").reshape(len(dense), -1, n_states)
         by_state: Floats = xp.ascontiguousarray(xp.transpose(parts, (1, 2, 0)))
         return by_state
+
+    def left_out(self, posterior: Posterior) -> Floats:
+        """Return the log likelihood of each sequence of the sample, without its own counts."""
+        family, beside = self.family, self.beside
+        if can_leave_out(family, posterior, self.some):
+            return left_out_likelihoods(
+                posterior, family, self.some, n_threads=self.backend.n_threads
+            )
+        chunks = beside.chunks(self.some, posterior.n_states)
+        return beside.log_likelihoods(posterior, chunks)
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return the posterior as it is: shapes are learned between passes."""
@@ -89,12 +106,14 @@ def on_all_the_data(judge: Judge, of_all: Survey, n_sequences: int) -> Judge:
         held_out=[],
         n_sequences=n_sequences,
         n_steps=round(n_steps),
-        held_out_steps=0,
+        held_out_steps=judge.sample.n_steps,
         copies=1.0,
         stands_for_all=True,
         is_all=True,
     )
-    bench = StreamBench(fitter.family, fitter.bench.backend, of_all)
+    bench = StreamBench(
+        fitter.family, fitter.bench.backend, of_all, judge.sample.data, fitter.bench
+    )
     on_all = SampleFitter(
         whole, bench, fitter.settings, fitter.budget, fitter.most_states, fitter.overhead_steps
     )

@@ -104,7 +104,7 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     )
     made, found = moves_of(here), moves_of(there)
     assert made
-    if not options or "moves" in options and options["moves"] is MUCH:
+    if not options or ("moves" in options and options["moves"] is MUCH):
         assert any(move["accepted"] for move in made)
     for name in ("kind", "states", "accepted", "n_states"):
         assert [move[name] for move in found] == [move[name] for move in made]
