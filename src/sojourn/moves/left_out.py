@@ -13,10 +13,11 @@ import numpy as np
 from sojourn.families import Categorical, Family
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels import cpu
+from sojourn.kernels.cpu.symbols import sum_by_row
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 
-_PIECE_STEPS = 2**14
+_PIECE_STEPS = 2**12
 
 
 def can_leave_out(family: Family, posterior: Posterior, data: Sequences) -> bool:
@@ -43,28 +44,28 @@ def left_out_likelihoods(
     """
     posterior = posterior.fetched()
     prior = np.broadcast_to(posterior.learned(family).prior(), (1, family.n_statistics))[0]
+    counts = np.ascontiguousarray(posterior.emissions.dense().T, dtype=np.float64)
     table = _Table(
-        *posterior.transitions.means(posterior.counts),
-        prior,
-        posterior.emissions.dense().T.astype(np.float64),
+        *posterior.transitions.means(posterior.counts), prior, counts, counts.sum(axis=0)
     )
     parts = [_left_out(table, piece, n_threads) for piece in data.chunks(_PIECE_STEPS)]
     return np.concatenate(parts)
 
 
 class _Table(NamedTuple):
-    """Means of start and transitions, prior counts of symbols, and E[t] with a row per symbol."""
+    """Means of start and transitions, prior counts of symbols, E[t] by symbol, and its sums."""
 
     start: Floats
     transitions: Floats
     prior: Floats
     counts: Floats
+    totals: Floats
 
     def rows(self, symbols: Integers, own: Floats, own_totals: Floats) -> Potentials:
         """Return the predictive probabilities of every step without some of the counts."""
         known = np.maximum(symbols, 0)
         shares = self.prior[known, None] + np.maximum(self.counts[known] - own, 0.0)
-        totals = np.maximum(self.counts.sum(axis=0) - own_totals, 0.0)
+        totals = np.maximum(self.totals - own_totals, 0.0)
         shares /= self.prior.sum() + totals
         shares[symbols < 0] = 1.0  # missing
         return Potentials(self.start, self.transitions, shares)
@@ -77,9 +78,8 @@ def _left_out(table: _Table, piece: Sequences, n_threads: int) -> Floats:
     found = cpu.forward_backward(whole, index, piece.offsets, n_threads=n_threads)
     r = found.responsibilities * (symbols >= 0)[:, None]
     number = np.repeat(np.arange(len(piece)), piece.lengths)
-    _, place = np.unique(number * len(table.prior) + symbols, return_inverse=True)
-    own = np.zeros((place.max() + 1, r.shape[1]))
-    np.add.at(own, place, r)
+    distinct, place = np.unique(number * len(table.prior) + symbols, return_inverse=True)
+    own = sum_by_row(place, r, len(distinct), n_threads=n_threads)
     of_all = np.add.reduceat(r, piece.offsets[:-1], axis=0)
     left = table.rows(symbols, own[place], of_all[number])
     likelihoods: Floats = cpu.log_normalizers(left, index, piece.offsets, n_threads=n_threads)

@@ -27,6 +27,9 @@ from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
 
 
+_LEFT_OUT_STEPS = 2**16  # of the sample: their likelihood is known to about 0.001 nats a step
+
+
 @dataclass(frozen=True)
 class StreamBench(Workbench):
     """A workbench on which there is all the data, and nothing else.
@@ -100,20 +103,19 @@ def merge_in_survey(judge: Judge, of_all: Survey, n_sequences: int) -> Judge:
 def on_all_the_data(judge: Judge, of_all: Survey, n_sequences: int) -> Judge:
     """Return a judge for which all the data are the sample."""
     fitter, n_steps = judge.fitter, float(state_masses(judge.start.counts).sum())
+    some = next(judge.sample.data.chunks(_LEFT_OUT_STEPS))
     whole = replace(
         judge.sample,
         fitted=[],
         held_out=[],
         n_sequences=n_sequences,
         n_steps=round(n_steps),
-        held_out_steps=judge.sample.n_steps,
+        held_out_steps=some.n_steps,
         copies=1.0,
         stands_for_all=True,
         is_all=True,
     )
-    bench = StreamBench(
-        fitter.family, fitter.bench.backend, of_all, judge.sample.data, fitter.bench
-    )
+    bench = StreamBench(fitter.family, fitter.bench.backend, of_all, some, fitter.bench)
     on_all = SampleFitter(
         whole, bench, fitter.settings, fitter.budget, fitter.most_states, fitter.overhead_steps
     )
