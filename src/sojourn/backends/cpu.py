@@ -19,8 +19,9 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import reference
-from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
-from sojourn.kernels.threads import Background
+from sojourn.kernels.interface import NARROW, Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.kernels.ragged import longest_first
+from sojourn.kernels.threads import Alongside
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 
@@ -63,7 +64,9 @@ class CpuBackend(KernelPieces, HostBackend):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, the next one prepared in the background."""
-        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole)
+        reader = _ReadAhead(
+            problem.family, source.batches(n_pass, start), self._whole, in_order=n_states > NARROW
+        )
         if source.may_read_ahead and self.n_threads > 1:
             self._reader = reader
         try:
@@ -103,12 +106,9 @@ class CpuBackend(KernelPieces, HostBackend):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
-        potentials = self._floored(potentials)
-        smoothed = super().forward_backward(chunk, potentials, index, squares=squares)
-        # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
-        return smoothed
+        return super().forward_backward(chunk, self._floored(potentials), index, squares=squares)
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk."""
@@ -158,33 +158,46 @@ class _Whole:
     def __init__(self) -> None:
         self._last: tuple[Family, Any, list[Chunk]] | None = None
 
-    def prepared(self, family: Family, batch: Any) -> Iterable[Chunk]:
-        """Cut a minibatch into encoded chunks, or return those of the same one before."""
+    def prepared(self, family: Family, batch: Any, *, in_order: bool) -> Iterable[Chunk]:
+        """Cut a minibatch into encoded chunks, or return those of the same one before.
+
+        With `in_order` a single chunk knows the order of its sequences, which the kernel needs.
+        """
         last = self._last
         if last is not None and last[0] is family and last[1] is batch:
             return last[2]
         chunks = prepare(family, batch)
-        self._last = (family, batch, chunks) if isinstance(chunks, list) else None
+        if not isinstance(chunks, list):
+            self._last = None
+            return chunks
+        if in_order:
+            chunks = [one._replace(order=longest_first(one.sequences.offsets)) for one in chunks]
+        self._last = (family, batch, chunks)
         return chunks
 
 
 class _ReadAhead:
     """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
-    def __init__(self, family: Family, batches: Iterator[Any], whole: _Whole) -> None:
+    def __init__(
+        self, family: Family, batches: Iterator[Any], whole: _Whole, *, in_order: bool
+    ) -> None:
         self._family = family
         self._batches = batches
         self._whole = whole
-        self._next: Background | None = None
+        self._in_order = in_order
+        self._next: Alongside | None = None
 
     def _make(self) -> Iterable[Chunk] | None:
         batch = next(self._batches, None)
-        return None if batch is None else self._whole.prepared(self._family, batch)
+        if batch is None:
+            return None
+        return self._whole.prepared(self._family, batch, in_order=self._in_order)
 
     def start_next(self) -> None:
-        """Start to prepare the next minibatch in the background."""
+        """Let a thread prepare the next minibatch before it helps the kernel."""
         if self._next is None:
-            self._next = Background(self._make)
+            self._next = Alongside(self._make)
 
     def __iter__(self) -> Iterator[Iterable[Chunk]]:
         try:
@@ -197,4 +210,4 @@ class _ReadAhead:
         finally:
             if self._next is not None:
                 with suppress(Exception):  # training has ended for another reason
-                    self._next.result()
+                    self._next.discard()

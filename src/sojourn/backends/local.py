@@ -121,7 +121,7 @@ class KernelPieces(ABC):
 
     def _order(self, chunk: Chunk) -> Any:
         """Return the order of the sequences of a chunk, longest first, if it is known."""
-        return None
+        return chunk.order
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk, as an array in memory."""

@@ -32,10 +32,13 @@ class Chunk(NamedTuple):
         Has `offsets`, `n_steps`, `counted` and a length.
     encoded : object
         The values as encoded by the family's `encode`.
+    order : (M,) integer array or None
+        The sequences, longest first, if that is known already.
     """
 
     sequences: Any
     encoded: Any
+    order: Any = None
 
 
 class Backend(Protocol):

@@ -70,7 +70,7 @@ def expected_statistics(
     for chunk, factors, index in chunk_potentials(
         posterior, family, chunks, potentials, backend, collapsed=objective.collapsed
     ):
-        sequences, encoded = chunk
+        sequences, encoded = chunk.sequences, chunk.encoded
         smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
         exact = backend.exact_for(smoothed)
         if exact is not None:

@@ -26,6 +26,7 @@ from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.shapes import LearnedShapes
 from sojourn.inference.trainer import StateMoves
+from sojourn.kernels.cpu.aside import expect
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
 from sojourn.models.advice import warn_of_fit
@@ -144,6 +145,7 @@ def fit(
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
+    expect(f"{type(model).__name__} {type(family).__name__}")
     held_out = observers.held_out(family, data, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)

@@ -26,6 +26,7 @@ from sojourn.kernels.interface import (
     Potentials,
     Smoothed,
     Squares,
+    aligned,
     padded_states,
 )
 from sojourn.kernels.ragged import longest_first
@@ -137,7 +138,7 @@ def smooth(
     pair_squares = np.zeros((n_units, side, side))
     start_squares, row_squares = np.zeros((2, n_units, side))
     every, weight = blocks.sampling(square_every) if squares else (1, 1.0)
-    responsibilities = np.empty((len(index), width), blocks.dtype)
+    responsibilities = aligned((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
         n_units,
