@@ -441,6 +441,24 @@ class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
             used, uncertainty[0] / xp.where(used, masses, 1.0), 0.0
         )
 
+    def pooled_uncertainty(
+        self, first: Floats, second: Floats, statistics: tuple[Floats, Floats], totals: Floats
+    ) -> Floats:
+        """Return about what `uncertainty` would be of states that are two of these each, eq (67).
+
+        By default that of both.
+
+        Parameters
+        ----------
+        first, second : (C, P, U) arrays
+            Sums of `uncertainty` of the two states of P pairs, by state.
+        statistics : two (P, S) arrays
+            Their E[t].
+        totals : (S,) array
+            E[t] of all states together.
+        """
+        return first + second
+
     @abstractmethod
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:
         """Draw data for sequences of states, from the posterior mean parameters, shape (T, ...)."""
