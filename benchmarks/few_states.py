@@ -108,7 +108,7 @@ def our_iteration(
     posterior, backend = model.fitted_.posterior, model.fitted_.compute.backend()
 
     def run() -> None:
-        step(problem, posterior, prepare(model.emission_, data), backend)
+        step(problem, posterior, prepare(model.emission_, data, n_states), backend)
 
     return run
 

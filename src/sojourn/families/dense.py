@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import (
+    CompiledPotentials,
     LogPotentials,
     natural_parameters,
     potential_rows,
@@ -25,6 +26,7 @@ from sojourn.families.fused import QuadraticStatistics, TensorRows
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -103,6 +105,23 @@ class DenseFamily(Family):
         function = _current(self, table, collapsed)
         numbers = self.numbers_per_step(encoded.shape[1])
         return potential_rows(function, encoded, numbers, table.n_states, dtype, n_threads)
+
+    def numbers(self, encoded: Any, table: DecayedTable, *, collapsed: bool) -> Numbers | None:
+        """Return what computes potentials and sums in one sweep; None if they are apart."""
+        if not self.sweeps or not isinstance(encoded, np.ndarray):
+            return None
+        function = _current(self, natural_parameters(self, table), collapsed)
+        if not isinstance(function, CompiledPotentials):
+            return None
+        return function.numbers(encoded, self.product_pairs())
+
+    def product_pairs(self) -> NDArray[np.int64]:
+        """Return pairs of columns of (1, x − c) whose products are what a sweep sums."""
+        raise NotImplementedError(f"the statistics of {type(self).__name__} are not of that kind")
+
+    def of_products(self, sums: Floats) -> Floats:
+        """Return the sums of the statistics (S, K) from those of the products of pairs (P, K)."""
+        return sums
 
     def numbers_per_step(self, n_columns: int) -> int:
         """Return how many numbers the potentials of a step take for every state."""
