@@ -55,8 +55,8 @@ def _text(kind: Any) -> str:
         if kind.layout == "C" and kind.mutable:
             return f"{kind.dtype}[{':, ' * (kind.ndim - 1)}::1]"
         return f"Array({kind.dtype}, {kind.ndim}, {kind.layout!r}, {not kind.mutable})"
-    if isinstance(kind, types.BaseTuple):
-        return f"Tuple({text_of(tuple(kind))})"
+    if isinstance(kind, types.UniTuple | types.Tuple):
+        return f"Tuple({text_of(kind.types)})"
     return "boolean" if kind == types.boolean else str(kind)
 
 
