@@ -28,6 +28,7 @@ def test_types_are_read_from_their_text_as_they_were():
         array(types.float32, 1, "C", readonly=True),
         array(types.float64, 2, "F"),
         array(types.float64, 3, "A"),
+        types.UniTuple(types.float32[::1], 4),
         types.Tuple((types.int32[::1], types.UniTuple(types.float32[::1], 2), types.int64)),
         types.none,
     )
@@ -65,6 +66,12 @@ def test_what_is_needed_tells_which_fits_are_alike(companions):
     companions.expect("another")
     companions.need(FIRST)
     assert taken(companions) == []  # the other one has been compiled
+
+
+def test_what_no_fit_needed_tells_nothing(companions):
+    companions.need(FIRST)
+    companions.need(Function("unknown", "()"))
+    assert taken(companions) == [LONG, SHORT]
 
 
 def test_what_this_process_comes_to_nobody_else_takes(companions):

@@ -76,6 +76,11 @@ class Backend(Protocol):
             Number of passes after this one, for reading ahead.
         """
 
+    def pieces(
+        self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
+    ) -> Iterator[Any]:
+        """Yield all the data of a pass for `statistics`, in pieces of a size that is quick."""
+
     def statistics(
         self,
         posterior: Posterior,
@@ -85,6 +90,7 @@ class Backend(Protocol):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
 

@@ -35,7 +35,8 @@ SWEPT_STEPS = 2**20
 
 
 SHARED_STEPS = 2**11
-"""Approximate number of steps per chunk used for the shared entropies of pairs of states."""
+"""Approximate number of steps per chunk used for the shared entropies of pairs of states; more of
+chunks that are larger than usual."""
 
 
 def prepare(
@@ -191,7 +192,7 @@ def _apart(
         rows = EmissionRows(factors.emissions, factors.log_scale, index)
         part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
     if shared:
-        every = max(1, sequences.n_steps // SHARED_STEPS)
+        every = min(max(1, sequences.n_steps // SHARED_STEPS), CHUNK_STEPS // SHARED_STEPS)
         part.shared = every * shared_entropies(
             smoothed.responsibilities[::every], n_threads=backend.n_threads
         )
