@@ -110,7 +110,7 @@ class DenseFamily(Family):
         """Return what computes potentials and sums in one sweep; None if they are apart."""
         if not self.sweeps or not isinstance(encoded, np.ndarray):
             return None
-        function = _current(self, natural_parameters(self, table), collapsed)
+        function = _current(self, table, collapsed)
         if not isinstance(function, CompiledPotentials):
             return None
         return function.numbers(encoded, self.product_pairs())
