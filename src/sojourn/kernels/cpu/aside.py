@@ -56,7 +56,8 @@ def _text(kind: Any) -> str:
             return f"{kind.dtype}[{':, ' * (kind.ndim - 1)}::1]"
         return f"Array({kind.dtype}, {kind.ndim}, {kind.layout!r}, {not kind.mutable})"
     if isinstance(kind, types.BaseTuple):
-        return f"Tuple({text_of(tuple(kind))})"
+        parts: Any = kind
+        return f"Tuple({text_of(tuple(parts))})"
     return "boolean" if kind == types.boolean else str(kind)
 
 
