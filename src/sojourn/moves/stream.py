@@ -26,7 +26,6 @@ from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
 
-
 _LEFT_OUT_STEPS = 2**16  # of the sample: their likelihood is known to about 0.001 nats a step
 
 
