@@ -334,7 +334,7 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
 
     for helped in (False, True):
         whole = cpu_backend._Whole()
-        prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches(), whole, in_order=True)
+        prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches(), whole, 20)
         iterator = iter(prepared)
         for _ in range(2):
             assert next(iterator)

@@ -11,10 +11,10 @@ from sojourn.kernels.cpu import aside, notice
 from sojourn.kernels.cpu.aside import Companions, Function, text_of
 from tools.companions import FITS, needed_apart
 
-STRIPS = "sojourn.kernels.cpu.strips"
+STRIPS = "sojourn.kernels.cpu.strip_edges"
 FIRST, SHORT, LONG, OTHER = (
     Function(f"{STRIPS}.{name}", "(int64,)")
-    for name in ("prepare", "is_consecutive", "strip_units", "finish")
+    for name in ("prepare", "is_consecutive", "add_log_scales", "finish")
 )
 SECONDS = {FIRST: 1.0, SHORT: 0.5, LONG: 3.0, OTHER: 2.0}
 
@@ -28,6 +28,9 @@ def test_types_are_read_from_their_text_as_they_were():
         array(types.float32, 1, "C", readonly=True),
         array(types.float64, 2, "F"),
         array(types.float64, 3, "A"),
+        types.UniTuple(types.float32[::1], 4),
+        types.Tuple((types.int32[::1], types.UniTuple(types.float32[::1], 2), types.int64)),
+        types.none,
     )
     assert normalize_signature(text_of(kinds))[0] == kinds
     assert normalize_signature(text_of(kinds[:1]))[0] == kinds[:1]
@@ -65,6 +68,12 @@ def test_what_is_needed_tells_which_fits_are_alike(companions):
     assert taken(companions) == []  # the other one has been compiled
 
 
+def test_what_no_fit_needed_tells_nothing(companions):
+    companions.need(FIRST)
+    companions.need(Function("unknown", "()"))
+    assert taken(companions) == [LONG, SHORT]
+
+
 def test_what_this_process_comes_to_nobody_else_takes(companions):
     companions.need(FIRST)
     companions.came_to(LONG)
@@ -80,7 +89,7 @@ def test_another_process_compiles_and_what_it_compiles_is_found(tmp_path, monkey
     while real not in companions._taken:
         pass
     companions.came_to(real)
-    assert [path.name for path in tmp_path.glob("*/strips.is_consecutive-*.nbc")]
+    assert [path.name for path in tmp_path.glob("*/strip_edges.is_consecutive-*.nbc")]
 
 
 def test_the_record_names_functions_that_are_there():

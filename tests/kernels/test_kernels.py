@@ -3,7 +3,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import digamma, xlogy
@@ -401,6 +401,7 @@ def test_predictive_rows_are_ratios_or_exponentials_of_digamma(collapsed, prior_
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 4))
+@example(2501, 2, 3)
 def test_sum_by_row_is_the_same_on_any_number_of_threads(n_steps, n_rows, n_threads):
     rng = np.random.default_rng(n_steps)
     index = rng.integers(n_rows, size=n_steps)

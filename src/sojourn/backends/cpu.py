@@ -24,6 +24,7 @@ from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import Alongside
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
+from sojourn.transitions import Rows
 
 _FLOOR = 1e-300  # of emission potentials, where a sequence would have no possible path without
 _WORTH_A_THREAD = 2**13  # steps of a minibatch that make another thread worthwhile
@@ -64,9 +65,7 @@ class CpuBackend(KernelPieces, HostBackend):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, the next one prepared in the background."""
-        reader = _ReadAhead(
-            problem.family, source.batches(n_pass, start), self._whole, in_order=n_states > NARROW
-        )
+        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole, n_states)
         if source.may_read_ahead and self.n_threads > 1:
             self._reader = reader
         try:
@@ -87,7 +86,7 @@ class CpuBackend(KernelPieces, HostBackend):
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut validated data into encoded chunks."""
-        return prepare(family, data)
+        return prepare(family, data, n_states)
 
     def as_chunk(self, family: Family, data: Sequences) -> Chunk:
         """Encode validated data as one chunk."""
@@ -106,9 +105,26 @@ class CpuBackend(KernelPieces, HostBackend):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
+        self._read_ahead(chunk)
+        return super().forward_backward(chunk, self._floored(potentials), index, squares=squares)
+
+    def _read_ahead(self, chunk: Chunk) -> None:
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
-        return super().forward_backward(chunk, self._floored(potentials), index, squares=squares)
+
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
+        compiled = getattr(self.kernel, "sweep", None)
+        if compiled is None or self.dtype != "float32" or self.floor:
+            return None
+        self._read_ahead(chunk)
+        offsets = chunk.sequences.offsets
+        found: tuple[Smoothed, Floats] | None = compiled(
+            *transitions, numbers, offsets, squares=squares, n_threads=self.n_threads
+        )
+        return found
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk."""
@@ -158,19 +174,19 @@ class _Whole:
     def __init__(self) -> None:
         self._last: tuple[Family, Any, list[Chunk]] | None = None
 
-    def prepared(self, family: Family, batch: Any, *, in_order: bool) -> Iterable[Chunk]:
+    def prepared(self, family: Family, batch: Any, n_states: int) -> Iterable[Chunk]:
         """Cut a minibatch into encoded chunks, or return those of the same one before.
 
-        With `in_order` a single chunk knows the order of its sequences, which the kernel needs.
+        With many states a single chunk knows the order of its sequences, which the kernel needs.
         """
         last = self._last
         if last is not None and last[0] is family and last[1] is batch:
             return last[2]
-        chunks = prepare(family, batch)
+        chunks = prepare(family, batch, n_states)
         if not isinstance(chunks, list):
             self._last = None
             return chunks
-        if in_order:
+        if n_states > NARROW:
             chunks = [one._replace(order=longest_first(one.sequences.offsets)) for one in chunks]
         self._last = (family, batch, chunks)
         return chunks
@@ -180,19 +196,19 @@ class _ReadAhead:
     """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
     def __init__(
-        self, family: Family, batches: Iterator[Any], whole: _Whole, *, in_order: bool
+        self, family: Family, batches: Iterator[Any], whole: _Whole, n_states: int
     ) -> None:
         self._family = family
         self._batches = batches
         self._whole = whole
-        self._in_order = in_order
+        self._n_states = n_states
         self._next: Alongside | None = None
 
     def _make(self) -> Iterable[Chunk] | None:
         batch = next(self._batches, None)
         if batch is None:
             return None
-        return self._whole.prepared(self._family, batch, in_order=self._in_order)
+        return self._whole.prepared(self._family, batch, self._n_states)
 
     def start_next(self) -> None:
         """Let a thread prepare the next minibatch before it helps the kernel."""

@@ -162,6 +162,9 @@ class DecayedTable:
         Numbers of the statistics in `rows`, in increasing order; None for all of them.
     held : HeldStates or None
         States whose statistics do not change.  Then the scale is one.
+    derived : tuple or None
+        What a family has last derived from the statistics, and keeps for the chunks of a batch; not
+        copied.
 
     Examples
     --------
@@ -172,6 +175,8 @@ class DecayedTable:
            [0.5, 2.5, 0.5]])
     """
 
+    derived: Any = None
+
     def __init__(self, statistics: Floats, dtype: str = "float32") -> None:
         self.n_states, n_rows = statistics.shape
         self.rows: Floats = aligned((n_rows, padded_states(self.n_states)), dtype, zeros=True)
@@ -181,6 +186,9 @@ class DecayedTable:
         self.prior: SymbolPrior | None = None
         self.numbers: Integers | None = None
         self.held: HeldStates | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "derived"}
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -149,6 +149,11 @@ class LocalPieces(Protocol):
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
 
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
+
     def exact_for(self, smoothed: Smoothed) -> LocalPieces | None:
         """Return what computes a chunk again in which a sequence underflowed; None if none did."""
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
 from sojourn.data import Data
+from sojourn.estimator import clone
 from sojourn.families import Family
 from sojourn.inference import Backend, Position, Posterior, Problem, train
 from sojourn.inference.buffers import GrowingBuffers
@@ -26,7 +26,6 @@ from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.shapes import LearnedShapes
 from sojourn.inference.trainer import StateMoves
-from sojourn.kernels.cpu.aside import expect
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
 from sojourn.models.advice import warn_of_fit
@@ -145,7 +144,6 @@ def fit(
         return
     cluster = _connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
-    expect(f"{type(model).__name__} {type(family).__name__}")
     held_out = observers.held_out(family, data, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)

@@ -55,6 +55,9 @@ def _text(kind: Any) -> str:
         if kind.layout == "C" and kind.mutable:
             return f"{kind.dtype}[{':, ' * (kind.ndim - 1)}::1]"
         return f"Array({kind.dtype}, {kind.ndim}, {kind.layout!r}, {not kind.mutable})"
+    if isinstance(kind, types.BaseTuple):
+        parts: Any = kind
+        return f"Tuple({text_of(tuple(parts))})"
     return "boolean" if kind == types.boolean else str(kind)
 
 
@@ -101,11 +104,13 @@ class Companions:
         with self._changed:
             self._taken.add(function)
             self._needed.add(function)
-            fits = [own for kind, own in self._fits if kind == self._kind and self._needed <= own]
+            known = [own for kind, own in self._fits if kind == self._kind]
+            needed = self._needed & set().union(*known)  # what no such fit needed tells nothing
+            fits = [own for own in known if needed <= own]
             likely = {
                 one
                 for one in set().union(*fits)
-                if sum(one in own for own in fits) > _LIKELY * len(fits)
+                if sum(one in own for own in fits) >= _LIKELY * len(fits)
             }
             self._waiting = sorted(likely - self._taken, key=lambda one: self._seconds[one])
             n_new = min(self._n_processes, len(self._waiting)) - self._n_at_work

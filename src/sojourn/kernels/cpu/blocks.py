@@ -149,23 +149,9 @@ def _copy_rows(source, at, target, to, n_rows):
 
 @inner
 def _forward(
-    begin,
-    end,
-    n_rows,
-    first,
-    length,
-    index,
-    block_rows,
-    start,
-    transitions,
-    emissions,
-    log_scale,
-    alpha,
-    inverse_scale,
-    log_norm,
-    product,
-    collect,
-):
+    begin, end, n_rows, first, length, index, block_rows, start, transitions, emissions, log_scale,
+    alpha, inverse_scale, log_norm, product, collect,
+):  # fmt: skip
     """Forward vectors of the steps begin..end−1 in slots 1.. of alpha; slot 0 holds step begin−1.
 
     Returns False when a step's total underflows.  With `collect`, adds log Z to `log_norm`.

@@ -5,8 +5,8 @@ loop was inlined into: the same source gave other last bits when it was loaded f
 than when it had just been compiled.  Here the lanes are written out, so that the order is part of
 the source.  Rows are pieces of C-ordered matrices, `PAD` numbers or a multiple of that.
 
-`add_row`, `add_scaled_row` and `potential_row` are for rows of any width, which do not overlap: a
-compiler that cannot know this tests it for every row, which takes longer than the row.
+`copy_row`, `add_row`, `add_scaled_row` and `potential_row` are for rows of any width, which do not
+overlap: a compiler that cannot know this tests it for every row, which takes longer than the row.
 """
 
 from __future__ import annotations
@@ -179,6 +179,23 @@ def square_row(typing_context, a, a_row, factor, largest, out, out_row, width):
             value = builder.select(builder.fcmp_ordered("<", value, bounds), value, bounds)
             value = builder.fmul(value, factors)
             builder.store(builder.fmul(value, value), there, align=itemsize)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def copy_row(typing_context, out, out_row, values, row, width):
+    """``out[out_row] = values[row]``, rounded where that has less precision."""
+    signature = types.void(out, types.intp, values, types.intp, types.intp)
+
+    def generate(context, builder, signature, args):
+        out, values = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        for at, n_lanes in _pieces(builder, args[4]):
+            place = _Piece(builder, out, at, n_lanes)
+            place.store(place.like(_Piece(builder, values, at, n_lanes).load()))
         return context.get_dummy_value()
 
     return signature, generate

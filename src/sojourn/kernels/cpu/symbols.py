@@ -17,6 +17,7 @@ from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
 from sojourn.kernels.interface import Floats, Integers, aligned
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
+_MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
 _LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 16  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
@@ -124,10 +125,11 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     n_parts = max(1, min(_PARTS, steps_a_row // 16))
     # Long sums in single precision are biased; where there are many sums they are short.
     dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
-    parts = aligned((n_parts * n_rows, padded.shape[1]), dtype, zeros=True)
+    n_streams = 4 if steps_a_row >= _MANY_A_ROW else 1
+    parts = aligned((n_parts * n_streams * n_rows, padded.shape[1]), dtype, zeros=True)
     n_threads = _n_units(padded.size, n_threads)
-    run_units(_sum_by_row, n_parts, n_threads, index, padded, parts)
-    total = parts if n_parts == 1 else parts.reshape(n_parts, n_rows, -1).sum(axis=0)
+    run_units(_sum_by_row, n_parts, n_threads, index, padded, n_streams, parts)
+    total = parts if len(parts) == n_rows else parts.reshape(-1, n_rows, parts.shape[1]).sum(axis=0)
     return total[:, : values.shape[1]].astype(values.dtype, copy=False)
 
 
@@ -328,17 +330,28 @@ def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_stat
 
 
 @njit(nogil=True, cache=True)
-def _sum_by_row(counter, n_units, index, values, parts):
+def _sum_by_row(counter, n_units, index, values, n_streams, parts):
     n_steps = index.shape[0]
-    n_rows = parts.shape[0] // n_units
+    n_rows, width = parts.shape[0] // (n_units * n_streams), values.shape[1]
     unit = take_unit(counter)
     while unit < n_units:
-        first = unit * n_rows
-        end = n_steps * (unit + 1) // n_units
-        for t in range(n_steps * unit // n_units, end):
+        first = n_streams * unit * n_rows
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        if n_streams == 4:
+            # A sum waits for the one before it: steps that are far apart go to other sums.
+            run = (end - begin) // 4
+            for t in range(begin, begin + run):
+                add_row(parts, first + index[t], values, t, width)
+                add_row(parts, first + n_rows + index[t + run], values, t + run, width)
+                at = t + 2 * run
+                add_row(parts, first + 2 * n_rows + index[at], values, at, width)
+                at += run
+                add_row(parts, first + 3 * n_rows + index[at], values, at, width)
+            begin += 4 * run
+        for t in range(begin, end):
             if t + _AHEAD < end:
                 prefetch_row(parts, first + index[t + _AHEAD])
-            add_row(parts, first + index[t], values, t, values.shape[1])
+            add_row(parts, first + index[t], values, t, width)
         unit = take_unit(counter)
 
 

@@ -2,11 +2,11 @@
 
 Nothing here makes the host wait for the device.
 
-Up to `NARROW` states the transition matrix stays in registers.  With few sequences a thread has a
-column of it, and gets the message of the step before from other threads: plain multiply-adds in
-full single precision, with a short chain of dependent operations per step.  With many sequences,
-and up to 48 states, a warp works on sixteen of them by tensor cores.  Forward and backward are the
-same recursion,
+Up to `NARROW` states the transition matrix stays in registers.  Up to 48 of them, and with few
+sequences, a thread has a column of it, and gets the message of the step before from other threads:
+plain multiply-adds in full single precision, with a short chain of dependent operations per step.
+With many sequences a warp works on sixteen of them by tensor cores; with more states several warps
+do on eight.  Forward and backward are the same recursion,
 
     x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
 
