@@ -111,10 +111,7 @@ dist: .venv-dist/.ready  ## build sdist and wheel into dist/, and try the wheel 
 	$(CLEAN_BIN)/sojourn --version
 
 bench: $(READY)  ## measure speed, against sgemm and against other libraries
-	$(BIN)/python -m benchmarks.cpu
-	$(BIN)/python -m benchmarks.families
-	$(BIN)/python -m benchmarks.few_states
-	$(BIN)/python -m benchmarks.readme
+	$(BIN)/python -m benchmarks
 
 bench-scale: $(READY)  ## learn from 100 million tokens on disk: make bench-scale SIZE=100000 for fewer sentences
 	$(BIN)/python -m benchmarks.scale $(if $(SIZE),--size $(SIZE))

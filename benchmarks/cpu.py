@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 import sojourn as sj
+from benchmarks.bar import done, print_table, shown
 from benchmarks.readme import main as update_readme
 from benchmarks.results import machine, write_result
 from sojourn.backends.cpu import CpuBackend
@@ -39,6 +40,13 @@ PEERS_VENV = ROOT / ".venv-peers"
 STATES = (8, 16, 45, 100, 256)
 HDP_SIZES = ((10, 100, 2000, 10), (45, 5000, 20_000, 2), (120, 5000, 50_000, 1))
 HDP_KINDS = (sj.HMM, sj.HDPHMM)
+PART_SECONDS = {"sgemm": 5, "fit": 6, "vocabulary": 3, "HDP": 5, "start": 6, "peers": 120}
+"""About how long a row, or a part without rows, takes on two quiet cores, for the bar."""
+SECONDS = (
+    5 * PART_SECONDS["sgemm"]
+    + 3 * PART_SECONDS["HDP"]
+    + sum(PART_SECONDS[part] for part in ("fit", "vocabulary", "start", "peers"))
+)
 BACKEND = CpuBackend(cpu, available_cores())
 
 
@@ -127,6 +135,7 @@ def against_sgemm(repeats: int) -> list[dict[str, float]]:
             }
         )
         print(rows[-1])
+        done(PART_SECONDS["sgemm"], f"against sgemm, K = {n_states}")
     return rows
 
 
@@ -150,7 +159,7 @@ def against_peers(repeats: int, ours_beside_sgemm: float) -> dict[str, Any]:
         out = Path(folder) / "peers.json"
         command = [python, HERE / "peers.py", "--states", 45, "--symbols", 1000, "--length", 20]
         command += ["--sequences", 2000, "--repeats", max(3, repeats // 4), "--out", out]
-        subprocess.run([str(part) for part in command], check=True)
+        _run_shown([str(part) for part in command])
         peers = json.loads(out.read_text())["peers"]
     # Ours is measured on both sides of the others and beside sgemm; as with them, the best
     # repetition of the run counts.
@@ -167,7 +176,18 @@ def against_peers(repeats: int, ours_beside_sgemm: float) -> dict[str, Any]:
             "ours_is_faster_by": round(rate / peer["steps_per_second"], 1),
         }
         print(name, table[name])
+    done(PART_SECONDS["peers"], "other libraries")
     return table
+
+
+def _run_shown(command: list[str]) -> None:
+    """Run a command, and print what it says line by line: a bar may be there."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line.rstrip())
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def end_to_end(repeats: int) -> dict[str, float]:
@@ -200,6 +220,7 @@ def end_to_end(repeats: int) -> dict[str, float]:
     for _ in range(repeats):
         seconds.append(model.fit(data).history_[-1]["seconds"])
         kernel = min(kernel, best({"bare": bare}, 1)["bare"])
+    done(PART_SECONDS["fit"], "fit end to end")
     return {
         "fit_million_steps": round(data.n_steps / min(seconds) / 1e6, 3),
         "kernel_million_steps": round(data.n_steps / kernel / 1e6, 3),
@@ -225,6 +246,7 @@ def vocabulary_cost(repeats: int) -> dict[str, float]:
         return run
 
     times = best({"small": stepper(1000), "large": stepper(1_000_000)}, repeats)
+    done(PART_SECONDS["vocabulary"], "a large vocabulary")
     return {
         "milliseconds_at_1000": round(1e3 * times["small"] / len(batches), 3),
         "milliseconds_at_1000000": round(1e3 * times["large"] / len(batches), 3),
@@ -258,6 +280,7 @@ def hdp_cost(repeats: int) -> list[dict[str, float]]:
             }
         )
         print(rows[-1])
+        done(PART_SECONDS["HDP"], f"HDP, K = {n_states}")
     return rows
 
 
@@ -274,6 +297,7 @@ print(imported - begin, ready - imported, fitted - ready)
         [float(x) for x in subprocess.check_output([sys.executable, "-c", code]).split()]
         for _ in range(repeats)
     ]
+    done(PART_SECONDS["start"], "a new process")
     names = ("import_sojourn", "first_estimator", "first_fit_with_cached_kernels")
     return {
         name: round(min(column), 3) for name, column in zip(names, np.transpose(runs), strict=True)
@@ -330,35 +354,44 @@ def readme_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run everything, write results/cpu.json and the table in README.md."""
+def measure(arguments: list[str] | None = None) -> str:
+    """Run everything, write results/cpu.json and the table in README.md; return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--no-peers", action="store_true", help="leave other libraries out")
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     result = {
         "command": "make bench",
-        "against_sgemm": against_sgemm(arguments.repeats),
-        "end_to_end": end_to_end(arguments.repeats),
-        "vocabulary_cost": vocabulary_cost(arguments.repeats),
-        "hdp_cost": hdp_cost(max(2, arguments.repeats // 2)),
+        "against_sgemm": against_sgemm(options.repeats),
+        "end_to_end": end_to_end(options.repeats),
+        "vocabulary_cost": vocabulary_cost(options.repeats),
+        "hdp_cost": hdp_cost(max(2, options.repeats // 2)),
         "start_up": start_up(3),
+        "against_peers": {},
     }
-    print({name: result[name] for name in ("end_to_end", "vocabulary_cost", "start_up")})
-    if arguments.no_peers:
-        return
+    if options.no_peers:
+        return readme_table(result)
     same_work = next(row for row in result["against_sgemm"] if row["states"] == 45)
     result["against_peers"] = against_peers(
-        arguments.repeats, 1e6 * same_work["e_step_million_steps"]
+        options.repeats, 1e6 * same_work["e_step_million_steps"]
     )
     write_result(HERE / "results" / "cpu.json", result)
+    table = readme_table(result)
     readme = HERE / "README.md"
     begin, end = "<!-- cpu: begin -->", "<!-- cpu: end -->"
     text = readme.read_text()
     head, _, rest = text.partition(begin)
     tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{readme_table(result)}\n{end}{tail}")
+    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
     update_readme()
+    return table
+
+
+def main() -> None:
+    """Measure, with a bar, and print the table."""
+    with shown(SECONDS):
+        table = measure()
+    print_table(table)
 
 
 if __name__ == "__main__":

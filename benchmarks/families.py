@@ -14,6 +14,7 @@ import numpy as np
 from hmmlearn.hmm import GaussianHMM
 
 import sojourn as sj
+from benchmarks.bar import done, print_table, shown
 from benchmarks.results import machine, write_result
 from sojourn.inference import Problem, step
 from sojourn.inference.local import prepare
@@ -21,6 +22,7 @@ from sojourn.inference.method import METHODS
 from sojourn.inference.schedule import Schedule
 
 HERE = Path(__file__).parent
+SECONDS = 45  # about, on two quiet cores, for the bar
 N_STATES, N_FEATURES, N_SEQUENCES, LENGTH = 20, 10, 400, 100
 FAMILIES = {
     "full": sj.Gaussian(),
@@ -98,6 +100,7 @@ def compare(repeats: int) -> list[dict[str, Any]]:
             }
         )
         print(rows[-1])
+        done(SECONDS / len(FAMILIES), f"Gaussians, {kind}")
     return rows
 
 
@@ -121,21 +124,29 @@ def readme_table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run everything, write results/families.json and the table in README.md."""
+def measure(arguments: list[str] | None = None) -> str:
+    """Run everything, write results/families.json and the table in README.md; return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=7)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
-    rows = compare(arguments.repeats)
+    rows = compare(options.repeats)
     setting = {"states": N_STATES, "features": N_FEATURES, "steps": N_SEQUENCES * LENGTH}
     result = {"command": "make bench-families", "hmmlearn": hmmlearn.__version__, **setting}
     write_result(HERE / "results" / "families.json", {**result, "one_iteration": rows})
-    readme = HERE / "README.md"
+    readme, table = HERE / "README.md", readme_table(rows)
     begin, end = "<!-- families: begin -->", "<!-- families: end -->"
     head, _, rest = readme.read_text().partition(begin)
     tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{readme_table(rows)}\n{end}{tail}")
+    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
+    return table
+
+
+def main() -> None:
+    """Measure, with a bar, and print the table."""
+    with shown(SECONDS):
+        table = measure()
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from hmmlearn import hmm
 from threadpoolctl import threadpool_limits
 
 import sojourn as sj
+from benchmarks.bar import done, print_table, shown
 from benchmarks.results import machine, write_result
 from sojourn.inference import Problem, step
 from sojourn.inference.local import prepare
@@ -47,8 +48,21 @@ FAMILIES = (
 )
 SHAPES = ((1, 1_000_000), (1000, 1000), (50_000, 20))
 THEIR_STEPS, THEIR_SHORT_STEPS = 100_000, 20_000
-SECONDS = 0.3  # for the repeats of one figure, after the first call
+MANY_FAMILIES = (
+    ("Bernoulli", 10),
+    ("Poisson", 4),
+    ("negative binomial", 4),
+    ("multinomial", 10),
+    ("diag", 10),
+    ("full", 10),
+    ("AR(1)", 10),
+)
+FIGURE_SECONDS = 0.3  # for the repeats of one figure, after the first call
+ROW_SECONDS, FAMILY_SECONDS = 1.4, 3.0  # about, on two quiet cores, for the bar
 N_SYMBOLS = 20
+SECONDS = (
+    len(MANY_FAMILIES) * FAMILY_SECONDS + len(FAMILIES) * len(STATES) * len(SHAPES) * ROW_SECONDS
+)
 
 
 def draw(kind: str, n_columns: int, n_states: int, n_steps: int) -> np.ndarray:
@@ -94,7 +108,7 @@ def our_iteration(
     posterior, backend = model.fitted_.posterior, model.fitted_.compute.backend()
 
     def run() -> None:
-        step(problem, posterior, prepare(model.emission_, data), backend)
+        step(problem, posterior, prepare(model.emission_, data, n_states), backend)
 
     return run
 
@@ -163,35 +177,31 @@ def compare(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
                 run = their_iteration(kind, n_states, X[: sum(their_lengths)], their_lengths)
                 for n_jobs in sorted({1, cores}):
                     with threadpool_limits(n_jobs):
-                        slow = seconds(run, arguments.repeats, SECONDS, one_core=n_jobs == 1)
+                        slow = seconds(run, arguments.repeats, FIGURE_SECONDS, one_core=n_jobs == 1)
                         ours = our_iteration(kind, n_states, X, [length] * n_sequences, n_jobs)
-                        fast = seconds(ours, 2 * arguments.repeats, SECONDS, one_core=n_jobs == 1)
+                        fast = seconds(
+                            ours, 2 * arguments.repeats, FIGURE_SECONDS, one_core=n_jobs == 1
+                        )
                     rates = len(X) / fast, sum(their_lengths) / slow
                     row[f"million_steps_{n_jobs}"] = round(rates[0] / 1e6, 2)
                     row[f"hmmlearn_million_steps_{n_jobs}"] = round(rates[1] / 1e6, 3)
                     row[f"faster_{n_jobs}"] = round(rates[0] / rates[1], 1)
                 rows.append(row)
                 print(f"{len(rows)}/{n_rows}", *row.values(), flush=True)
-                write_result(RESULT, result)
+                write_result(RESULT, result, quiet=True)
+                done(ROW_SECONDS, f"{n_states} states, {kind}")
 
 
 def many_families(repeats: int) -> list[dict[str, Any]]:
     """Million steps a second on all cores, K = 20, for families of numbers."""
     rows = []
-    for kind, n_columns in (
-        ("Bernoulli", 10),
-        ("Poisson", 4),
-        ("negative binomial", 4),
-        ("multinomial", 10),
-        ("diag", 10),
-        ("full", 10),
-        ("AR(1)", 10),
-    ):
+    for kind, n_columns in MANY_FAMILIES:
         X = draw(kind, n_columns, 20, 200_000)
         run = our_iteration(kind, 20, X, [100] * 2000, available_cores())
         rate = len(X) / seconds(run, 2 * repeats, 2.0)
         rows.append({"family": kind, "columns": n_columns, "million_steps": round(rate / 1e6, 2)})
         print(rows[-1])
+        done(FAMILY_SECONDS, f"K = 20, {kind}")
     return rows
 
 
@@ -233,26 +243,34 @@ def readme_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Run everything, write results/few_states.json and the table in README.md."""
+def measure(arguments: list[str] | None = None) -> str:
+    """Run everything, write results/few_states.json and the table in README.md; return it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--states", type=int, nargs="+", default=STATES)
-    arguments = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.getLogger("hmmlearn").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", sj.FitWarning)
     result: dict[str, Any] = {
         "command": "python -m benchmarks.few_states",
         "hmmlearn": hmmlearn.__version__,
-        "families": many_families(arguments.repeats),
+        "families": many_families(options.repeats),
         "one_iteration": [],
     }
-    compare(arguments, result)
-    readme = HERE / "README.md"
+    compare(options, result)
+    readme, table = HERE / "README.md", readme_table(result)
     begin, end = "<!-- few states: begin -->", "<!-- few states: end -->"
     head, _, rest = readme.read_text().partition(begin)
     tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{readme_table(result)}\n{end}{tail}")
+    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
+    return table
+
+
+def main() -> None:
+    """Measure, with a bar, and print the table."""
+    with shown(SECONDS):
+        table = measure()
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ RESULT = Path(__file__).parent / "results" / "gpu.json"
 STATES, SYMBOLS = 45, 50_000
 GROUPS = {
     "recursions": ("_chains",),
-    "responsibilities and pairs": ("combine", "gather_spans", "gather_tiles", "gemm"),
+    "responsibilities and pairs": ("combine", "sum_pairs", "gather_", "gemm"),
     "sums by symbol": ("sum_pieces", "sum_segments", "sum_columns"),
     "update of the table": ("add_rows", "rescale"),
     "minibatch": ("load_minibatch",),
@@ -76,6 +76,19 @@ def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
     return shortest
 
 
+def replayed(run: Callable[[], Any]) -> float:
+    """Time something on the device, recorded and replayed as steps of training are."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        run()  # compiles
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return seconds(graph.replay)
+
+
 def steady(passes: list[float]) -> float:
     """Return the seconds of a pass in the middle.
 
@@ -101,17 +114,18 @@ def fit(
 
 
 def exactness() -> dict[str, float]:
-    """Compare expected counts of a minibatch with the float64 reference, the worst of two ways."""
-    truth = draw_truth(STATES, SYMBOLS, 1)
-    data = joined(list(draw_sentences(truth, 200, 1)))
-    table = np.ascontiguousarray(truth.emissions.T)
-    exact = reference.forward_backward(
-        Potentials(truth.start, truth.transitions, table), data.values, data.offsets
-    )
-    tensors = (truth.start.astype(np.float32), truth.transitions.astype(np.float32), table)
+    """Compare expected counts of a minibatch with the float64 reference, the worst of all ways."""
     worst: dict[str, float] = {}
     usual = recursions.TILED
-    for recursions.TILED in (0, usual):  # as many sequences are worked on, and as few
+    # As many sequences are worked on, and as few; and more states.
+    for n_states, recursions.TILED in ((STATES, 0), (STATES, usual), (100, usual), (256, usual)):
+        truth = draw_truth(n_states, SYMBOLS, 1)
+        data = joined(list(draw_sentences(truth, 200, 1)))
+        table = np.ascontiguousarray(truth.emissions.T)
+        exact = reference.forward_backward(
+            Potentials(truth.start, truth.transitions, table), data.values, data.offsets
+        )
+        tensors = (truth.start.astype(np.float32), truth.transitions.astype(np.float32), table)
         found = cuda.forward_backward(
             Potentials(*(torch.from_numpy(part).cuda() for part in tensors)),
             torch.from_numpy(data.values).cuda(),
@@ -202,7 +216,9 @@ def many_states() -> list[dict[str, Any]]:
             arrays = (truth.start, truth.transitions, np.ascontiguousarray(truth.emissions.T))
             potentials = Potentials(*(torch.from_numpy(p.astype("f4")).cuda() for p in arrays))
             index, offsets = (torch.from_numpy(p).cuda() for p in (data.values, data.offsets))
-            taken = seconds(lambda: cuda.forward_backward(potentials, index, offsets), 3)  # noqa: B023
+            order = torch.argsort(offsets.diff(), descending=True, stable=True)
+            step = partial(cuda.forward_backward, potentials, index, offsets, order=order)
+            taken = replayed(step)
             rate = 6 * n_states**2 * data.n_steps / taken / 1e12
             rows.append(
                 {
@@ -358,26 +374,28 @@ from benchmarks.gpu import STATES, SYMBOLS, draw_sentences, draw_truth, fit, joi
 
 warnings.simplefilter("ignore")
 data = joined(list(draw_sentences(draw_truth(STATES, SYMBOLS, 0), 20_000, 1)))
-fit(data[:2000], n_passes=1, device="cpu")  # compiles for the CPU
 torch.zeros(1, device="cuda")
-print(fit(data, kind=getattr(sj, sys.argv[1]), n_passes=2)[2])
+moves = "auto" if sys.argv[2] == "moves" else None
+print(fit(data, kind=getattr(sj, sys.argv[1]), n_passes=10, moves=moves)[2])
 """
 
 
 def first_fits() -> dict[str, float]:
-    """Time a first fit in a new process without compiled kernels, K=45, seconds of `fit`."""
+    """Time a first fit in a new process without any compiled code, K=45, seconds of `fit`."""
     found = {}
-    for kind in ("HMM", "HDPHMM"):
+    for kind, moves in (("HMM", "none"), ("HDPHMM", "none"), ("HDPHMM", "moves")):
         with tempfile.TemporaryDirectory() as folder:
+            own = {"TRITON_CACHE_DIR": f"{folder}/triton", "NUMBA_CACHE_DIR": f"{folder}/numba"}
             run = subprocess.run(
-                [sys.executable, "-c", FIRST_FIT, kind],
-                env=os.environ | {"TRITON_CACHE_DIR": folder},
+                [sys.executable, "-c", FIRST_FIT, kind, moves],
+                env=os.environ | own,
                 stdout=subprocess.PIPE,
                 check=True,
                 text=True,
             )
-        found[kind] = float(run.stdout.split()[-1])
-        print("first fit", kind, found[kind], flush=True)
+        name = kind if moves == "none" else f"{kind} with moves"
+        found[name] = float(run.stdout.split()[-1])
+        print("first fit", name, found[name], flush=True)
     return found
 
 

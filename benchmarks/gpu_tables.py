@@ -95,8 +95,8 @@ def figures(found: dict[str, Any]) -> str:
         )
         + ".",
         "",
-        "Many states, forward-backward alone, against a large matrix product of PyTorch in the "
-        "same precision:",
+        "Many states, forward-backward alone, recorded as in training, against a large matrix "
+        "product of PyTorch in the same precision:",
         "",
         *table(
             ["states", "sequences", "precision", "TFLOP/s", "share", "million steps/s"],

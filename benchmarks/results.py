@@ -38,8 +38,10 @@ def installed(name: str) -> str:
         return "not installed"
 
 
-def write_result(path: Path, measured: dict[str, Any], packages: tuple[str, ...] = ()) -> None:
-    """Write measurements with machine, date and versions to a JSON file."""
+def write_result(
+    path: Path, measured: dict[str, Any], packages: tuple[str, ...] = (), *, quiet: bool = False
+) -> None:
+    """Write measurements with machine, date and versions to a JSON file, and say so."""
     versions = {name: installed(name) for name in (*PACKAGES, *packages)}
     content = {
         "date": date.today().isoformat(),
@@ -50,4 +52,5 @@ def write_result(path: Path, measured: dict[str, Any], packages: tuple[str, ...]
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n")
-    print(f"written: {path}")
+    if not quiet:
+        print(f"written: {path}")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import nbinom
 
 from sojourn.kernels.interface import Floats, Integers
 
@@ -164,6 +163,8 @@ class StateDuration(NamedTuple):
         >>> own.mean, own.variance, own.probabilities[:3]
         (4.0, 4.0, array([0.  , 0.25, 0.25]))
         """
+        from scipy.stats import nbinom
+
         leave = max(1.0 - stay, 1e-100)
         mean, variance = shape / leave, shape * stay / leave**2
         longest = min(mean + _DEVIATIONS * np.sqrt(variance), _LONGEST)
@@ -174,6 +175,8 @@ class StateDuration(NamedTuple):
     def probability_of(self, lengths: Integers) -> Floats:
         """Return the probability that a visit lasts so many steps, of any number of steps."""
         if self.shape is not None and self.stay is not None:
+            from scipy.stats import nbinom
+
             chances: Floats = nbinom.pmf(lengths - self.shape, self.shape, 1.0 - self.stay)
             return chances
         padded = np.append(self.probabilities, 0.0)

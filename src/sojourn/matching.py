@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from sojourn.forms import as_sequences
 from sojourn.labels import Naming, flat_array, kind_of
@@ -79,6 +78,8 @@ def match_states(a: Any, b: Any, X: Any = None, lengths: ArrayLike | None = None
         held = min(len(models[0].state_names or ()), *shape)
         wanted[:held] = wanted[:, :held] = 0.0
         wanted[range(held), range(held)] = overlaps.sum() + 1.0
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(-wanted)
     states = np.full(shape[0], -1)
     states[rows] = columns

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.ragged import checked_offsets
 from sojourn.sequences import Sequences, position
+
+if TYPE_CHECKING:
+    from sojourn.kernels.cpu.words import WordList
 
 
 class Vocabulary:
@@ -109,18 +112,29 @@ class Vocabulary:
         self._refuse_unknown(symbols, sequences, lambda at: words[at])
         return sequences.with_values(symbols)
 
-    def encode_coded(self, codes: Sequences, words: Sequence[str]) -> Sequences:
-        """Turn sequences of numbers of words in a list into sequences of symbols (int32).
+    def coded_encoder(self) -> Callable[[Sequences, WordList], Sequences]:
+        """Return what turns sequences of numbers of words in a list into symbols (int32).
 
         Examples
         --------
+        >>> from sojourn.kernels.cpu.words import WordList
         >>> codes = Sequences.from_list([[0, 1, 0]])
-        >>> Vocabulary(["a", "b"]).encode_coded(codes, ["b", "a"]).values
+        >>> Vocabulary(["a", "b"]).coded_encoder()(codes, WordList.of(["b", "a"])).values
         array([1, 0, 1], dtype=int32)
         """
-        symbols = self._symbols_of(words)[codes.values]
-        self._refuse_unknown(symbols, codes, lambda at: words[codes.values[at]])
-        return codes.with_values(symbols)
+        from sojourn.kernels.cpu.words import WordList, WordTable  # compiled: loaded when needed
+
+        table = WordTable()
+        table.numbers(WordList.of(self.words), add=True)
+        default = -1 if self.unknown is None else self._symbols[self.unknown]
+
+        def encode(codes: Sequences, words: WordList) -> Sequences:
+            known = table.numbers(words)
+            symbols = np.where(known < 0, np.int32(default), known)[codes.values]
+            self._refuse_unknown(symbols, codes, lambda at: words.string(codes.values[at]))
+            return codes.with_values(symbols)
+
+        return encode
 
     def _symbols_of(self, words: Sequence[str]) -> NDArray[np.int32]:
         """Return the symbol of every word, -1 for one that is not in the vocabulary."""

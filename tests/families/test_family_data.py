@@ -1,10 +1,14 @@
 """What families make of raw data: scale and place, extreme values, missing values, bad values."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 import sojourn as sj
+from sojourn.families import DecayedTable, RowSums
 from tests.support.families import EXAMPLES
 
 LENGTHS = [60, 80, 60]
@@ -249,3 +253,31 @@ def test_missing_symbols_count_for_nothing():
         assert model.statistics_.emissions.sum() == pytest.approx((x >= 0).sum(), rel=1e-5)
         with pytest.raises(ValueError, match="symbol -2 is outside"):
             model.score([-2])
+
+
+def test_potentials_are_derived_once_for_the_chunks_of_a_batch(monkeypatch):
+    """The table keeps them until it changes, and neither copies nor pickles them."""
+    derived = []
+    plain = sj.Poisson.potentials
+
+    def potentials(self, natural, *, collapsed):
+        derived.append(collapsed)
+        return plain(self, natural, collapsed=collapsed)
+
+    monkeypatch.setattr(sj.Poisson, "potentials", potentials)
+    family = sj.Poisson(n_features=1, prior_shape=1.0, prior_rate=1.0)
+    table = DecayedTable(np.array([[3.0, 2.0], [1.0, 2.0]]), "float64")
+    data = sj.Sequences.from_lengths(np.array([[1.0], [0.0], [2.0]]), [3])
+    encoded = family.encode(family.validate(data))
+
+    def rows(of):
+        return family.emission_rows(of, table, collapsed=True, dtype="float64", n_threads=1)
+
+    first = rows(encoded)
+    np.testing.assert_array_equal(rows(encoded).table, first.table)
+    assert derived == [True]
+    assert copy.copy(table).derived is None
+    assert pickle.loads(pickle.dumps(table)).derived is None
+    table.blend(RowSums(None, np.ones((2, 2)), 2), keep=0.5, weight=1.0)
+    assert not np.array_equal(rows(encoded).table, first.table)
+    assert len(derived) == 2

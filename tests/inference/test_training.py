@@ -1,3 +1,4 @@
+import threading
 from itertools import combinations
 
 import numpy as np
@@ -20,6 +21,7 @@ from sojourn.inference import (
 )
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import cpu, reference
+from sojourn.kernels.threads import Alongside, run_units
 from sojourn.models.start import initial_posterior
 from sojourn.sources import MemorySource
 from sojourn.transitions import Dirichlet
@@ -330,13 +332,43 @@ def test_what_goes_wrong_ahead_is_raised_in_its_place():
         yield ragged(12, 5)
         raise OSError("the disk is gone")
 
-    prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches(), cpu_backend._Whole())
-    iterator = iter(prepared)
-    for _ in range(2):
-        assert next(iterator)
-        prepared.start_next()
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(iterator)
+    for helped in (False, True):
+        whole = cpu_backend._Whole()
+        prepared = cpu_backend._ReadAhead(sj.Categorical(9), batches(), whole, 20)
+        iterator = iter(prepared)
+        for _ in range(2):
+            assert next(iterator)
+            prepared.start_next()
+            if helped:
+                run_units(lambda counter, n_units: None, 2, 2)
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(iterator)
+
+
+def test_a_call_alongside_is_made_by_another_thread_once():
+    """Units do not wait for it, and it does not wait for units."""
+    begun, may_end, made = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        assert may_end.wait(10)
+        made.append(threading.current_thread())
+        return 7
+
+    call = Alongside(slow)
+    run_units(lambda counter, n_units: begun.wait(10), 2, 2)  # ends while the call goes on
+    assert begun.is_set()
+    assert not made
+    run_units(lambda counter, n_units: None, 2, 2)
+    may_end.set()
+    assert call.result() == 7
+    assert len(made) == 1
+    assert made[0] is not threading.main_thread()
+    alone = Alongside(threading.current_thread)
+    run_units(lambda counter, n_units: None, 1, 2)  # nobody helps
+    assert alone.result() is threading.main_thread()
+    Alongside(may_end.clear).discard()
+    assert may_end.is_set()
 
 
 def test_a_score_in_a_pass_waits_for_the_device_first(monkeypatch):

@@ -3,7 +3,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import digamma, xlogy
@@ -11,7 +11,7 @@ from scipy.special import digamma, xlogy
 from sojourn.kernels import Potentials, cpu, reference
 from sojourn.kernels.cpu import recursions, symbols
 from sojourn.kernels.cpu.gemm import gemm
-from sojourn.kernels.interface import padded_states
+from sojourn.kernels.interface import aligned, padded_states
 from sojourn.transitions.base import PriorCounts, Rows
 from tests.support import enumeration
 from tests.support.kernels import assert_signatures_are_those_declared
@@ -401,6 +401,7 @@ def test_predictive_rows_are_ratios_or_exponentials_of_digamma(collapsed, prior_
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 300), st.integers(1, 40), st.integers(1, 4))
+@example(2501, 2, 3)
 def test_sum_by_row_is_the_same_on_any_number_of_threads(n_steps, n_rows, n_threads):
     rng = np.random.default_rng(n_steps)
     index = rng.integers(n_rows, size=n_steps)
@@ -418,9 +419,41 @@ def test_large_sums_use_all_threads_and_keep_their_bits():
     values = rng.random((20_000, 48), dtype=np.float32)
     one, four = (symbols.sum_by_row(index, values, 1000, n_threads=n) for n in (1, 4))
     assert one.tobytes() == four.tobytes()
-    tables = [np.ones((1000, 48), np.float32) for _ in range(2)]
-    order = rng.permutation(1000)
-    for table, n_threads in zip(tables, (1, 4), strict=True):
-        symbols.add_rows(table, order, np.tile(one, (1, 1)), 0.5, n_threads=n_threads)
+    values = rng.random((30_000, 48), dtype=np.float32)
+    tables = [np.ones((30_000, 48), np.float32) for _ in range(2)]
+    order = rng.permutation(30_000)
+    sums = [
+        symbols.add_rows(table, order, values, 0.5, n_threads=n_threads)
+        for table, n_threads in zip(tables, (1, 4), strict=True)
+    ]
     np.testing.assert_array_equal(*tables)
-    np.testing.assert_allclose(tables[0][order], 1 + 0.5 * one, rtol=1e-6)
+    np.testing.assert_array_equal(*sums)
+    np.testing.assert_allclose(tables[0][order], 1 + 0.5 * values, rtol=1e-6)
+    np.testing.assert_allclose(sums[0], values.sum(axis=0, dtype=np.float64), rtol=1e-13)
+
+
+@pytest.mark.parametrize("width", [3, 8, 21])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_are_added_whatever_their_layout(width, dtype):
+    rng = np.random.default_rng(width)
+    values, rows = rng.random((9, width)).astype(dtype), rng.permutation(20)[:9]
+    expected = np.ones((20, width))
+    expected[rows] += 0.25 * values
+    cut = np.ones((1, 20, width + 4), dtype)[0, :, :width]  # of an array of another shape
+    kept = [np.ones((20, width), dtype), np.ones((width, 20), dtype).T, cut]
+    given_values = [values, np.asfortranarray(values), np.pad(values, ((0, 0), (0, 4)))[:, :width]]
+    for table in kept:
+        for given_as in given_values:
+            table[:] = 1.0
+            sums = symbols.add_rows(table, rows, given_as, 0.25)
+            np.testing.assert_allclose(table, expected, rtol=1e-6)
+            np.testing.assert_allclose(sums, values.sum(axis=0), rtol=1e-6)
+
+
+def test_matrices_begin_at_a_line_of_memory():
+    for zeros in (True, False):
+        found = aligned((5, 48), np.float32, zeros=zeros)
+        assert found.__array_interface__["data"][0] % 64 == 0
+        assert found.flags.c_contiguous
+        assert found.flags.writeable
+        assert found.shape == (5, 48)

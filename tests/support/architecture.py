@@ -77,7 +77,7 @@ def imported_by_name(modules, allowed):
     return [
         f"{name} calls {ast.unparse(node.func)}"
         for name, module in modules.items()
-        if layer_of(name) not in allowed
+        if not {name, layer_of(name)} & allowed
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in functions
     ]

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import kstest
 
 from sojourn.analysis.evidence import Evidence
 from sojourn.analysis.filtering import filter_sequences
@@ -102,6 +101,8 @@ class Residuals:
         known = own[~np.isnan(own)]
         if len(known) == 0:
             raise ValueError(f"column {column} has no observations")
+        from scipy.stats import kstest
+
         found = kstest(known, "uniform")
         extremes = float((np.abs(ndtri(np.clip(known, _EDGE, 1.0 - 1e-15))) > 2.576).mean())
         lags = self.autocorrelation(10)[:, column]

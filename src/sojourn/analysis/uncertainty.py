@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from sojourn.analysis import markov
 from sojourn.analysis.evidence import Evidence
@@ -460,6 +459,8 @@ def _labels(overlaps: Floats) -> Integers:
     Labels of the states of a chain may change in its course.
     """
     same = np.arange(len(overlaps))
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(overlaps, maximize=True)
     if overlaps[rows, columns].sum() > overlaps[same, same].sum():
         return np.asarray(columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.updates import blend_counts
+from sojourn.sources import Minibatches
 from sojourn.transitions import Rows
 
 
@@ -30,8 +32,27 @@ class HostBackend(ABC):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch."""
+
+    @abstractmethod
+    def batches(
+        self,
+        problem: Problem,
+        source: Minibatches,
+        n_states: int,
+        n_pass: int,
+        start: int,
+        n_more: int,
+    ) -> Iterator[Any]:
+        """Yield the prepared minibatches of a pass, without the first `start`."""
+
+    def pieces(
+        self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
+    ) -> Iterator[Any]:
+        """Yield all the data of a pass, in its minibatches."""
+        return self.batches(problem, source, n_states, n_pass, 0, 0)
 
     def place(self, posterior: Posterior) -> Posterior:
         """Return the posterior itself, which is in memory already."""

@@ -19,10 +19,12 @@ from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels import reference
-from sojourn.kernels.interface import Floats, Integers, Kernel, Potentials, Smoothed
-from sojourn.kernels.threads import Background
+from sojourn.kernels.interface import NARROW, Floats, Integers, Kernel, Potentials, Smoothed
+from sojourn.kernels.ragged import longest_first
+from sojourn.kernels.threads import Alongside
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
+from sojourn.transitions import Rows
 
 _FLOOR = 1e-300  # of emission potentials, where a sequence would have no possible path without
 _WORTH_A_THREAD = 2**13  # steps of a minibatch that make another thread worthwhile
@@ -63,7 +65,7 @@ class CpuBackend(KernelPieces, HostBackend):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass as chunks, the next one prepared in the background."""
-        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole)
+        reader = _ReadAhead(problem.family, source.batches(n_pass, start), self._whole, n_states)
         if source.may_read_ahead and self.n_threads > 1:
             self._reader = reader
         try:
@@ -84,7 +86,7 @@ class CpuBackend(KernelPieces, HostBackend):
 
     def chunks(self, family: Family, data: Sequences, n_states: int) -> Iterable[Chunk]:
         """Cut validated data into encoded chunks."""
-        return prepare(family, data)
+        return prepare(family, data, n_states)
 
     def as_chunk(self, family: Family, data: Sequences) -> Chunk:
         """Encode validated data as one chunk."""
@@ -103,12 +105,26 @@ class CpuBackend(KernelPieces, HostBackend):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
-        potentials = self._floored(potentials)
-        smoothed = super().forward_backward(chunk, potentials, index, squares=squares)
-        # The kernel uses every thread, the sums after it one: prepare the next minibatch meanwhile.
+        self._read_ahead(chunk)
+        return super().forward_backward(chunk, self._floored(potentials), index, squares=squares)
+
+    def _read_ahead(self, chunk: Chunk) -> None:
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
             self._reader.start_next()
-        return smoothed
+
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
+        compiled = getattr(self.kernel, "sweep", None)
+        if compiled is None or self.dtype != "float32" or self.floor:
+            return None
+        self._read_ahead(chunk)
+        offsets = chunk.sequences.offsets
+        found: tuple[Smoothed, Floats] | None = compiled(
+            *transitions, numbers, offsets, squares=squares, n_threads=self.n_threads
+        )
+        return found
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk."""
@@ -158,33 +174,46 @@ class _Whole:
     def __init__(self) -> None:
         self._last: tuple[Family, Any, list[Chunk]] | None = None
 
-    def prepared(self, family: Family, batch: Any) -> Iterable[Chunk]:
-        """Cut a minibatch into encoded chunks, or return those of the same one before."""
+    def prepared(self, family: Family, batch: Any, n_states: int) -> Iterable[Chunk]:
+        """Cut a minibatch into encoded chunks, or return those of the same one before.
+
+        With many states a single chunk knows the order of its sequences, which the kernel needs.
+        """
         last = self._last
         if last is not None and last[0] is family and last[1] is batch:
             return last[2]
-        chunks = prepare(family, batch)
-        self._last = (family, batch, chunks) if isinstance(chunks, list) else None
+        chunks = prepare(family, batch, n_states)
+        if not isinstance(chunks, list):
+            self._last = None
+            return chunks
+        if n_states > NARROW:
+            chunks = [one._replace(order=longest_first(one.sequences.offsets)) for one in chunks]
+        self._last = (family, batch, chunks)
         return chunks
 
 
 class _ReadAhead:
     """Iterator of prepared minibatches; on request, the next one is prepared in the background."""
 
-    def __init__(self, family: Family, batches: Iterator[Any], whole: _Whole) -> None:
+    def __init__(
+        self, family: Family, batches: Iterator[Any], whole: _Whole, n_states: int
+    ) -> None:
         self._family = family
         self._batches = batches
         self._whole = whole
-        self._next: Background | None = None
+        self._n_states = n_states
+        self._next: Alongside | None = None
 
     def _make(self) -> Iterable[Chunk] | None:
         batch = next(self._batches, None)
-        return None if batch is None else self._whole.prepared(self._family, batch)
+        if batch is None:
+            return None
+        return self._whole.prepared(self._family, batch, self._n_states)
 
     def start_next(self) -> None:
-        """Start to prepare the next minibatch in the background."""
+        """Let a thread prepare the next minibatch before it helps the kernel."""
         if self._next is None:
-            self._next = Background(self._make)
+            self._next = Alongside(self._make)
 
     def __iter__(self) -> Iterator[Iterable[Chunk]]:
         try:
@@ -197,4 +226,4 @@ class _ReadAhead:
         finally:
             if self._next is not None:
                 with suppress(Exception):  # training has ended for another reason
-                    self._next.result()
+                    self._next.discard()

@@ -99,6 +99,12 @@ class KernelPieces(ABC):
             n_threads=self.n_threads,
         )
 
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
+        return None
+
     def exact_for(self, smoothed: Smoothed) -> KernelPieces | None:
         """Return what computes a chunk again in which a sequence underflowed; None if none did.
 
@@ -121,7 +127,7 @@ class KernelPieces(ABC):
 
     def _order(self, chunk: Chunk) -> Any:
         """Return the order of the sequences of a chunk, longest first, if it is known."""
-        return None
+        return chunk.order
 
     def log_normalizers(self, chunk: Chunk, potentials: Potentials, index: Integers) -> Floats:
         """Compute log Z of every sequence of a chunk, as an array in memory."""

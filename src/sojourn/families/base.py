@@ -21,12 +21,13 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
+from sojourn.estimator import Estimator
 from sojourn.families.symbol_prior import SymbolPrior
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.hmmlearn_names import KnowsHmmlearn
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 from sojourn.vocabulary import Vocabulary
@@ -193,6 +194,17 @@ class StepUnknowns(ExponentialFamily):
         sums = family.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
         return sums, 0.0
 
+    sweeps: ClassVar[bool] = False
+    """Whether potentials and sums of numbers may be computed in one sweep."""
+
+    def numbers(self, encoded: Any, table: DecayedTable, *, collapsed: bool) -> Numbers | None:
+        """Return what computes potentials and sums of numbers in one sweep; None by default."""
+        return None
+
+    def of_products(self, sums: Floats) -> Floats:
+        """Return the sums of statistics (S, K) from those of such a sweep."""
+        raise NotImplementedError(f"{type(self).__name__} has no such sums")
+
     def start_sums(self, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
         """Return sums (S, K) of steps with weights (T, K), before there is a λ to begin with."""
         family: Any = self
@@ -218,7 +230,7 @@ class StepUnknowns(ExponentialFamily):
         raise NotImplementedError(f"{type(self).__name__} has no point estimate")
 
 
-class Family(BaseEstimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
+class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     """An emission family: the distribution of the observation at a step, given the state.
 
     A family is a value: ``__init__`` only stores parameters, and `resolve` returns a new family
@@ -428,6 +440,24 @@ class Family(BaseEstimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
         return self.log_normalizer(natural) + xp.where(
             used, uncertainty[0] / xp.where(used, masses, 1.0), 0.0
         )
+
+    def pooled_uncertainty(
+        self, first: Floats, second: Floats, statistics: tuple[Floats, Floats], totals: Floats
+    ) -> Floats:
+        """Return about what `uncertainty` would be of states that are two of these each, eq (67).
+
+        By default that of both.
+
+        Parameters
+        ----------
+        first, second : (C, P, U) arrays
+            Sums of `uncertainty` of the two states of P pairs, by state.
+        statistics : two (P, S) arrays
+            Their E[t].
+        totals : (S,) array
+            E[t] of all states together.
+        """
+        return first + second
 
     @abstractmethod
     def sample(self, natural: Floats, states: Sequences, rng: np.random.Generator) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu.densities import student_rows
 from sojourn.kernels.cpu.single import SingleWeights, single_weights
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, row_width
 
@@ -101,6 +102,19 @@ class CompiledPotentials:
         if n_missing and not self.whole_rows:
             return None
         return EmissionRows(table, log_scale, consecutive(len(x)))
+
+    def numbers(self, x: Floats, pairs: NDArray[np.int64]) -> Numbers:
+        """Return what computes the potentials, and sums of products of columns, in one sweep."""
+        return Numbers(
+            x,
+            self.location,
+            self.spans,
+            self.weights,
+            self._of_states,
+            self._single,
+            self.collapsed,
+            pairs,
+        )
 
 
 def natural_parameters(family: Family, table: DecayedTable) -> Floats:

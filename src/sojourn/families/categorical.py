@@ -27,6 +27,8 @@ SEGMENT = 4
 MISSING = -1
 """The symbol of a step that was not observed."""
 
+_COUNTED_AT_ONCE = 2**20  # symbols
+
 
 class SymbolsPresent(NamedTuple):
     """The symbols of a batch.
@@ -208,7 +210,7 @@ class Categorical(DirichletFamily):
         exponential draws, and reach better optima.
         """
         symbols = np.asarray(data.values)
-        counts = np.bincount(symbols[symbols != MISSING], minlength=self.n_statistics)
+        counts = _occurrences(symbols, self.n_statistics)
         overall = counts / max(1, int(counts.sum()))
         chosen = rng.integers(len(data), size=n_states)
         begins = data.offsets[chosen]
@@ -393,3 +395,12 @@ def _whole_numbers(data: Sequences) -> NDArray[np.integer]:
             "or a word; for measurements there is Gaussian"
         )
     return values.astype(np.int64)
+
+
+def _occurrences(symbols: NDArray[Any], n_symbols: int) -> NDArray[np.int64]:
+    """Count symbols, without those missing; in blocks that stay in the cache, as it copies."""
+    counts = np.zeros(n_symbols - MISSING, dtype=np.int64)
+    for begin in range(0, len(symbols), _COUNTED_AT_ONCE):
+        block = symbols[begin : begin + _COUNTED_AT_ONCE] - MISSING
+        counts += np.bincount(block, minlength=len(counts))
+    return counts[-MISSING:]

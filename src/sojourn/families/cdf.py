@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, stdtr
-from scipy.stats import betabinom, nbinom
 
 from sojourn.families.base import Family
 from sojourn.families.bernoulli import Bernoulli
@@ -276,6 +275,8 @@ def _counts(x: Floats, least: int, upto: Any) -> Limits:
 
 @predictive_cdf.register
 def _(family: Poisson, x: Floats, natural: Floats) -> Limits:
+    from scipy.stats import nbinom
+
     b, a = family.parts(natural)
     return _counts(x, 0, lambda values: nbinom.cdf(values, a, b / (1.0 + b)))
 
@@ -318,6 +319,8 @@ def _(family: Bernoulli, x: Floats, natural: Floats) -> Limits:
 
 @predictive_cdf.register
 def _(family: Binomial, x: Floats, natural: Floats) -> Limits:
+    from scipy.stats import betabinom
+
     alpha, beta = family.parts(natural)
     n = family.n_successes
     trials = np.full((len(x), 1), family.n_trials) if family.n_trials is not None else x[:, -1:]
@@ -332,6 +335,8 @@ def _(family: Binomial, x: Floats, natural: Floats) -> Limits:
 
 @predictive_cdf.register
 def _(family: Multinomial, x: Floats, natural: Floats) -> Limits:
+    from scipy.stats import betabinom
+
     # A column is beta-binomial, given the number of trials of its step.
     trials = np.nan_to_num(x).sum(axis=1)[:, None, None]
     rest = natural.sum(axis=1, keepdims=True) - natural

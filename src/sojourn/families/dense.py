@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import (
+    CompiledPotentials,
     LogPotentials,
     natural_parameters,
     potential_rows,
@@ -25,6 +26,7 @@ from sojourn.families.fused import QuadraticStatistics, TensorRows
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
@@ -36,20 +38,18 @@ On an AMD EPYC, Poisson, one column, 3 states: 1,000 steps take 31 µs compiled 
 """
 
 
-_last: tuple[Any, bool, Floats, LogPotentials] | None = None
-
-
-def _current(family: DenseFamily, natural: Floats, collapsed: bool) -> LogPotentials:
-    """Return the potentials of λ; those of the last call are kept, as chunks of a batch share λ."""
-    global _last
-    last = _last
+def _current(family: DenseFamily, table: DecayedTable, collapsed: bool) -> LogPotentials:
+    """Return the potentials of λ; the table keeps them, as chunks of a batch share λ."""
+    natural = natural_parameters(family, table)
     if is_tensor(natural):
         return family.potentials(natural, collapsed=collapsed)
+    last = table.derived
     is_same = last is not None and last[0] is family and last[1] == collapsed
     if last is None or not is_same or not np.array_equal(last[2], natural):
         last = family, collapsed, natural, family.potentials(natural, collapsed=collapsed)
-        _last = last
-    return last[3]
+        table.derived = last
+    potentials: LogPotentials = last[3]
+    return potentials
 
 
 class DenseFamily(Family):
@@ -102,9 +102,26 @@ class DenseFamily(Family):
         self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
         """Return one row of potentials per step."""
-        function = _current(self, natural_parameters(self, table), collapsed)
+        function = _current(self, table, collapsed)
         numbers = self.numbers_per_step(encoded.shape[1])
         return potential_rows(function, encoded, numbers, table.n_states, dtype, n_threads)
+
+    def numbers(self, encoded: Any, table: DecayedTable, *, collapsed: bool) -> Numbers | None:
+        """Return what computes potentials and sums in one sweep; None if they are apart."""
+        if not self.sweeps or not isinstance(encoded, np.ndarray):
+            return None
+        function = _current(self, table, collapsed)
+        if not isinstance(function, CompiledPotentials):
+            return None
+        return function.numbers(encoded, self.product_pairs())
+
+    def product_pairs(self) -> NDArray[np.int64]:
+        """Return pairs of columns of (1, x − c) whose products are what a sweep sums."""
+        raise NotImplementedError(f"the statistics of {type(self).__name__} are not of that kind")
+
+    def of_products(self, sums: Floats) -> Floats:
+        """Return the sums of the statistics (S, K) from those of the products of pairs (P, K)."""
+        return sums
 
     def numbers_per_step(self, n_columns: int) -> int:
         """Return how many numbers the potentials of a step take for every state."""

@@ -21,6 +21,7 @@ from sojourn.families.scales import (
     MOST_COLUMNS,
     check_dof,
     check_spread,
+    column_pairs,
     column_sums,
     column_weights,
     located,
@@ -82,6 +83,7 @@ class DiagonalGaussian(ColumnFamily):
     discrete = False
     has_point = True
     fused = True
+    sweeps = True
     parameter_names = ("means_", "covars_")
 
     def __init__(
@@ -243,8 +245,15 @@ class DiagonalGaussian(ColumnFamily):
         found = column_sums(x, self.location, weights, n_threads)
         if found is None:
             return None
-        counts, sums, squares = found
-        return np.concatenate([np.repeat(counts, 2 * self.features, axis=0), sums, squares])
+        return self.of_products(np.concatenate(found))
+
+    def product_pairs(self) -> NDArray[np.int64]:
+        """Return those of 1, y and y²."""
+        return column_pairs(self.features)
+
+    def of_products(self, sums: Floats) -> Floats:
+        """Return the sums of (1, 1, y, y²) from those of 1, y and y²."""
+        return np.concatenate([np.repeat(sums[:1], 2 * self.features, axis=0), sums[1:]])
 
     def point(self, natural: Floats) -> Floats:
         """Return λ of many steps, whose variance is Ψ divided by the number of steps."""

@@ -48,6 +48,25 @@ class DirichletFamily(Family):
         weights = xp.concatenate([log_absent, variances], axis=1)
         return self.sum_statistics(encoded, weights, n_threads=n_threads)
 
+    def pooled_uncertainty(
+        self, first: Floats, second: Floats, statistics: tuple[Floats, Floats], totals: Floats
+    ) -> Floats:
+        """Return about Σ log(1 − r) and Σ r (1 − r) of the two states together, eq (67).
+
+        Exact for symbols whose steps are all alike, such as those that occur once.
+        """
+        one, other = statistics
+        xp = namespace(one)
+        occurs = xp.clip(totals, 1e-30, None)
+
+        def log_absent(counts: Floats) -> Floats:
+            return occurs * xp.log1p(-xp.clip(counts / occurs, None, _LARGEST))
+
+        within = log_absent(one + other) - log_absent(one) - log_absent(other)
+        variances = first[1] + second[1] - 2.0 * one * other / occurs
+        pooled = first[0] + second[0] + within, xp.clip(variances, 0.0, None)
+        return xp.concatenate([part[None] for part in pooled], axis=0)
+
     def expected_log_normalizer(
         self, statistics: Floats, uncertainty: Floats, masses: Floats
     ) -> Floats:

@@ -20,6 +20,7 @@ from abc import abstractmethod
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.families.base import POINT_STEPS
 from sojourn.families.blocks import LogPotentials
@@ -54,6 +55,7 @@ class MatrixNormalFamily(DenseFamily):
 
     has_point = True
     fused = True
+    sweeps = True
 
     @property
     @abstractmethod
@@ -87,10 +89,14 @@ class MatrixNormalFamily(DenseFamily):
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
         """Return the weighted sums of (1, z zᵀ)."""
+        pairs = self.product_pairs()
+        return sum_products(x, self.center(), pairs, weights, n_threads=n_threads)[0]
+
+    def product_pairs(self) -> NDArray[np.int64]:
+        """Return those of (1, z zᵀ)."""
         # The first row and column of z zᵀ are those of the constant, if that is a regressor.
         pairs = columns_of_design(*self.sizes)[np.column_stack(np.triu_indices(sum(self.sizes)))]
-        pairs = np.concatenate([[[0, 0]], pairs])
-        return sum_products(x, self.center(), pairs, weights, n_threads=n_threads)[0]
+        return np.concatenate([[[0, 0]], pairs])
 
     def center(self) -> Floats:
         """Return c, what is subtracted from the columns of x."""

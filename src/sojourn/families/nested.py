@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
+from sojourn.estimator import clone
 from sojourn.families.dense import DenseFamily
 from sojourn.families.matrix_normal import MatrixNormalFamily
 from sojourn.families.registry import SINGLE_FAMILIES

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
+from sojourn.estimator import clone
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
 from sojourn.families.categorical import MISSING, Categorical

@@ -164,18 +164,23 @@ def column_sums(
     if x.shape[1] > FEW_COLUMNS:
         where = np.asarray(location)
         return sum_moments(x, where, weights, squares=True, n_threads=n_threads)
-    columns = np.arange(1, x.shape[1] + 1)
-    pairs = np.concatenate(
-        [
-            [[0, 0]],
-            np.column_stack([np.zeros_like(columns), columns]),
-            np.column_stack([columns, columns]),
-        ]
-    )
+    n = x.shape[1]
+    pairs = column_pairs(n)
     sums, n_missing = sum_products(x, np.asarray(location), pairs, weights, n_threads=n_threads)
-    if n_missing:
-        return None
-    return sums[:1], sums[1 : 1 + len(columns)], sums[1 + len(columns) :]
+    return None if n_missing else (sums[:1], sums[1 : 1 + n], sums[1 + n :])
+
+
+def column_pairs(n_columns: int) -> NDArray[np.int64]:
+    """Return the pairs of columns of (1, y) whose products are 1, y and y².
+
+    Examples
+    --------
+    >>> column_pairs(2).tolist()
+    [[0, 0], [0, 1], [0, 2], [1, 1], [2, 2]]
+    """
+    columns = np.arange(1, n_columns + 1)
+    first = np.concatenate([np.zeros(1 + n_columns, np.int64), columns])
+    return np.column_stack([first, np.concatenate([[0], columns, columns])])
 
 
 def first_moments(x: Floats, weights: Floats, n_threads: int) -> tuple[Floats, Floats] | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.cpu import symbols
-from sojourn.kernels.interface import Floats, Integers, padded_states
+from sojourn.kernels.interface import Floats, Integers, aligned, padded_states
 
 if TYPE_CHECKING:
     from sojourn.families.symbol_prior import SymbolPrior
@@ -162,6 +162,9 @@ class DecayedTable:
         Numbers of the statistics in `rows`, in increasing order; None for all of them.
     held : HeldStates or None
         States whose statistics do not change.  Then the scale is one.
+    derived : tuple or None
+        What a family has last derived from the statistics, and keeps for the chunks of a batch; not
+        copied.
 
     Examples
     --------
@@ -172,15 +175,20 @@ class DecayedTable:
            [0.5, 2.5, 0.5]])
     """
 
+    derived: Any = None
+
     def __init__(self, statistics: Floats, dtype: str = "float32") -> None:
         self.n_states, n_rows = statistics.shape
-        self.rows: Floats = np.zeros((n_rows, padded_states(self.n_states)), dtype)
+        self.rows: Floats = aligned((n_rows, padded_states(self.n_states)), dtype, zeros=True)
         self.rows[:, : self.n_states] = statistics.T
         self.scale = 1.0
         self.totals: Floats = self.rows.sum(axis=0, dtype=np.float64)[: self.n_states]
         self.prior: SymbolPrior | None = None
         self.numbers: Integers | None = None
         self.held: HeldStates | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "derived"}
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -208,15 +216,15 @@ class DecayedTable:
         if keep == 0.0 and sums.rows is None:
             self._replace(weight * sums.values)
             return
-        self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.scale *= keep
         if self.scale < SMALLEST_SCALE:
             # This includes keep = 0, which discards all earlier statistics.
             self.rows *= self.dtype.type(self.scale)
             self.scale = 1.0
-        symbols.add_rows(
+        added = symbols.add_rows(
             self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
         )
+        self.totals = keep * self.totals + weight * added
 
     def _replace(self, values: Floats) -> None:
         """Discard all statistics for others (S, K)."""
@@ -229,9 +237,9 @@ class DecayedTable:
         """Blend the statistics of all states that are not held."""
         if len(held.states) == self.n_states:
             return
-        self.totals = keep * self.totals + weight * symbols.column_sums(sums.values)
         self.rows *= self.dtype.type(keep)
-        symbols.add_rows(self.rows, sums.rows, sums.values, weight, n_threads=n_threads)
+        added = symbols.add_rows(self.rows, sums.rows, sums.values, weight, n_threads=n_threads)
+        self.totals = keep * self.totals + weight * added
         self.rows[:, held.states], self.totals[held.states] = held.rows, held.totals
 
     def extract(self, numbers: Integers | None) -> DecayedTable:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sojourn.families.base import EmissionRows
 from sojourn.families.fused import TensorRows, tabled_rows
-from sojourn.kernels.cpu.counts import codes, extremes, product_rows
+from sojourn.kernels.cpu.counts import codes, extremes, product_rows, with_totals
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, padded_states
 
@@ -69,7 +69,7 @@ class TabledPotentials:
             return EmissionRows(*self.compiled(x, dtype), consecutive(len(x)))
         x = np.ascontiguousarray(x, dtype=np.float64)
         if self.totals:
-            x = _with_totals(x)
+            x = with_totals(x, n_threads=n_threads)
         lows, tops, missing = extremes(x, n_threads=n_threads)
         if not tops.max() < MOST_VALUES or len(x) < 2 * tops.max():
             return None
@@ -111,14 +111,6 @@ class TabledPotentials:
 def _are_too_large(x: Floats) -> bool:
     """Whether few numbers are seen to be too large for a table at once."""
     return len(x) < MOST_VALUES and bool(len(x) < 2 * x.max())
-
-
-def _with_totals(x: Floats) -> Floats:
-    """Return the columns, and the sums of the rows as one more."""
-    out = np.empty((len(x), x.shape[1] + 1))
-    out[:, :-1] = x
-    np.einsum("td->t", x, out=out[:, -1])
-    return out
 
 
 def _grouped(sizes: Any, most: int) -> tuple[Any, Any]:

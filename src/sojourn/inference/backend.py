@@ -32,10 +32,13 @@ class Chunk(NamedTuple):
         Has `offsets`, `n_steps`, `counted` and a length.
     encoded : object
         The values as encoded by the family's `encode`.
+    order : (M,) integer array or None
+        The sequences, longest first, if that is known already.
     """
 
     sequences: Any
     encoded: Any
+    order: Any = None
 
 
 class Backend(Protocol):
@@ -73,6 +76,11 @@ class Backend(Protocol):
             Number of passes after this one, for reading ahead.
         """
 
+    def pieces(
+        self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
+    ) -> Iterator[Any]:
+        """Yield all the data of a pass for `statistics`, in pieces of a size that is quick."""
+
     def statistics(
         self,
         posterior: Posterior,
@@ -82,6 +90,7 @@ class Backend(Protocol):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
 
@@ -139,6 +148,11 @@ class LocalPieces(Protocol):
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
+
+    def sweep(
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+    ) -> tuple[Smoothed, Floats] | None:
+        """Compute potentials, expectations and sums of numbers at once; None if only apart."""
 
     def exact_for(self, smoothed: Smoothed) -> LocalPieces | None:
         """Return what computes a chunk again in which a sequence underflowed; None if none did."""

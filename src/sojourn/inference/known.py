@@ -108,7 +108,7 @@ def masked(
         mask_in_place,
         number_pairs,
     )
-    from sojourn.kernels.cpu.strips import is_consecutive
+    from sojourn.kernels.cpu.strip_edges import is_consecutive
 
     index, table, log_scale = rows.index, rows.table, rows.log_scale
     n_rows, n_pairs = len(table), len(table) * len(masks)

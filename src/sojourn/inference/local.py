@@ -9,6 +9,7 @@ import numpy as np
 
 from sojourn.families import Family
 from sojourn.families.base import EmissionRows
+from sojourn.families.table import RowSums
 from sojourn.inference.backend import Chunk, LocalPieces
 from sojourn.inference.known import masked, of_equal_weight, refuse_contradictions
 from sojourn.inference.objective import Objective
@@ -26,23 +27,38 @@ CHUNK_STEPS = 2**16
 """Maximum number of steps per chunk, whose responsibilities are in memory at the same time."""
 
 
+SWEPT_NUMBERS = 2**22
+"""Steps times states of a chunk whose responsibilities need not be in memory, at most."""
+
+SWEPT_STEPS = 2**20
+"""Steps of such a chunk, at most."""
+
+
 SHARED_STEPS = 2**11
-"""Approximate number of steps per chunk used for the shared entropies of pairs of states."""
+"""Approximate number of steps per chunk used for the shared entropies of pairs of states; more of
+chunks that are larger than usual."""
 
 
-def prepare(family: Family, data: Sequences | Iterable[Sequences]) -> Iterable[Chunk]:
+def prepare(
+    family: Family, data: Sequences | Iterable[Sequences], n_states: int | None = None
+) -> Iterable[Chunk]:
     """Cut validated data into chunks and encode them, which can be done ahead of time.
+
+    Chunks are larger where `n_states` is given, and sums of numbers need one sweep.
 
     A single chunk is encoded at once; several chunks, and those of a batch that comes in pieces
     because it does not fit in memory, are encoded one by one as they are used.
     """
+    n_steps = CHUNK_STEPS
+    if n_states is not None and family.sweeps:
+        n_steps = max(n_steps, min(SWEPT_STEPS, SWEPT_NUMBERS // n_states))
     chunks = (
         Chunk(chunk, family.encode(chunk))
         for piece in pieces_of(data)
         for part in of_equal_weight(piece)
-        for chunk in part.chunks(CHUNK_STEPS)
+        for chunk in part.chunks(n_steps)
     )
-    fits = isinstance(data, Sequences) and data.n_steps <= CHUNK_STEPS
+    fits = isinstance(data, Sequences) and data.n_steps <= n_steps
     return list(chunks) if fits else chunks
 
 
@@ -66,53 +82,121 @@ def expected_statistics(
     """
     potentials = backend.transition_potentials(posterior, objective)
     sums: BatchSums | None = None
-    for chunk, factors, index in chunk_potentials(
-        posterior, family, chunks, potentials, backend, collapsed=objective.collapsed
-    ):
-        sequences, encoded = chunk
-        smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
-        exact = backend.exact_for(smoothed)
-        if exact is not None:
-            smoothed, factors, index = _in_full(
-                posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
+    for chunk in chunks:
+        part = None
+        if not (entropy or shared):
+            part = _swept(posterior, family, objective, chunk, potentials, backend, squares=squares)
+        if part is None:
+            part = _apart(
+                posterior,
+                family,
+                objective,
+                chunk,
+                potentials,
+                backend,
+                squares=squares,
+                entropy=entropy,
+                shared=shared,
             )
-        log_z = backend.total(chunk, smoothed.log_normalizers)
-        whole = with_steps_within(smoothed)
-        emissions, local = family.sum_given(
-            encoded,
-            smoothed.responsibilities,
-            posterior.emissions,
-            collapsed=objective.collapsed,
-            masses=partial(backend.state_masses, whole),
-            n_threads=backend.n_threads,
-            bound=entropy,
-        )
-        part = BatchSums(
-            *whole[1:3],  # start and transitions
-            emissions,
-            log_z,
-            len(sequences),
-            sequences.n_counted,
-            smoothed.squares if squares else None,
-            sequences.n_starts,
-            durations=smoothed.durations,
-        )
-        if entropy:
-            # The messages at the edges of tiles cancel in the sum over all of them.
-            along = backend.log_potential(chunk, smoothed, factors, index)
-            part.entropy, part.log_base = log_z - along, backend.log_base(family, chunk) + local
-            rows = EmissionRows(factors.emissions, factors.log_scale, index)
-            part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
-        if shared:
-            every = max(1, sequences.n_steps // SHARED_STEPS)
-            part.shared = every * shared_entropies(
-                smoothed.responsibilities[::every], n_threads=backend.n_threads
-            )
-        if sequences.weights is not None:
-            part = part.scaled(float(sequences.weights[0]))
+        if chunk.sequences.weights is not None:
+            part = part.scaled(float(chunk.sequences.weights[0]))
         sums = part if sums is None else sums.__iadd__(part)
     assert sums is not None, "a batch has at least one sequence"
     return sums
+
+
+def _swept(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunk: Chunk,
+    transitions: Rows,
+    backend: LocalPieces,
+    *,
+    squares: bool,
+) -> BatchSums | None:
+    """Compute the sums of a chunk of numbers in one sweep; None where that is not possible."""
+    sequences, collapsed = chunk.sequences, objective.collapsed
+    if sequences.labels is not None or sequences.counted is not None:
+        return None
+    if posterior.duration_potentials(collapsed=collapsed) is not None:
+        return None
+    numbers = family.numbers(chunk.encoded, posterior.emissions, collapsed=collapsed)
+    if numbers is None:
+        return None
+    found = backend.sweep(chunk, transitions, numbers, squares=squares)
+    if found is None:
+        return None
+    smoothed, products = found
+    return BatchSums(
+        smoothed.start,
+        smoothed.transitions,
+        RowSums(None, family.of_products(products), family.n_statistics),
+        backend.total(chunk, smoothed.log_normalizers),
+        len(sequences),
+        sequences.n_counted,
+        smoothed.squares,
+        sequences.n_starts,
+    )
+
+
+def _apart(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunk: Chunk,
+    transitions: Rows,
+    backend: LocalPieces,
+    *,
+    squares: bool,
+    entropy: bool,
+    shared: bool,
+) -> BatchSums:
+    """Compute the sums of a chunk: potentials, forward-backward and statistics."""
+    collapsed = objective.collapsed
+    sequences, encoded = chunk.sequences, chunk.encoded
+    ((_, factors, index),) = chunk_potentials(
+        posterior, family, [chunk], transitions, backend, collapsed=collapsed
+    )
+    smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
+    exact = backend.exact_for(smoothed)
+    if exact is not None:
+        smoothed, factors, index = _in_full(
+            posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
+        )
+    log_z = backend.total(chunk, smoothed.log_normalizers)
+    whole = with_steps_within(smoothed)
+    emissions, local = family.sum_given(
+        encoded,
+        smoothed.responsibilities,
+        posterior.emissions,
+        collapsed=objective.collapsed,
+        masses=partial(backend.state_masses, whole),
+        n_threads=backend.n_threads,
+        bound=entropy,
+    )
+    part = BatchSums(
+        *whole[1:3],  # start and transitions
+        emissions,
+        log_z,
+        len(sequences),
+        sequences.n_counted,
+        smoothed.squares if squares else None,
+        sequences.n_starts,
+        durations=smoothed.durations,
+    )
+    if entropy:
+        # The messages at the edges of tiles cancel in the sum over all of them.
+        along = backend.log_potential(chunk, smoothed, factors, index)
+        part.entropy, part.log_base = log_z - along, backend.log_base(family, chunk) + local
+        rows = EmissionRows(factors.emissions, factors.log_scale, index)
+        part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
+    if shared:
+        every = min(max(1, sequences.n_steps // SHARED_STEPS), CHUNK_STEPS // SHARED_STEPS)
+        part.shared = every * shared_entropies(
+            smoothed.responsibilities[::every], n_threads=backend.n_threads
+        )
+    return part
 
 
 def with_steps_within(smoothed: Smoothed) -> Smoothed:

@@ -247,12 +247,14 @@ class BatchSums:
         squares = [part.squares for part in parts if part.squares is not None]
         columns = zip(*squares, strict=True)
         uncertain = [part.uncertainty for part in parts if part.uncertainty is not None]
+        shared = [part.shared for part in parts if part.shared is not None]
         lasting = zip(*(p.durations for p in parts if p.durations is not None), strict=True)
         durations = [reduce(add, each) for each in lasting]
         return cls(
             emissions=RowSums.total([part.emissions for part in parts]),
             squares=Squares(*(reduce(add, each) for each in columns)) if squares else None,
             uncertainty=Uncertainty.total(uncertain) if uncertain else None,
+            shared=reduce(add, shared) if shared else None,
             durations=DurationCounts(*durations) if durations else None,
             **numbers,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from sojourn.inference.problem import Problem
 from sojourn.inference.progress import Position, Progress
 from sojourn.inference.statistics import Uncertainty
 from sojourn.inference.step import Memory, step
+from sojourn.inference.survey import Survey, survey
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.transitions import Rows
 
@@ -28,9 +30,12 @@ class StateMoves(Protocol):
         """Record a minibatch that a model of `n_states` states was trained on."""
 
     def after_pass(
-        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int, of_all: Survey
     ) -> list[dict[str, Any]]:
-        """Propose changes of states after pass `n_pass`, counted from 0; return the proposals."""
+        """Propose changes of states after pass `n_pass`, counted from 0; return the proposals.
+
+        `of_all` takes a local step on all the data.
+        """
 
 
 class TileBuffers(Protocol):
@@ -174,7 +179,13 @@ class _Training:
         if self.moves is not None:
             if self.problem.family.latent and not isinstance(self.source, RememberingSource):
                 self.posterior.align(self.problem.family)
-            proposals = self.moves.after_pass(self.posterior, self.problem.family, n_pass, n_passes)
+            # In the order of the pass to come, which may have been drawn already.
+            of_all = partial(
+                survey, self.problem, source=self.source, backend=self.backend, n_pass=n_pass + 1
+            )
+            proposals = self.moves.after_pass(
+                self.posterior, self.problem.family, n_pass, n_passes, of_all
+            )
             if any(move["accepted"] for move in proposals):
                 self.backend = self.backend.resized()
         move_seconds = time.perf_counter() - before if self.moves is not None else 0.0

@@ -26,7 +26,8 @@ def shared_entropies(responsibilities: Floats, *, n_threads: int) -> Floats:
     n_states = responsibilities.shape[1]
     parts = np.zeros((min(_PARTS, len(responsibilities)), n_states, n_states))
     n_threads = max(1, min(n_threads, len(parts)))
-    run_units(_shared_entropies, len(parts), n_threads, responsibilities, parts)
+    own = np.ascontiguousarray(responsibilities)  # one layout, so that it is compiled once
+    run_units(_shared_entropies, len(parts), n_threads, own, parts)
     return parts.sum(axis=0)
 
 

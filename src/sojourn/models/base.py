@@ -10,13 +10,11 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils import estimator_html_repr
-from sklearn.utils.validation import check_is_fitted
 
 from sojourn import persist
 from sojourn.analysis.relabel import relabel
 from sojourn.durations import Duration, StateDuration
+from sojourn.estimator import Estimator
 from sojourn.families import Family
 from sojourn.hmmlearn_names import refuse_names_of_hmmlearn
 from sojourn.inference import METHODS, Progress, Statistics
@@ -36,7 +34,7 @@ from sojourn.transitions import Transitions
 Inference = Literal["scvi", "svi", "cvb0", "vb", "em", "gibbs", "blocked-gibbs", "beam"]
 
 
-class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class BaseHMM(PredictionMixin, Estimator, ABC):  # type: ignore[misc]
     """A hidden Markov model as a scikit-learn estimator.
 
     Subclasses only declare their parameters and build the prior on transitions.  `fit` creates a
@@ -298,7 +296,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def fitted_(self) -> FittedModel:
         """The fitted model, with the current parameters."""
-        check_is_fitted(self)
+        self._check_is_fitted()
         fitted = self._fitted
         fitted.estimator, fitted.compute = record_of(self), compute_of(self)
         return fitted
@@ -316,7 +314,7 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         """Emission parameters under hmmlearn's names, such as ``emissionprob_``."""
         if isinstance(getattr(type(self), name, None), property | Learned):
-            check_is_fitted(self)  # the attribute raised this error, and Python came here with it
+            self._check_is_fitted()  # the attribute raised this error, and Python came here with it
         fitted = vars(self).get("_fitted")
         if fitted is None or name not in fitted.family.parameter_names:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -331,6 +329,12 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
 
+    def _check_is_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            from sklearn.utils.validation import check_is_fitted
+
+            check_is_fitted(self)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True  # missing values are integrated out
@@ -339,6 +343,8 @@ class BaseHMM(PredictionMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def _repr_html_(self) -> str:
         """Show a fitted model in a notebook by its states, an unfitted one by its parameters."""
         if not self.__sklearn_is_fitted__():
+            from sklearn.utils import estimator_html_repr
+
             return str(estimator_html_repr(self))
         from sojourn.report.notebook import notebook_card
 

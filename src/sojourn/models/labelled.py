@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from sojourn.families import Family
 from sojourn.inference import Statistics
@@ -93,6 +92,8 @@ def _clusters_of_labels(
         x: Any = [part[steps] for part in observed] if several else observed[steps]
         nearest = family.log_predictive(x, natural).argmax(axis=1)
         np.add.at(found, (labels[steps], nearest), 1.0)
+    from scipy.optimize import linear_sum_assignment
+
     states, clusters = linear_sum_assignment(found[1:], maximize=True)
     shares = found[1:][states, clusters] / np.maximum(found[1:].sum(axis=1), 1.0)
     return Statistics(drawn.start, drawn.transitions, drawn.emissions[clusters]), shares

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from sojourn.data import Data
+from sojourn.estimator import clone
 from sojourn.families import Family
 from sojourn.inference.known import refuse_contradictions
+from sojourn.kernels.cpu.aside import expect
 from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, make_checkpoints
 from sojourn.models.fixed import emission_of, take_given
@@ -96,6 +97,7 @@ def _check_paths(data: Data, constraints: RowConstraints | None) -> None:
 
 def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
+    expect(f"{type(model).__name__} {type(family).__name__}")
     plan = plan_training(model, data.n_sequences, data.n_steps)
     is_symmetrical = is_symmetric(family, model._make_transitions())
     if plan.narrow is not None and (data.n_labelled or not is_symmetrical):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 
 from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
 from sojourn.data import Data
+from sojourn.estimator import clone
 from sojourn.families import Family
 from sojourn.inference import Backend, Position, Posterior, Problem, train
 from sojourn.inference.buffers import GrowingBuffers

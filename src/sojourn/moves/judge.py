@@ -211,6 +211,8 @@ class Judge:
     def compare(self, proposed: Fit, n_baseline: int) -> Verdict:
         """Compare a proposal with the present model after `n_baseline` more steps, eq (26)."""
         base, stands_for_all = self.baseline(n_baseline), self.sample.stands_for_all
+        if self.sample.is_all:
+            return self._on_all_the_data(proposed, base)
         present = base.held_out if stands_for_all else self.at_hand
         fresh, variance, is_safe = self._held_out(proposed.held_out, present)
         if not stands_for_all:
@@ -218,6 +220,26 @@ class Judge:
             # statistics, and the proposal is to be better on sequences that it has not seen.
             is_safe = fresh > self.settings.held_out_errors * np.sqrt(variance)
         return Verdict(proposed.bound - base.bound, fresh, variance, bool(is_safe))
+
+    def _on_all_the_data(self, proposed: Fit, base: Fit) -> Verdict:
+        """Compare by the bound, unless much of what states tell of new sequences would be lost.
+
+        Training makes good what a merge costs at first, but not what it takes to learn states anew.
+        """
+        settings = self.settings
+        fresh, variance, _ = self._held_out(proposed.held_out, base.held_out)
+        learned = float((base.held_out - self.alone).sum()) / max(1, self.sample.held_out_steps)
+        allowed = max(settings.held_out_tolerance, settings.survey_loss * learned)
+        is_safe = fresh + settings.held_out_errors * np.sqrt(variance) >= -allowed
+        gain = proposed.bound - base.bound
+        return Verdict(gain, fresh, self.held_out_variance, bool(is_safe))
+
+    @cached_property
+    def alone(self) -> Floats:
+        """Log likelihood of each left-out sequence if all states were one."""
+        if self.start.transitions.constraints is not None:
+            return self.present.held_out
+        return self.fitter.bench.left_out(self.start.regrouped(np.ones((1, self.start.n_states))))
 
     def _held_out(self, proposed: Floats, present: Floats) -> tuple[float, float, bool]:
         """Compare the log likelihoods of held-out sequences under two models, eq (26)."""

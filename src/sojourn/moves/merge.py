@@ -12,8 +12,9 @@ from sojourn.families import Family
 from sojourn.families.coupled import couples_states
 from sojourn.families.coupled import merge_gains as emission_gains
 from sojourn.inference.posterior import Posterior, regrouped_counts
-from sojourn.kernels.arrays import namespace, to_host
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.updates import state_masses
 from sojourn.moves.budget import search_work
 from sojourn.moves.judge import Judge, Verdict
 from sojourn.moves.sample import Fit
@@ -86,6 +87,9 @@ class MergedStates:
         Upper bound on the entropy of which of two states the steps are in; symmetric.
     durations : StateDurations or None
         How long states last, where that is not geometric.
+    uncertain : (C, K, U) array or None
+        How far E[t] may be from the statistics of the states, eq (27), by state; None for the
+        evidence at E[t].
     log_normalizers : (K,) array
         Those of the emissions of each state; none if states share parameters.
     gains : (K, K) array
@@ -101,14 +105,18 @@ class MergedStates:
     emissions: Floats
     shared: Floats
     durations: StateDurations | None = None
+    uncertain: Floats | None = None
+    _totals: Floats = field(init=False)
     log_normalizers: Floats = field(init=False)
     gains: Floats = field(init=False)
     entropy_bounds: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         n_states = len(self.emissions)
+        self._totals = self.emissions.sum(axis=0)
         if not couples_states(self.family):
-            self.log_normalizers = _log_normalizers(self.family, self.emissions)
+            every = np.arange(n_states)
+            self.log_normalizers = self._log_normalizers(self.emissions, self.uncertain, every)
         self.gains = np.full((n_states, n_states), -np.inf)
         self.entropy_bounds = np.zeros((n_states, n_states))
         first, second = self._allowed(*np.triu_indices(n_states, 1))
@@ -122,13 +130,24 @@ class MergedStates:
 
     @classmethod
     def of(
-        cls, family: Family, posterior: Posterior, shared: Floats, settings: MoveSettings
+        cls,
+        family: Family,
+        posterior: Posterior,
+        shared: Floats,
+        settings: MoveSettings,
+        uncertain: Floats | None = None,
     ) -> MergedStates:
         """Begin with the states of a posterior, in memory where that is quicker."""
         emissions, counts, transitions = fetched_if_small(posterior, settings.host_statistics)
         own = posterior.learned(family)
         both, lasting = shared + shared.T, posterior.durations
-        states = cls(own, settings, counts, transitions, emissions, both, lasting)
+        if uncertain is not None and couples_states(own):
+            uncertain = None
+        if uncertain is not None:
+            uncertain = namespace(emissions).placed(
+                uncertain if is_tensor(emissions) else to_host(uncertain), like=emissions
+            )
+        states = cls(own, settings, counts, transitions, emissions, both, lasting, uncertain)
         states.keep(range(posterior.held))
         return states
 
@@ -155,12 +174,17 @@ class MergedStates:
             alone = len(weights) == 1
             self.durations = None if alone else self.durations.regrouped(weights, self.counts)
         stay = np.delete(np.arange(len(self.emissions)), other)
-        both = self.emissions[one] + self.emissions[other]
-        self.emissions = self.emissions[namespace(both).placed(stay, like=both)]
-        self.emissions[one] = both
+        both, pooled = self._pooled(np.array([one]), np.array([other]))
+        placed = namespace(both).placed(stay, like=both)
+        self.emissions = self.emissions[placed]
+        self.emissions[one] = both[0]
+        if pooled is not None and self.uncertain is not None:
+            self.uncertain = self.uncertain[:, placed]
+            self.uncertain[:, one] = pooled[:, 0]
         if not couples_states(self.family):
             self.log_normalizers = self.log_normalizers[stay]
-            self.log_normalizers[one : one + 1] = _log_normalizers(self.family, both[None])
+            own = self._log_normalizers(both, pooled, np.array([one]))
+            self.log_normalizers[one : one + 1] = own
         # Which of three it is has at most the entropies of which of the first two and of the
         # last two it is: entropies add up.
         self.shared = weights @ self.shared @ weights.T
@@ -207,13 +231,37 @@ class MergedStates:
             gains += _log_normalizers(self.family, 0.0 * self.emissions[:1])
         xp = namespace(self.emissions)
         for at in _blocks(len(first), self.emissions.shape[1]):
-            one, other = (xp.placed(part[at], like=self.emissions) for part in (first, second))
             if couples_states(self.family):
+                one, other = (xp.placed(part[at], like=self.emissions) for part in (first, second))
                 gains[at] += to_host(emission_gains(self.family, self.emissions, one, other))
             else:
-                both = self.emissions[one] + self.emissions[other]
-                gains[at] += _log_normalizers(self.family, both)
+                pooled = self._pooled(first[at], second[at])
+                gains[at] += self._log_normalizers(*pooled, first[at], second[at])
         self.gains[first, second] = gains
+
+    def _pooled(self, first: Integers, second: Integers) -> tuple[Floats, Floats | None]:
+        """Return the statistics of pairs, and how uncertain they are."""
+        xp = namespace(self.emissions)
+        one, other = (xp.placed(part, like=self.emissions) for part in (first, second))
+        own = self.emissions[one], self.emissions[other]
+        if self.uncertain is None:
+            return own[0] + own[1], None
+        pooled = self.family.pooled_uncertainty(
+            self.uncertain[:, one], self.uncertain[:, other], own, self._totals
+        )
+        return own[0] + own[1], pooled
+
+    def _log_normalizers(
+        self, emissions: Floats, uncertain: Floats | None, *members: Integers
+    ) -> Floats:
+        """Return the evidence of rows of statistics, each of some of the states, eq (27)."""
+        if uncertain is None:
+            return _log_normalizers(self.family, emissions)
+        xp = namespace(emissions)
+        every = to_host(state_masses(*self.counts))
+        masses = xp.placed(sum(every[part] for part in members), like=emissions)
+        flat = xp.concatenate(list(uncertain), axis=0).T
+        return to_host(self.family.expected_log_normalizer(emissions, flat, masses))
 
 
 def successive_merges(
@@ -224,6 +272,7 @@ def successive_merges(
     kept: Iterable[int] = (),
     *,
     promising_only: bool = False,
+    uncertain: Floats | None = None,
 ) -> Iterator[Merge]:
     """Merge pairs of states on paper, always that with the largest sure gain, while there is one.
 
@@ -236,8 +285,10 @@ def successive_merges(
     promising_only : bool
         Only pairs that may gain something: the upper bound of what they add is not negative.  The
         best pair where there is none.
+    uncertain : (C, K, U) array or None
+        As `Fit` has it.
     """
-    states = MergedStates.of(family, posterior, shared, settings)
+    states = MergedStates.of(family, posterior, shared, settings, uncertain)
     states.keep(kept)
     groups = np.eye(posterior.n_states)
     while len(groups) > 1:
@@ -306,11 +357,23 @@ def merge_states(judge: Judge) -> None:
         judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
         present, kept = judge.present.posterior, judge.unseen_states()
         merges = list(
-            successive_merges(judge.family, present, shared, settings, kept, promising_only=True)
+            successive_merges(
+                judge.family,
+                present,
+                shared,
+                settings,
+                kept,
+                promising_only=True,
+                uncertain=judge.present.uncertain,
+            )
         )
         if not merges:
             return
-        if not merge_best(judge, merges):
+        if judge.sample.is_all:
+            # A look at all the data costs a pass: only for what may gain.
+            if merges[0].gain + merges[0].entropy_bound < 0.0 or not merge_best(judge, merges):
+                return
+        elif not merge_best(judge, merges):
             # States that take turns need time to become one.
             least = -settings.hopeless_cost * settings.held_out_tolerance
             hopeless = judge.ran_out or judge.moves[-1].fresh < least

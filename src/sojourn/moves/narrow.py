@@ -15,6 +15,7 @@ from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
 from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
+from sojourn.inference.survey import Survey
 from sojourn.inference.trainer import StateMoves
 from sojourn.moves.exchange import exchange_states
 from sojourn.moves.judge import Move
@@ -103,7 +104,7 @@ class Narrowing:
             self.moves.observe(n_steps, n_sequences, n_states, step_size)
 
     def after_pass(
-        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int, of_all: Survey
     ) -> list[dict[str, Any]]:
         """Merge states after pass `n_pass`, or let other moves change them."""
         target = self.plan.after(n_pass)
@@ -111,7 +112,9 @@ class Narrowing:
             return self._exchange(posterior, family, n_pass)
         if posterior.n_states <= max(target, self.plan.n_states):
             moves = None if target > self.plan.n_states else self.moves
-            return [] if moves is None else moves.after_pass(posterior, family, n_pass, n_passes)
+            if moves is None:
+                return []
+            return moves.after_pass(posterior, family, n_pass, n_passes, of_all)
         made: list[dict[str, Any]] = []
         groups = self._groups(posterior, family, n_pass, target, made)
         found = posterior.regrouped(groups)

@@ -17,6 +17,7 @@ from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
 from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
+from sojourn.inference.survey import Survey
 from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_work
 from sojourn.moves.delete import delete_small, dissolve
 from sojourn.moves.judge import Judge
@@ -25,7 +26,7 @@ from sojourn.moves.restart import restart_transitions, restart_work
 from sojourn.moves.sample import Batches, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import SplitPlan, split_states
-from sojourn.moves.stream import merge_in_stream
+from sojourn.moves.stream import merge_in_stream, merge_in_survey
 from sojourn.moves.workbench import Workbench
 from sojourn.sources.base import Minibatches
 from sojourn.transitions import Rows, Transitions
@@ -62,6 +63,8 @@ class RoundPlan(NamedTuple):
         Steps of the sample.
     overhead_steps : float
         Steps that would take as long as what a local step does beside those of the sample.
+    surveys : bool
+        Whether merges are judged by all the data.
     """
 
     kind: RoundKind
@@ -69,6 +72,7 @@ class RoundPlan(NamedTuple):
     advance: float
     n_steps: float
     overhead_steps: float
+    surveys: bool
 
 
 @dataclass
@@ -109,7 +113,7 @@ class Moves:
         self.state.earn(n_steps, n_sequences, n_states, step_size, self.settings)
 
     def after_pass(
-        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int
+        self, posterior: Posterior, family: Family, n_pass: int, n_passes: int, of_all: Survey
     ) -> list[dict[str, Any]]:
         """Make proposals after pass `n_pass`, counted from 0, if it is time; see `run_round`."""
         settings, total_steps = self.settings, _total_steps(posterior)
@@ -117,9 +121,7 @@ class Moves:
             family.statistics_are_counts
             and total_steps > settings.symbols_steps_per_state * self.most_states
         )
-        ready = self.grows or (
-            self.state.warmed_up and not self.exceeds_sample(family, total_steps)
-        )
+        ready = self.grows or (self.state.warmed_up and not self.exceeds_sample(total_steps))
         if not self.in_pass(n_pass, n_passes, slow=slow, ready=ready):
             return []
         assert self.source is not None
@@ -133,24 +135,19 @@ class Moves:
             self.source.n_sequences,
             passes_to_come=n_passes - n_pass - 1,
             early=n_pass + 1 < settings.early_share * n_passes,
+            of_all=of_all,
         )
 
-    def exceeds_sample(self, family: Family, total_steps: float) -> bool:
-        """Whether there are more symbols than a sample and its copies can stand for.
+    def exceeds_sample(self, total_steps: float) -> bool:
+        """Whether there are more data than a sample and its copies can stand for."""
+        return total_steps > self.settings.max_copies * self.settings.sample_max_steps
 
-        What a merge of states with many symbols gains is far above the error of the entropies that
-        a sample gives.  States with few parameters gain less than that error, however many the
-        data are: these are judged on the sample.
-        """
-        most = self.settings.max_copies * self.settings.sample_max_steps
-        return family.statistics_are_counts and total_steps > most
-
-    def _knows_enough(self, family: Family, total_steps: float) -> bool:
+    def _knows_enough(self, total_steps: float) -> bool:
         """Whether the running statistics are as good as those of a sample would be.
 
         With large step sizes they are those of a few minibatches, in which states look alike.
         """
-        if not self.exceeds_sample(family, total_steps):
+        if not self.exceeds_sample(total_steps):
             return True
         return self.state.effective_steps >= self.settings.sample_max_steps
 
@@ -195,6 +192,7 @@ class Moves:
         *,
         passes_to_come: float = 0.0,
         early: bool = False,
+        of_all: Survey | None = None,
     ) -> list[dict[str, Any]]:
         """Make proposals on a sample from `batches`, if it is time; change the posterior in place.
 
@@ -208,6 +206,8 @@ class Moves:
         early : bool
             Whether there is time to wait until the budget lasts for more merges: states that have
             become more different need fewer proposals.
+        of_all : Survey, optional
+            Takes a local step on all the data, by which merges of much data are judged.
 
         Returns
         -------
@@ -219,11 +219,24 @@ class Moves:
         if state.n_sequences < total_sequences * (1 + state.rounds_without_change // len(IN_TURN)):
             return []
         bench = Workbench(family, self.backend)
-        plan = self._plan(posterior, bench, total_sequences, passes_to_come, early=early)
+        plan = self._plan(
+            posterior,
+            bench,
+            total_sequences,
+            passes_to_come,
+            early=early,
+            surveys=of_all is not None,
+        )
         if plan is None:
             return []
-        judge = self._judge(plan, posterior, bench, batches, total_sequences)
-        propose(plan.kind, judge, np.random.default_rng([self.seed, 2**33, state.n_rounds]))
+        judge = self._judge(
+            plan, posterior, bench, batches, total_sequences, surveys=of_all is not None
+        )
+        if plan.surveys:
+            assert of_all is not None
+            judge = merge_in_survey(judge, of_all, total_sequences)
+        else:
+            propose(plan.kind, judge, np.random.default_rng([self.seed, 2**33, state.n_rounds]))
         bench.check()
         changed = judge.changed
         if changed:
@@ -233,8 +246,9 @@ class Moves:
                 posterior.become(outcome)
             else:
                 judge.refuse_all()
+        left = judge.fitter.budget - plan.advance
         state.end_round(
-            budget=judge.fitter.budget - plan.advance,
+            budget=max(left, 0.0) if plan.surveys else left,
             changed=changed,
             growing=plan.kind is RoundKind.GROW,
             finished=not judge.ran_out,
@@ -251,12 +265,13 @@ class Moves:
         passes_to_come: float,
         *,
         early: bool,
+        surveys: bool,
     ) -> RoundPlan | None:
         """Say what is proposed next, and on how large a sample; None while it costs too much."""
         settings, n_states = self.settings, posterior.n_states
         total_steps = _total_steps(posterior)
         kind = self._kind(n_states, bench.family, posterior.transitions)
-        if kind is RoundKind.MERGE and not self._knows_enough(bench.family, total_steps):
+        if kind is RoundKind.MERGE and not self._knows_enough(total_steps):
             return None
         advance = self._advance(kind, n_states, total_steps, passes_to_come)
         budget = self.state.budget + advance
@@ -273,14 +288,21 @@ class Moves:
         )
         needed = cost * (least + other)
         growing = kind is RoundKind.GROW
-        if growing and budget < needed:
-            # To stay small for want of a budget would be worse than to exceed it.
-            advance, budget = advance + needed - budget, needed
+        looks = 0.0
+        if surveys and kind is RoundKind.MERGE and self.exceeds_sample(total_steps):
+            n_local = settings.surveys * (1 + settings.cost_bound_steps)
+            looks = n_local * total_steps * step_work(n_states, settings)
+        changing = self.state.rounds_without_change == 0
+        if (growing or (looks and changing)) and budget < needed + looks:
+            # To stay small for want of a budget would be worse than to exceed it.  So would it be
+            # to keep states to spare: passes to come cost less without them.
+            advance, budget = advance + needed + looks - budget, needed + looks
+        needed += looks
         if budget < needed:
             return None
         enough = least if growing else max(least, settings.sample_steps_per_state * n_states)
         n_steps = min(settings.sample_max_steps, enough, max(least, budget / cost - other))
-        return RoundPlan(kind, budget, advance, n_steps, other)
+        return RoundPlan(kind, budget, advance, n_steps, other, surveys=looks > 0.0)
 
     def _kind(self, n_states: int, family: Family, transitions: Transitions) -> RoundKind:
         """Return what to propose: where one kind was refused, another is left to try.
@@ -328,6 +350,8 @@ class Moves:
         bench: Workbench,
         batches: Batches,
         total_sequences: int,
+        *,
+        surveys: bool,
     ) -> Judge:
         """Draw the sample of a round, and fit the present model to it."""
         state, settings, most_states = self.state, self.settings, self.most_states
@@ -339,7 +363,10 @@ class Moves:
             bench,
             most_states,
             settings,
-            stands_for_all=not self.exceeds_sample(bench.family, _total_steps(posterior)),
+            stands_for_all=not (
+                (surveys or bench.family.statistics_are_counts)
+                and self.exceeds_sample(_total_steps(posterior))
+            ),
         )
         # Training makes good some of what moves have cost.
         kept = settings.held_out_decay ** (state.n_sequences / total_sequences)
@@ -373,7 +400,12 @@ def propose(kind: RoundKind, judge: Judge, rng: np.random.Generator) -> None:
 
 
 def _outcome(before: Posterior, judge: Judge, total_sequences: int) -> Posterior:
-    """Return the statistics of the stream regrouped; after a split those of the sample."""
+    """Return the statistics of the stream regrouped; after a split those of the sample.
+
+    Where all the data were looked at, they are theirs.
+    """
+    if judge.sample.is_all:
+        return judge.present.posterior
     if judge.groups is None:
         found, sample = judge.present.posterior, judge.sample
         copies = total_sequences / sample.n_sequences / sample.copies

@@ -47,6 +47,8 @@ class Sample:
     stands_for_all : bool
         Whether its copies are all the data.  Otherwise merges are judged by the evidence of the
         stream, and other proposals must predict fresh sequences better than the model at hand.
+    is_all : bool
+        Whether it is all the data itself.
     """
 
     fitted: list[Chunk]
@@ -57,6 +59,7 @@ class Sample:
     held_out_steps: int
     copies: float
     stands_for_all: bool
+    is_all: bool = False
 
     @classmethod
     def draw(
@@ -103,12 +106,16 @@ class Fit(NamedTuple):
         Log likelihood of each held-out sequence under a model fitted to the others.
     shared : (K, K) array or None
         Entropies that pairs of states share, eq (22).
+    uncertain : (C, K, U) array or None
+        How far E[t] may be from the statistics of the states, eq (27), by state: of all the data,
+        not of a sample.
     """
 
     posterior: Posterior
     bound: float
     held_out: Floats
     shared: Floats | None
+    uncertain: Floats | None = None
 
 
 @dataclass
@@ -154,13 +161,13 @@ class SampleFitter:
             sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=shared)
         posterior = self.with_statistics(posterior, sums, refit=True)
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
-        held_out: Floats = np.zeros(0)
+        held_out = bench.left_out(posterior)
         if own is not None:
             # The prior fitted to the complete sample reveals almost nothing of its held-out part.
             own = replace(own, transitions=posterior.transitions)
             held_out = bench.log_likelihoods(own, sample.held_out)
         pairs = None if sums.shared is None else sample.copies * to_host(sums.shared)
-        return Fit(posterior, bound, held_out, pairs)
+        return Fit(posterior, bound, held_out, pairs, bench.uncertain(sums))
 
     def spend(self, work: float) -> None:
         """Pay for something else from the budget."""

@@ -25,6 +25,11 @@ _RECORDINGS = _ROWS.format('"dwell 500"')
 _CORPUS = "`python -m experiments.number_of_states FOLDER --only corpus`"
 _GPU = "`python -m benchmarks.gpu --only moves`"
 _SMALL = "`python -m experiments.defaults`, the small cells"
+_MUCH = "`python -m experiments.defaults`, the cells of 2 million steps, seeds below 430"
+_SENTENCES = (
+    "sentences of `sojourn.sources.generate` with 20 to 45 states, seeds 400 to 402: right merges "
+    "cost at most 0.07"
+)
 _TIME = f"{_STUDY}, the column of time in moves"
 _NONE = "no experiment: "
 _BY_HAND = _NONE + "chosen by hand"
@@ -100,6 +105,12 @@ class MoveSettings:
     max_copies : float
         Number of copies of itself that a sample may stand for: it has at least the inverse of this
         share of the data, up to `sample_max_steps`.
+    surveys : int
+        Local steps on all the data that a round of merges may take where these are more than a
+        sample stands for: one for the model at hand, the others for proposals.
+    survey_loss : float
+        Share of what states tell of new sequences, beyond a single state, that a merge judged on
+        all the data may cost at first.
     split_sample_ratio : float
         Smallest sample for splits, relative to that for merges: splits are tried again with other
         parts, so that many on a smaller sample find more than few.
@@ -243,6 +254,8 @@ class MoveSettings:
     sample_min_sequences: int = _whole(8, _SEEN_IN + _RECORDINGS)
     sample_steps_per_state: int = _whole(2**9, _BY_HAND)
     max_copies: float = _number(4.0, _BY_HAND, 1.0)
+    surveys: int = _whole(3, _MUCH, least=2)
+    survey_loss: float = _share(0.1, _SENTENCES)
     split_sample_ratio: float = _number(0.5, f"{_STUDY}: twice as many splits are tried", 1e-3, 1.0)
     minibatch_min_steps: int = _whole(2**13, _BY_HAND)
     minibatch_min_share: float = _share(1 / 8, _BY_HAND)

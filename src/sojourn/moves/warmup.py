@@ -178,7 +178,7 @@ def warm_up(
     if n_own * size < n_pieces:
         source = FirstMinibatches(source, n_own, n_own * size)
     # Of much data, a few minibatches tell states apart, but not whether they are the same.
-    may_merge = with_moves and not moves.exceeds_sample(family, n_steps)
+    may_merge = with_moves and not moves.exceeds_sample(n_steps)
     with monitor(n_passes) as callback:
         own_steps = n_steps * min(1.0, n_own * size / n_pieces)
         schedule = LinearDecay.plan(

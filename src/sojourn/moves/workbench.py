@@ -68,6 +68,14 @@ class Workbench:
             posterior, self.family, COLLAPSED, chunks, self.backend, entropy=entropy, shared=shared
         )
 
+    def uncertain(self, sums: BatchSums) -> Floats | None:
+        """Return how far the emission statistics may be from E[t], for merges on paper."""
+        return None
+
+    def left_out(self, posterior: Posterior) -> Floats:
+        """Return log likelihoods that tell of new data, where the sample is all the data."""
+        return np.zeros(0)
+
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return a posterior whose durations have the shapes that suit the data best."""
         own = replace(posterior)

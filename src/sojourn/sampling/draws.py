@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from sojourn.kernels.interface import Floats
 from sojourn.kernels.ragged import checked_offsets
@@ -143,6 +142,8 @@ class Samples:
         shared = np.zeros(shape, dtype=np.int64)
         np.add.at(shared, (draw.states, reference.states), 1)
         labels = shared.argmax(axis=1)
+        from scipy.optimize import linear_sum_assignment
+
         rows, columns = linear_sum_assignment(shared, maximize=True)
         labels[rows] = columns
         return labels

@@ -13,19 +13,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from sojourn.labels import Labels
 from sojourn.sequences import Sequences
+from sojourn.sources.tokens import CodedCounter
 from sojourn.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from sojourn.kernels.cpu.words import WordList
 
 PIECE_SEQUENCES = 8192
 PIECE_STEPS = 2**19
 """Approximate number of bytes read at a time; memory use does not grow with the data."""
 
 MAX_WORDS = 4_000_000  # distinct words that are counted at a time
+_WORTH_COMPILING = 2**20  # bytes of text from which it is split by compiled functions
 
 _EDGE = 2**16  # bytes at each end of a file that its fingerprint depends on
 
@@ -62,13 +67,13 @@ class CodedBlock(NamedTuple):
     Attributes
     ----------
     codes : Sequences
-    words : list of str
+    words : WordList
     place, done
         As for `Block`.
     """
 
     codes: Sequences
-    words: list[str]
+    words: WordList
     place: str
     done: float
 
@@ -341,14 +346,9 @@ class WordCounter:
         self.forgotten = 0
         """Upper bound on the count of any word when it was dropped."""
 
-    def update(self, words: list[str], counts: list[int] | None = None) -> None:
-        """Count some more words, each once or as often as `counts` says."""
-        if counts is None:
-            self.counts.update(words)
-        else:
-            own = self.counts
-            for word, n in zip(words, counts, strict=True):
-                own[word] += n
+    def update(self, words: list[str]) -> None:
+        """Count some more words."""
+        self.counts.update(words)
         while len(self.counts) > MAX_WORDS:
             self.forgotten += 1
             self.counts = Counter({w: n for w, n in self.counts.items() if n > self.forgotten})
@@ -371,7 +371,7 @@ def scan(
     """
     n_sequences = n_steps = 0
     largest = -1
-    counter = WordCounter()
+    counter, coded = WordCounter(), CodedCounter(MAX_WORDS)
     kind = ""
     for block, goes_on, words in _scanned(source):
         values = block.sequences.values
@@ -383,7 +383,7 @@ def scan(
         n_sequences, n_steps = n_sequences + len(block.sequences), n_steps + len(values)
         n_sequences -= goes_on
         if words is not None:
-            counter.update(words, np.bincount(values, minlength=len(words)).tolist())
+            coded.update(values, words)
         elif is_words:
             counter.update(values.tolist())
         elif kind == "i":
@@ -393,20 +393,28 @@ def scan(
     if n_sequences == 0:
         raise DataFileError(f"{source.name}: there is no data: not one sequence")
     if kind == "words":
-        vocabulary = Vocabulary.from_counts(counter.counts, **vocabulary_options)
+        counts = counter.counts or coded.counts
+        vocabulary = Vocabulary.from_counts(counts, **vocabulary_options)
         return Summary(n_sequences, n_steps, len(vocabulary), vocabulary)
     return Summary(n_sequences, n_steps, largest + 1 if kind == "i" else None, None)
 
 
-def _scanned(source: Source) -> Iterator[tuple[Block, bool, list[str] | None]]:
+def _scanned(source: Source) -> Iterator[tuple[Block, bool, WordList | None]]:
     """Yield a source in order, whether each part goes on, and its list of words if it is coded."""
-    coded = source.coded_blocks()
+    coded = coded_blocks(source)
     if coded is None:
         yield from ((block, goes_on, None) for block, goes_on in source.stretches())
     else:
         yield from (
             (Block(codes, place, done), False, words) for codes, words, place, done in coded
         )
+
+
+def coded_blocks(source: Source) -> Iterator[CodedBlock] | None:
+    """Yield the words of a source as numbers; None if it cannot, or is small."""
+    # A little text is split by Python before the compiled functions are loaded.
+    is_large = sum(path.stat().st_size for path in source.paths) >= _WORTH_COMPILING
+    return source.coded_blocks() if is_large else None
 
 
 def _describe(kind: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sojourn.sequences import Sequences
 from sojourn.sources.arrow import METADATA, WORDS, ArrowSource
-from sojourn.sources.base import Block, DataFileError, Source, Summary, reading, scan
+from sojourn.sources.base import Block, DataFileError, Source, Summary, coded_blocks, reading, scan
 from sojourn.sources.open import open as open_source
 from sojourn.sources.shuffle import validated
 from sojourn.sources.write import ParquetSink
@@ -115,11 +115,12 @@ def vocabulary_of(path: str | PathLike[str]) -> Vocabulary:
 
 def _encoded(source: Source, vocabulary: Vocabulary | None) -> Iterator[tuple[Sequences, float]]:
     """Yield the data as they are written, and the share of them done; words by a vocabulary."""
-    coded = None if vocabulary is None else source.coded_blocks()
+    coded = None if vocabulary is None else coded_blocks(source)
     if vocabulary is not None and coded is not None:
+        encode_coded = vocabulary.coded_encoder()
         for codes, words, place, done in coded:
             with reading(place):
-                encoded = vocabulary.encode_coded(codes, words)
+                encoded = encode_coded(codes, words)
             yield encoded, done
         return
     encode = _plain if vocabulary is None else vocabulary.encode

@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from sojourn.sequences import Sequences
 from sojourn.sources.base import Minibatches
 
+_HEAD = 2**16  # sequences of an order that are kept: moves take a sample from its beginning
+_HEADS = 4  # orders of which they are kept: a device has some of passes to come drawn ahead
+_NOTHING = np.empty(0, dtype=np.int64)
+
 
 class MemorySource(Minibatches):
     """Minibatches without replacement, in a new order each pass.
@@ -38,6 +42,7 @@ class MemorySource(Minibatches):
         self.batch_size = batch_size
         self.seed = seed
         self._last: tuple[int, NDArray[np.int64]] | None = None
+        self._heads: dict[int, NDArray[np.int64]] = {}  # where the orders of some passes begin
         self._lock = Lock()
 
     @property
@@ -66,7 +71,11 @@ class MemorySource(Minibatches):
         """Do the same without caching it."""
         if self.is_whole:
             return np.arange(len(self.data))
-        return np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        order = np.random.default_rng([self.seed, n_pass]).permutation(len(self.data))
+        for old in [own for own in tuple(self._heads) if own <= n_pass - _HEADS]:
+            self._heads.pop(old, None)
+        self._heads[n_pass] = order[:_HEAD].copy()
+        return order
 
     def batches(self, n_pass: int, start: int = 0) -> Iterator[Sequences]:
         """Yield the minibatches of pass `n_pass`, counted from 0, without the first `start`."""
@@ -74,6 +83,8 @@ class MemorySource(Minibatches):
             yield from [self.data][start:]
             return
         assert self.batch_size is not None
-        order = self.order(n_pass)
-        for begin in range(start * self.batch_size, len(order), self.batch_size):
-            yield self.data.take(order[begin : begin + self.batch_size])
+        order = self._heads.get(n_pass, _NOTHING)
+        for begin in range(start * self.batch_size, len(self.data), self.batch_size):
+            end = min(begin + self.batch_size, len(self.data))
+            order = order if end <= len(order) else self.order(n_pass)
+            yield self.data.take(order[begin:end])

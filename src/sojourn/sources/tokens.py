@@ -1,20 +1,26 @@
-"""Words of a text by Arrow, as numbers of a list of them."""
+"""Words of a text as numbers of a list of them, and counts of such words."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.sequences import Sequences
 
+if TYPE_CHECKING:
+    from sojourn.kernels.cpu.words import WordList, WordTable
 
-def coded_words(text: str) -> tuple[Sequences, list[str]]:
+
+def coded_words(text: str) -> tuple[Sequences, WordList]:
     r"""Split the lines of a text at whitespace; lines without words are left out.
 
     Returns
     -------
     codes : Sequences
         The number of each word in the list, int32.
-    words : list of str
+    words : WordList
         The distinct words, in the order in which they first occur.
 
     Notes
@@ -24,38 +30,51 @@ def coded_words(text: str) -> tuple[Sequences, list[str]]:
     Examples
     --------
     >>> codes, words = coded_words("the cat\n\n the dog\n")
-    >>> codes.values, codes.lengths, words
+    >>> codes.values, codes.lengths, words.strings()
     (array([0, 1, 0, 2], dtype=int32), array([2, 2]), ['the', 'cat', 'dog'])
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from sojourn.kernels.cpu.words import split_words  # compiled, so loaded on first use
 
-    try:
-        lines = pc.split_pattern(pa.array([text], pa.large_string()), "\n").values
-    except UnicodeEncodeError:  # lone surrogates, which only rare encodings have
-        return _by_python(text)
-    # Two functions of Arrow: the faster one knows fewer blanks.
-    is_plain = text.isascii() and not any(blank in text for blank in _ASCII_SEPARATORS)
-    split = pc.ascii_split_whitespace(lines) if is_plain else pc.utf8_split_whitespace(lines)
-    found, offsets = split.values.dictionary_encode(), split.offsets.to_numpy()
-    codes, words = found.indices.to_numpy(), found.dictionary.to_pylist()
-    if "" in words:  # of blanks at the ends of a line, and of an empty one
-        empty = words.index("")
-        kept = codes != empty
-        offsets = np.concatenate([[0], np.cumsum(kept)])[offsets]
-        codes = codes[kept]
-        codes, words = codes - (codes > empty), words[:empty] + words[empty + 1 :]
-    starts = np.flatnonzero(np.diff(offsets, prepend=-1))
-    return Sequences(codes, offsets[starts].astype(np.int64)), words
+    codes, ends, words = split_words(text.encode(errors="surrogatepass"))
+    return Sequences(codes, np.concatenate([[0], ends])), words
 
 
-_ASCII_SEPARATORS = "\x1c\x1d\x1e\x1f"
+class CodedCounter:
+    """Counts of words that come as lists, in bounded memory.
 
+    Beyond `max_words` distinct words the rarest are dropped, starting with those seen once.
+    """
 
-def _by_python(text: str) -> tuple[Sequences, list[str]]:
-    numbers: dict[str, int] = {}
-    split = [line.split() for line in text.split("\n")]
-    lines = [[numbers.setdefault(word, len(numbers)) for word in words] for words in split]
-    offsets = np.unique(np.cumsum([0, *map(len, lines)]))
-    codes = np.fromiter((code for line in lines for code in line), np.int32, offsets[-1])
-    return Sequences(codes, offsets), list(numbers)
+    def __init__(self, max_words: int) -> None:
+        self.max_words = max_words
+        self.forgotten = 0
+        """Upper bound on the count of any word when it was dropped."""
+        self._table: WordTable | None = None
+        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def update(self, codes: NDArray[np.int32], words: WordList) -> None:
+        """Count some more words, given by their numbers in a list."""
+        self._add(words, np.bincount(codes, minlength=len(words.begins)))
+        while len(self._counts) > self.max_words:
+            self.forgotten += 1
+            assert self._table is not None
+            kept = self._counts > self.forgotten
+            every, counts = self._table.words(), self._counts[kept]
+            self._table, self._counts = None, np.zeros(0, np.int64)
+            self._add(every.chosen(kept), counts)
+
+    def _add(self, words: WordList, counts: NDArray[np.int64]) -> None:
+        from sojourn.kernels.cpu.words import WordTable
+
+        self._table = self._table or WordTable()
+        numbers = self._table.numbers(words, add=True)
+        n_new = self._table.n_words - len(self._counts)
+        self._counts = np.concatenate([self._counts, np.zeros(n_new, np.int64)])
+        self._counts[numbers] += counts
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The words and how often they occur."""
+        if self._table is None:
+            return {}
+        return dict(zip(self._table.words().strings(), self._counts.tolist(), strict=True))

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import digamma, expit, gammaln
 
 from sojourn import file_values
@@ -327,6 +326,8 @@ def best_logits(
 
     of = loss if free is None else constrained
     limits = [(-_LARGEST_LOGIT, _LARGEST_LOGIT)] * len(logits)
+    from scipy.optimize import minimize
+
     found = minimize(of, logits, jac=True, method="L-BFGS-B", bounds=limits)
     return found.x if found.fun <= of(logits)[0] else logits
 

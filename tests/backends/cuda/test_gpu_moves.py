@@ -57,6 +57,7 @@ def sequences(n_sequences=60, n_symbols=6, seed=0):
 
 DATA = sequences()
 DATA[1][2] = -1  # missing
+MUCH = sj.MoveSettings(sample_max_steps=64)  # of which the data are more than a sample is
 NOISE = np.random.default_rng(1)
 REALS = [4.0 * (s % 3)[:, None] + NOISE.normal(size=(len(s), 1)) for s in sequences(300)]
 
@@ -92,6 +93,8 @@ def on_device(value):
         {"dtype": "float64"},
         {"tuned": ["concentration", "base"], "n_passes": 20},
         {"emission": sj.Gaussian(), "batch_size": 100},
+        {"moves": MUCH, "n_passes": 10},
+        {"moves": MUCH, "n_passes": 10, "emission": sj.Gaussian(), "batch_size": 100},
     ],
 )
 def test_a_device_makes_the_moves_of_the_cpu(options):
@@ -101,7 +104,7 @@ def test_a_device_makes_the_moves_of_the_cpu(options):
     )
     made, found = moves_of(here), moves_of(there)
     assert made
-    if not options:
+    if not options or ("moves" in options and options["moves"] is MUCH):
         assert any(move["accepted"] for move in made)
     for name in ("kind", "states", "accepted", "n_states"):
         assert [move[name] for move in found] == [move[name] for move in made]

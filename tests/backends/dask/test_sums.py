@@ -27,6 +27,7 @@ from tests.support.cluster.data import (
 )
 from tests.support.cluster.here import Here
 from tests.support.families import EXAMPLES
+from tests.support.proposals import moves_of
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,19 @@ def test_batches_of_any_size(path, batch_size):
     if batch_size == 1:
         path = write_parquet(path.with_name("few.parquet"), draw(40))
     assert_same(model(**options).fit(path, client="here"), model(**options).fit(path))
+
+
+def test_merges_of_much_data_are_judged_by_the_sums_of_the_workers(tmp_path):
+    path = write_parquet(tmp_path / "b.parquet", draw(900, n_symbols=12))
+    much = sj.MoveSettings(sample_max_steps=2**9)  # the data are more than a sample stands for
+    options = {"moves": much, "n_passes": 6, "batch_size": 100, "init": "segments"}
+    alone, together = model(**options).fit(path), model(**options).fit(path, client="here")
+    made = moves_of(alone)
+    assert any(move["accepted"] for move in made)
+    assert [move["states"] for move in moves_of(together)] == [move["states"] for move in made]
+    gains = [[move["gain"] for move in moves_of(fitted)] for fitted in (together, alone)]
+    np.testing.assert_allclose(*gains, rtol=1e-7, atol=1e-6)
+    assert_same(together, alone, tolerance=1e-9)
 
 
 def test_constraints_hold_on_a_cluster(path):

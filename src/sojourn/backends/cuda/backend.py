@@ -98,12 +98,22 @@ class CudaBackend(KernelPieces):
         n_more: int,
     ) -> Iterator[Iterable[Chunk]]:
         """Yield the minibatches of a pass on the device."""
-        if self._feed is None or self._feed.source is not source:
-            self._feed = Feed(problem.family, source, self.device)
+        feed = self._feed_of(problem, source)
         if self._recorder is None and graphs.can_record(self.device):
             is_able = cuda.is_narrow(n_states, self.dtype)
             self._recorder = graphs.Recorder(problem, is_able=is_able)
-        return self._feed.batches(n_states, n_pass, start, n_more)
+        return feed.batches(n_states, n_pass, start, n_more)
+
+    def pieces(
+        self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
+    ) -> Iterator[Iterable[Chunk]]:
+        """Yield all the data of a pass on the device, in pieces that keep it busy."""
+        return self._feed_of(problem, source).pieces(n_states, n_pass)
+
+    def _feed_of(self, problem: Problem, source: Minibatches) -> Feed:
+        if self._feed is None or self._feed.source is not source:
+            self._feed = Feed(problem.family, source, self.device)
+        return self._feed
 
     def step(
         self,

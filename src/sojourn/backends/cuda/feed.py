@@ -26,7 +26,7 @@ from sojourn.kernels.arrays import to_device
 from sojourn.kernels.threads import Background
 from sojourn.sequences import Sequences
 from sojourn.sources import MemorySource, Minibatches
-from sojourn.sources.base import pieces_of
+from sojourn.sources.base import joined, pieces_of
 
 Tensor = Any
 
@@ -65,7 +65,7 @@ class Feed:
         self._coming: dict[int, Background] = {}
         self._is_compiled = False
         self._order_of: tuple[int, _Order, Tensor] | None = None
-        self._ahead: tuple[tuple[int, int], Window] | None = None
+        self._ahead: tuple[tuple[int, int, int], Window] | None = None
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         if isinstance(source, MemorySource) and self._fits(source.data):
             self._offsets = to_device(source.data.offsets, device)
@@ -132,6 +132,29 @@ class Feed:
                 yield from self._windows(window)
                 window = []
         yield from self._windows(window)
+
+    def pieces(self, n_states: int, n_pass: int) -> Iterator[Iterable[Chunk]]:
+        """Yield all the data of a pass as chunks, several minibatches together."""
+        most, source = min(most_steps(n_states), WINDOW_STEPS) // 4, self.source
+        if self._values is not None:
+            assert isinstance(source, MemorySource)
+            size = max(1, int(most * len(source.data) / source.data.n_steps))
+            ends = np.asarray(source.data.offsets, np.int64)
+            for begin in range(0, len(source.data), size):
+                own = np.arange(begin, min(begin + size, len(source.data)))
+                yield from self._window(source, own, ends[begin : begin + len(own) + 1], size)
+            return
+        waiting: list[Sequences] = []
+        for batch in source.batches(n_pass):
+            for piece in pieces_of(batch):
+                if waiting and sum(part.n_steps for part in waiting) + piece.n_steps > most:
+                    yield self._together(waiting, n_states)
+                    waiting = []
+                waiting.append(piece)
+        yield self._together(waiting, n_states)
+
+    def _together(self, parts: list[Sequences], n_states: int) -> Iterable[Chunk]:
+        return chunks_on_device(self._family, joined(parts), n_states, self._device)
 
     def _windows(self, batches: list[Sequences]) -> Iterator[Iterable[Chunk]]:
         """Copy minibatches to the device; the last of them may be smaller."""
@@ -203,39 +226,51 @@ class Feed:
         self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
     ) -> None:
         window = self._gathered(source, n_pass, n_more, part, size)
-        self._ahead = ((n_pass, part.start), window)
+        self._ahead = ((n_pass, part.start, size), window)
 
     def _gathered(
         self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
     ) -> Window:
         """Return minibatches of a pass, made ahead of time or now."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == (n_pass, part.start):
+        if ahead is not None and ahead[0] == (n_pass, part.start, size):
             return ahead[1]
 
         def make() -> Window:
             order, numbers = self._order(source, n_pass, n_more)
-            numbers, own = numbers[part], order.numbers[part]
+            own = order.numbers[part]
             ends = order.ends[part.start : part.start + len(own) + 1]
-            begins = self._offsets[numbers]
-            lengths = self._offsets[numbers + 1] - begins
-            values = self._values
-            if isinstance(values, RowStore):
-                encoded: Any = values._replace(begins=begins, is_shared=True)
-            else:
-                encoded = cuda.gather_sequences(values, begins, lengths, int(ends[-1] - ends[0]))
-            return Window(
-                self._family,
-                encoded,
-                lengths,
-                self._longest,
-                (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),
-                size,
-                lambda b: source.data.take(own[b * size : (b + 1) * size]),
-                self._is_complete,
-            )
+            return self._window(source, own, ends, size, numbers[part])
 
         return self._beside(make)
+
+    def _window(
+        self,
+        source: MemorySource,
+        own: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        size: int,
+        numbers: Tensor | None = None,
+    ) -> Window:
+        """Return minibatches of `size` of these sequences; `numbers` are theirs on the device."""
+        numbers = to_device(own, self._device) if numbers is None else numbers
+        begins = self._offsets[numbers]
+        lengths = self._offsets[numbers + 1] - begins
+        values = self._values
+        if isinstance(values, RowStore):
+            encoded: Any = values._replace(begins=begins, is_shared=True)
+        else:
+            encoded = cuda.gather_sequences(values, begins, lengths, int(ends[-1] - ends[0]))
+        return Window(
+            self._family,
+            encoded,
+            lengths,
+            self._longest,
+            (np.append(ends[:-1:size], ends[-1]) - ends[0]).tolist(),
+            size,
+            lambda b: source.data.take(own[b * size : (b + 1) * size]),
+            self._is_complete,
+        )
 
 
 def _is_known(data: Sequences) -> bool:

@@ -81,8 +81,10 @@ class DeviceBatch:
 
     @functools.cached_property
     def log_base(self) -> float:
-        """Σ log h(x), which the host computes once."""
-        return sum_log_base(self.family, self.host())
+        """Σ log h(x), which the host computes once; of symbols it is zero."""
+        return (
+            0.0 if isinstance(self.family, Categorical) else sum_log_base(self.family, self.host())
+        )
 
 
 @dataclass(frozen=True, eq=False)

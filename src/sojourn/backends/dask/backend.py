@@ -81,9 +81,15 @@ class DaskBackend(HostBackend):
         *,
         squares: bool = False,
         entropy: bool = False,
+        shared: bool = False,
     ) -> BatchSums:
         """Compute E[C_0], E[C] and E[t] of a minibatch, eqs (1) and (2), on the workers."""
-        wanted = {"objective": objective, "squares": squares, "entropy": entropy}
+        wanted = {
+            "objective": objective,
+            "squares": squares,
+            "entropy": entropy,
+            "shared": shared,
+        }
 
         def attempt() -> BatchSums:
             if isinstance(batch, RemoteBatch):

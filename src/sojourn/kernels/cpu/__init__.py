@@ -5,7 +5,7 @@
 
 from sojourn.kernels.cpu import notice  # noqa: F401  says when something is compiled
 from sojourn.kernels.cpu.decoding import viterbi
-from sojourn.kernels.cpu.recursions import forward_backward, log_normalizers
+from sojourn.kernels.cpu.recursions import forward_backward, log_normalizers, sweep
 from sojourn.kernels.updates import (
     blend_counts,
     log_potential,
@@ -19,6 +19,7 @@ __all__ = [
     "log_normalizers",
     "log_potential",
     "state_masses",
+    "sweep",
     "transition_potentials",
     "viterbi",
 ]

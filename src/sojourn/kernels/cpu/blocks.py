@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 
 from sojourn.kernels.cpu.gemm import gemm
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.rows import (
     add_squares,
     dot,
@@ -85,11 +86,13 @@ def smooth_units(
     products = np.empty((width, width), start.dtype)
     first = np.empty(block_rows, np.int64)
     length = np.empty(block_rows, np.int64)
-    log_norm = np.empty(block_rows)
+    log_norm, scale_products = np.empty(block_rows), np.empty(block_rows)
     squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
     square_products = np.empty(pair_squares.shape[1:], start.dtype)
     large = np.zeros((2 * block_rows, -(-width // _WORD)), np.int64)
     n_blocks = -(-n_sequences // block_rows)
+    # A literal in a call would have the function compiled again for each of its values.
+    none, collect, again = np.int64(0), n_units > 0, n_units < 0
     unit = take_unit(counter)
     while unit < n_units:
         for block in range(unit, n_blocks, n_units):
@@ -106,12 +109,12 @@ def smooth_units(
                 end = min(last, (c + 1) * chunk)
                 sound = sound and _forward(
                     c * chunk, end, n_rows, first, length, index, block_rows, start, transitions,
-                    emissions, log_scale, alpha, inverse_scale, log_norm, True,
+                    emissions, log_scale, alpha, inverse_scale, log_norm, scale_products, collect,
                 )  # fmt: skip
                 if c + 1 < n_chunks:
-                    carried = alpha[chunk * block_rows :]
-                    checkpoints[c * block_rows : (c + 1) * block_rows] = carried
-                    alpha[:block_rows] = carried
+                    carried = chunk * block_rows
+                    _copy_rows(alpha, carried, checkpoints, c * block_rows, block_rows)
+                    _copy_rows(alpha, carried, alpha, none, block_rows)
             for i in range(n_rows):
                 log_z[order[low + i]] = log_norm[i] if sound else np.nan
             if not (sound and backward):
@@ -120,10 +123,11 @@ def smooth_units(
                 end = min(last, (c + 1) * chunk)
                 if c < n_chunks - 1:
                     if c > 0:
-                        alpha[:block_rows] = checkpoints[(c - 1) * block_rows : c * block_rows]
+                        _copy_rows(checkpoints, (c - 1) * block_rows, alpha, none, block_rows)
                     _forward(
                         c * chunk, end, n_rows, first, length, index, block_rows, start,
-                        transitions, emissions, log_scale, alpha, inverse_scale, log_norm, False,
+                        transitions, emissions, log_scale, alpha, inverse_scale, log_norm,
+                        scale_products, again,
                     )  # fmt: skip
                 _backward(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
@@ -135,24 +139,19 @@ def smooth_units(
         unit = take_unit(counter)
 
 
-@njit(nogil=True)
+@inner
+def _copy_rows(source, at, target, to, n_rows):
+    """Copy rows: assigned as slices they would take seconds to compile, with their checks."""
+    for i in range(n_rows):
+        for j in range(target.shape[1]):
+            target[to + i, j] = source[at + i, j]
+
+
+@inner
 def _forward(
-    begin,
-    end,
-    n_rows,
-    first,
-    length,
-    index,
-    block_rows,
-    start,
-    transitions,
-    emissions,
-    log_scale,
-    alpha,
-    inverse_scale,
-    log_norm,
-    collect,
-):
+    begin, end, n_rows, first, length, index, block_rows, start, transitions, emissions, log_scale,
+    alpha, inverse_scale, log_norm, product, collect,
+):  # fmt: skip
     """Forward vectors of the steps begin..end−1 in slots 1.. of alpha; slot 0 holds step begin−1.
 
     Returns False when a step's total underflows.  With `collect`, adds log Z to `log_norm`.
@@ -162,7 +161,8 @@ def _forward(
     is_far = emissions.nbytes > _NEAR_BYTES
     # Literals in a call would have numba compile `gemm` again for each of them.
     none, one_apart = np.int64(0), np.int64(1)
-    product = np.ones(n_rows)
+    for i in range(n_rows):
+        product[i] = 1.0
     active = n_rows
     for t in range(begin, end):
         while length[active - 1] <= t:
@@ -170,7 +170,8 @@ def _forward(
         slot = (t - begin + 1) * block_rows
         if t == 0:
             for i in range(active):
-                alpha[slot + i] = start
+                for j in range(width):
+                    alpha[slot + i, j] = start[j]
         else:
             gemm(
                 alpha, (slot - block_rows) * width, width, one_apart, transitions, none, width,
@@ -202,7 +203,7 @@ def _forward(
     return True
 
 
-@njit(nogil=True)
+@inner
 def _backward(
     begin,
     end,
@@ -246,7 +247,8 @@ def _backward(
         active += 1
     for t in range(end - 1, begin - 1, -1):
         while active < n_rows and length[active] > t:
-            beta[active] = one
+            for j in range(width):
+                beta[active, j] = one
             active += 1
         slot = (t - begin + 1) * block_rows
         if has_squares and every > 1:
@@ -311,7 +313,7 @@ def _backward(
         _add_matrix(products, transition_counts, certain)
 
 
-@njit(nogil=True)
+@inner
 def _find_large(alpha, row, beta, i, large):
     """Mark the probable states of a step in row 2i; row 2i + 1 gets those of the step after it."""
     least = alpha.dtype.type(LARGE)
@@ -325,7 +327,7 @@ def _find_large(alpha, row, beta, i, large):
         large[2 * i, word] = bits
 
 
-@njit(nogil=True)
+@inner
 def _add_large(alpha, row, beta, epsilon, i, large, factor, pair_squares, row_squares):
     """Add `factor` times the squares of probable states and of pairs of them, these as Θ² ∘."""
     for word in range(large.shape[1]):
@@ -345,7 +347,7 @@ def _add_large(alpha, row, beta, epsilon, i, large, factor, pair_squares, row_sq
                     pair_squares[state, other] += factor * pair * pair
 
 
-@njit(nogil=True)
+@inner
 def _add_matrix(part, total, weight):
     for i in range(part.shape[0]):
         for j in range(part.shape[1]):

@@ -68,7 +68,8 @@ def spread_centres(points, first, uniforms):
     """
     n_points, n_columns = points.shape
     centres = np.empty((uniforms.shape[0] + 1, n_columns))
-    centres[0] = points[first]
+    for d in range(n_columns):  # a row assigned whole takes two seconds to compile
+        centres[0, d] = points[first, d]
     distances = np.full(n_points, np.inf)
     for k in range(uniforms.shape[0]):
         total = 0.0
@@ -88,7 +89,8 @@ def spread_centres(points, first, uniforms):
                     break
         else:  # every point coincides with a centre
             at = min(int(uniforms[k] * n_points), n_points - 1)
-        centres[k + 1] = points[at]
+        for d in range(n_columns):
+            centres[k + 1, d] = points[at, d]
     return centres
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.cpu.lane_math import largest
 from sojourn.kernels.cpu.lanes import LANES, add, get, least, load, store
+from sojourn.kernels.cpu.rows import copy_row, multiply_and_sum
 from sojourn.kernels.interface import Floats, Integers, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
@@ -69,6 +70,35 @@ def _extremes(counter, n_units, x, found):
             found[unit, 0, d] = least_of
             found[unit, 1, d] = most_of
             found[unit, 2, d] = 1.0 if sum_of != sum_of else 0.0
+        unit = take_unit(counter)
+
+
+def with_totals(x: Floats, *, n_threads: int) -> Floats:
+    """Return the columns, and the sums of the rows as one more.
+
+    Examples
+    --------
+    >>> with_totals(np.array([[1.0, 5.0], [3.0, np.nan]]), n_threads=1)
+    array([[ 1.,  5.,  6.],
+           [ 3., nan, nan]])
+    """
+    out = np.empty((len(x), x.shape[1] + 1))
+    run_units(_with_totals, max(1, min(64, len(x) // _STEPS_PER_UNIT)), n_threads, x, out)
+    return out
+
+
+@njit(nogil=True, cache=True)
+def _with_totals(counter, n_units, x, out):
+    n_steps, n_columns = x.shape
+    unit = take_unit(counter)
+    while unit < n_units:
+        for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
+            total = 0.0
+            for d in range(n_columns):
+                value = x[t, d]
+                out[t, d] = value
+                total += value
+            out[t, n_columns] = total
         unit = take_unit(counter)
 
 
@@ -131,38 +161,33 @@ def product_rows(
     rows : (T, K) array, or padded: see `row_width`
     log_scale : (T,) array
     """
-    rows = np.zeros((len(index), row_width(n_states)), dtype)
+    rows = np.empty((len(index), row_width(n_states)), dtype)
     scales = np.empty(len(index))
     n_units = max(1, min(64, len(index) // _STEPS_PER_UNIT))
-    run_units(_product_rows, n_units, n_threads, index, table, log_scale, n_states, rows, scales)
+    run_units(_product_rows, n_units, n_threads, index, table, log_scale, rows, scales)
     return rows, scales
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
-def _product_rows(counter, n_units, index, table, log_scale, n_states, rows, scales):
+@njit(nogil=True, cache=True)
+def _product_rows(counter, n_units, index, table, log_scale, rows, scales):
     n_steps, n_tables = index.shape
     width = table.shape[1]
-    row = np.empty(width)
+    row = np.empty((1, width))
     unit = take_unit(counter)
     while unit < n_units:
         for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
             at = index[t, 0]
             scale = log_scale[at]
-            for k in range(width):
-                row[k] = table[at, k]
+            copy_row(row, 0, table, at, width)
             for g in range(1, n_tables):
                 at = index[t, g]
                 scale += log_scale[at]
-                total = 0.0
-                for k in range(width):
-                    row[k] *= table[at, k]
-                    total += row[k]
+                total = multiply_and_sum(row, 0, table, at, width)
                 if total < _SMALL and total > 0.0:
                     for k in range(width):
-                        row[k] /= total
+                        row[0, k] /= total
                     scale += np.log(total)
-            for k in range(n_states):
-                rows[t, k] = row[k]
+            copy_row(rows, t, row, 0, rows.shape[1])  # beyond the states there are zeros
             scales[t] = scale
         unit = take_unit(counter)
 

@@ -199,7 +199,7 @@ def _student_rows(
                     store(log_scale, t, multiply_add(widened(load(tops, at)), log_2, shift))
                 else:
                     bits = lanes_not_above(_columns(x, t, location, z), lowest)
-                    _double_rows(
+                    double_rows(
                         z, weights, spans, factors, shares, powers, constants, collapsed, rows,
                         potentials, log_scale, t,
                     )  # fmt: skip
@@ -215,7 +215,7 @@ def _student_rows(
 
 
 @inner
-def _double_rows(
+def double_rows(
     z, weights, spans, factors, shares, powers, constants, collapsed, rows, potentials, log_scale, t
 ):
     """Write potentials of `LANES` steps, relative to the largest, and its logarithm."""
@@ -429,7 +429,7 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
             if group == _GROUPS or step + LANES >= end:
                 for s in range(0, n_rows, 4):
                     for k in range(0, n_columns, 2):
-                        _add_square(products, s, n_rows, shares, k, n_columns, group, sums)
+                        add_square(products, s, n_rows, shares, k, n_columns, group, sums)
                 group = 0
         for s in range(n_pairs):
             for k in range(n_states):
@@ -441,7 +441,7 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
 
 
 @inner
-def _add_square(left, s, n_left, right, k, n_right, n_groups, sums):
+def add_square(left, s, n_left, right, k, n_right, n_groups, sums):
     """Add the products of four rows on the left with two on the right."""
     at = (s * n_right + k) * LANES
     down = n_right * LANES

@@ -22,3 +22,6 @@ Nor does such a function count references to arrays: an atomic addition at every
 branch that assigns an array took two fifths of the time of Gaussian densities with two states.  It
 must therefore neither allocate an array nor return one; what is passed in is kept by its caller.
 """
+
+inlined = njit(**_OPTIONS, forceinline=True)
+"""The same for functions called for every few numbers: passing their arguments takes long."""

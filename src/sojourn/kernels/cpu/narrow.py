@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.kernels.cpu.padding import add_scales, padded_table
 from sojourn.kernels.cpu.steps import STEPS, WIDTH
-from sojourn.kernels.cpu.strips import (
-    finish,
-    is_consecutive,
-    prepare,
-    strip_units,
-)
+from sojourn.kernels.cpu.strip_edges import finish, is_consecutive, prepare
+from sojourn.kernels.cpu.strips import strip_units
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import (
     Floats,
     Integers,
@@ -34,12 +32,16 @@ _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 512  # steps of a tile, where there are enough for one strip
 _LONGEST_TILE = 720  # as few as leave the walks to a tile short beside it: vectors stay in cache
+_WORTH_PROBING = 3  # strips from which walks are found once for all of them
+_SHORT = 32  # steps of sequences whose walks begin where they do
 _FEW_STRIPS = 2  # strips up to which a block more in every tile costs more than it saves
 CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
     for kind in (np.float32, np.float64)
 }
 _TOLERANCE = {4: 1e-5, 8: 1e-12}  # by which walks and edges may differ, by bytes of a number
+_NO_TABLE = np.empty(0, np.int32), np.empty(0, np.float32), 0
+_NO_PAIRS = np.empty((0, 2), np.int64)
 _FLOOR = {4: 1e-30, 8: 1e-250}  # numbers below this are as good as zero
 
 
@@ -75,30 +77,38 @@ def smooth(
 
     `tile`, the length of tiles, changes rounding alone.
     """
-    strips = _Strips(potentials, index, offsets, tile)
-    n_states, n_units = strips.n_states, strips.n_units
-    transitions = np.zeros((n_units, n_states * n_states))
-    start = np.zeros((n_units, n_states))
-    side = n_states if squares else 0
-    pairs = np.zeros((n_units, side * side))
-    start_squares, row_squares = np.zeros((2, n_units, side))
-    responsibilities = np.empty(len(index) * n_states, strips.dtype)
-    sums = responsibilities, start, transitions, start_squares, pairs, row_squares
-    if not strips.run(n_threads, True, *sums):
+    strips = _Strips(potentials, len(index), offsets, n_threads, tile)
+    sums = _Sums(strips.n_units, strips.n_states, squares=squares)
+    responsibilities = np.empty((len(index), strips.n_states), strips.dtype)
+    if not strips.run_rows(potentials, index, responsibilities.ravel(), sums):
         return None
-    theta = np.asarray(potentials.transitions, strips.dtype).astype(np.float64)
-    counts = transitions.sum(axis=0).reshape(theta.shape) * theta
-    squared = None
-    if squares:
-        found = pairs.sum(axis=0).reshape(theta.shape) * theta**2
-        squared = Squares(
-            start_squares.sum(axis=0),
-            # A sum that overflowed belongs to pairs that are as good as certain.
-            np.fmax(np.fmin(found, counts), 0.0),
-            row_squares.sum(axis=0),
-        )
-    rows = responsibilities.reshape(len(index), n_states)
-    return Smoothed(strips.log_z, start.sum(axis=0), counts, rows, squared)
+    return sums.smoothed(strips, responsibilities)
+
+
+def sweep(
+    start: Floats,
+    transitions: Floats,
+    numbers: Numbers,
+    offsets: Integers,
+    *,
+    squares: bool = False,
+    n_threads: int = 1,
+    tile: int | None = None,
+) -> tuple[Smoothed, Floats] | None:
+    """Compute potentials, forward-backward and sums of products at once, in single precision.
+
+    Returns the expectations, without responsibilities, and the sums, shape (P, K).  None if edges
+    of tiles do not meet, a number is missing, or single precision is not enough.
+    """
+    if not numbers.single.are_enough_for(numbers.values, numbers.location):
+        return None
+    nothing = np.empty((0, len(start)), np.float32)
+    potentials = Potentials(start, transitions, nothing)
+    strips = _Strips(potentials, len(numbers.values), offsets, n_threads, tile)
+    sums = _Sums(strips.n_units, strips.n_states, squares=squares, n_pairs=len(numbers.pairs))
+    if not strips.run(_NO_TABLE, numbers.arguments(), True, nothing.ravel(), sums, numbers.pairs):
+        return None
+    return sums.smoothed(strips, nothing), sums.moments.sum(axis=0)
 
 
 def log_normalizers(
@@ -110,87 +120,170 @@ def log_normalizers(
     tile: int | None = None,
 ) -> Floats | None:
     """Compute log Z of every sequence; None if edges of tiles do not meet."""
-    strips = _Strips(potentials, index, offsets, tile)
-    vectors = np.empty((1, 0))
-    nothing = np.empty(0, strips.dtype)
-    found = strips.run(n_threads, False, nothing, *(vectors,) * 5)
-    return strips.log_z if found else None
+    strips = _Strips(potentials, len(index), offsets, n_threads, tile)
+    return strips.log_z if strips.run_rows(potentials, index) else None
+
+
+class _Sums:
+    """What units sum, each in a place of its own."""
+
+    def __init__(self, n_units: int, n_states: int, *, squares: bool, n_pairs: int = 0) -> None:
+        side = n_states if squares else 0
+        self.start = np.zeros((n_units, n_states))
+        self.transitions = np.zeros((n_units, n_states * n_states))
+        self.start_squares, self.row_squares = np.zeros((2, n_units, side))
+        self.pair_squares = np.zeros((n_units, side * side))
+        self.moments = np.zeros((n_units, n_pairs, n_states))
+        self.arrays = (
+            self.start,
+            self.transitions,
+            self.start_squares,
+            self.pair_squares,
+            self.row_squares,
+        )
+
+    def smoothed(self, strips: _Strips, responsibilities: Floats) -> Smoothed:
+        """Return the expectations of a batch."""
+        theta = strips.transitions.astype(np.float64)
+        counts = self.transitions.sum(axis=0).reshape(theta.shape) * theta
+        squared = None
+        if self.pair_squares.size:
+            found = self.pair_squares.sum(axis=0).reshape(theta.shape) * theta**2
+            squared = Squares(
+                self.start_squares.sum(axis=0),
+                # A sum that overflowed belongs to pairs that are as good as certain.
+                np.fmax(np.fmin(found, counts), 0.0),
+                self.row_squares.sum(axis=0),
+            )
+        return Smoothed(strips.log_z, self.start.sum(axis=0), counts, responsibilities, squared)
 
 
 class _Strips:
     """The arguments of `strip_units` for a batch."""
 
     def __init__(
-        self, potentials: Potentials, index: Integers, offsets: Integers, tile: int | None
+        self,
+        potentials: Potentials,
+        n_steps: int,
+        offsets: Integers,
+        n_threads: int,
+        tile: int | None,
     ) -> None:
         self.n_states = n_states = len(potentials.start)
-        emissions = potentials.emissions
-        self.dtype = dtype = emissions.dtype
-        self.tile = tile = tile or tile_length(len(index))
-        n_strips = -(-len(index) // (tile * WIDTH))
+        self.n_steps, self.n_threads = n_steps, n_threads
+        self.dtype = dtype = potentials.emissions.dtype
+        self.tile = tile = tile or tile_length(n_steps)
+        n_strips = -(-n_steps // (tile * WIDTH))
         self.n_units = min(n_strips, _MAX_UNITS)
-        self.index = np.asarray(index, dtype=np.int32)
         self.offsets = np.asarray(offsets, dtype=np.int64)
-        self.log_scale = potentials.log_scale
         self.log_z = np.zeros(len(offsets) - 1)
         self.sequences = np.empty(n_strips * WIDTH, np.int64)
-        self.starts = np.zeros(-(-len(index) // STEPS), np.uint16)
+        self.starts = np.zeros(-(-n_steps // STEPS), np.uint16)
         self.longest = prepare(self.offsets, tile, self.sequences, self.starts)
-        width = padded_states(n_states)
-        # Rows of consecutive steps are read as they are.
-        is_dense = emissions.shape == (len(index), n_states) and is_consecutive(self.index)
-        self.row_width = 0 if is_dense else width
-        self.emissions = np.ascontiguousarray(emissions) if is_dense else padded_table(potentials)
         self.parts = np.zeros((2, n_strips * WIDTH)), np.full((2, n_strips * WIDTH), -1)
         self.edges = np.zeros((4, n_strips * WIDTH, n_states))
         self.limits = _TOLERANCE[dtype.itemsize], _FLOOR[dtype.itemsize]
-        self.potentials = (
-            np.ascontiguousarray(potentials.start, dtype),
-            np.ascontiguousarray(potentials.transitions, dtype).ravel(),
+        self.start = np.ascontiguousarray(potentials.start, dtype)
+        self.transitions = np.ascontiguousarray(potentials.transitions, dtype)
+
+    def run_rows(
+        self,
+        potentials: Potentials,
+        index: Integers,
+        responsibilities: Floats | None = None,
+        sums: _Sums | None = None,
+    ) -> bool:
+        """Compute everything, or log Z alone, from rows of a table of potentials."""
+        emissions, index = potentials.emissions, np.asarray(index, dtype=np.int32)
+        # Rows of consecutive steps are read as they are.
+        is_dense = emissions.shape == (len(index), self.n_states) and is_consecutive(index)
+        rows = np.ascontiguousarray(emissions) if is_dense else padded_table(potentials)
+        table = index, rows.ravel(), 0 if is_dense else padded_states(self.n_states)
+        backward = responsibilities is not None
+        if responsibilities is None:
+            responsibilities = np.empty(0, self.dtype)
+        sums = sums or _Sums(self.n_units, 0, squares=False)
+        if not self.run(table, None, backward, responsibilities, sums, _NO_PAIRS):
+            return False
+        add_scales(
+            self.log_z,
+            potentials.log_scale,
+            index,
+            self.offsets,
+            is_dense=is_dense,
+            n_threads=self.n_threads,
+        )
+        return True
+
+    def run(
+        self,
+        table: tuple[Any, ...],
+        numbers: tuple[Any, ...] | None,
+        backward: bool,
+        responsibilities: Floats,
+        sums: _Sums,
+        pairs: NDArray[np.int64],
+    ) -> bool:
+        """Compute everything; False if an edge does not meet its neighbour, or underflows."""
+        pairs = np.ascontiguousarray(pairs, dtype=np.int64)
+        rest = backward, responsibilities, *sums.arrays, pairs, sums.moments
+        walks = np.full(2, -(-self.longest // STEPS) * STEPS if self.longest <= _SHORT else 0)
+        if len(self.sequences) >= _WORTH_PROBING * WIDTH and not walks.any():
+            self._call(1, table, numbers, walks, True, *rest)
+            # Half of what was found is enough there, and half as much again for other places.
+            walks[:] = -(-3 * walks // (4 * STEPS)) * STEPS
+        if not self._call(self.n_units, table, numbers, walks, False, *rest):
+            return False
+        if self._meet(backward):
+            return True
+        if not walks.any():
+            return False
+        # Elsewhere states are remembered longer than where the walks were found.
+        for part in (self.log_z, *self.parts, *sums.arrays, sums.moments):
+            part.fill(0)
+        self.parts[1].fill(-1)
+        walks.fill(0)
+        return self._call(self.n_units, table, numbers, walks, False, *rest) and self._meet(
+            backward
         )
 
-    def run(self, n_threads: int, backward: bool, *sums: Any) -> bool:
-        """Compute everything; False if an edge does not meet its neighbour, or underflows."""
+    def _call(self, n_units: int, table: Any, numbers: Any, *rest: Any) -> bool:
+        """Run units; False if a total underflows, or numbers do not fit."""
         failed = np.zeros(1, np.int64)
         run_units(
             strip_units,
-            self.n_units,
-            n_threads,
+            n_units,
+            self.n_threads,
             self.sequences,
             self.starts,
-            self.index,
+            self.n_steps,
             self.tile,
             self.longest,
-            *self.potentials,
-            self.emissions.ravel(),
-            self.row_width,
+            self.start,
+            self.transitions.ravel(),
+            table,
+            numbers,
             CONSTANTS[self.dtype.itemsize],
             *self.limits,
             self.log_z,
             *self.parts,
             self.edges,
             failed,
-            backward,
-            *sums,
+            *rest,
         )
-        met = not failed[0] and finish(
-            self.tile,
-            len(self.index),
-            self.starts,
-            self.edges,
-            backward,
-            *self.limits,
-            self.log_z,
-            *self.parts,
-        )
-        if met:
-            is_dense = self.row_width == 0
-            add_scales(
+        return not failed[0]
+
+    def _meet(self, backward: bool) -> bool:
+        """Whether the edges of all tiles meet."""
+        return bool(
+            finish(
+                self.tile,
+                self.n_steps,
+                self.starts,
+                self.edges,
+                backward,
+                *self.limits,
                 self.log_z,
-                self.log_scale,
-                self.index,
-                self.offsets,
-                is_dense=is_dense,
-                n_threads=n_threads,
+                *self.parts,
             )
-        return bool(met)
+        )

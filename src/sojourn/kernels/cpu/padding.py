@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sojourn.kernels.cpu.strips import add_log_scales
+from sojourn.kernels.cpu.strip_edges import add_log_scales
 from sojourn.kernels.interface import Floats, Integers, Potentials, padded_states
 from sojourn.kernels.threads import run_units
 

@@ -18,6 +18,7 @@ import numpy as np
 from sojourn.kernels.cpu import durations, narrow
 from sojourn.kernels.cpu.blocks import smooth_units
 from sojourn.kernels.cpu.padding import padded_table
+from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     NARROW,
@@ -26,6 +27,7 @@ from sojourn.kernels.interface import (
     Potentials,
     Smoothed,
     Squares,
+    aligned,
     padded_states,
 )
 from sojourn.kernels.ragged import longest_first
@@ -62,22 +64,40 @@ def forward_backward(
         return durations.forward_backward(
             potentials, index, offsets, squares=squares, order=order, n_threads=n_threads
         )
-    if _suits_strips(potentials, index):
+    if _suits_strips(len(potentials.start), len(index)):
         smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
         if smoothed is not None:
             return smoothed
     return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
 
 
-def _suits_strips(potentials: Potentials, index: Integers) -> bool:
+def sweep(
+    start: Floats,
+    transitions: Floats,
+    numbers: Numbers,
+    offsets: Integers,
+    *,
+    squares: bool = False,
+    n_threads: int = 1,
+) -> tuple[Smoothed, Floats] | None:
+    """Compute potentials, posterior expectations and sums of products of numbers at once.
+
+    Returns the expectations, without responsibilities, and the sums, shape (P, K); None where the
+    parts have to be computed one after another.  `n_threads` does not change a bit.
+    """
+    if not _suits_strips(len(start), len(numbers.values)):
+        return None
+    return narrow.sweep(start, transitions, numbers, offsets, squares=squares, n_threads=n_threads)
+
+
+def _suits_strips(n_states: int, n_steps: int) -> bool:
     """Whether `narrow` is faster: it is for few states, and for some more on many steps.
 
     On an AMD EPYC, one core, ns a step there and in blocks: 20 states, 65,536 steps in sequences
     of 20: 71 and 126, in one: 66 and 190; 32 states: 124 and 180, 126 and 280.  With 8,000 steps
     in sequences of 20, 20 states: 161 and 124.
     """
-    n_states = len(potentials.start)
-    return n_states <= NARROW or (n_states <= _MOST_IN_STRIPS and len(index) >= _MANY_STEPS)
+    return n_states <= NARROW or (n_states <= _MOST_IN_STRIPS and n_steps >= _MANY_STEPS)
 
 
 def log_normalizers(
@@ -86,7 +106,7 @@ def log_normalizers(
     """Compute log Z of every sequence by the forward recursion alone."""
     if potentials.durations is not None:
         return durations.log_normalizers(potentials, index, offsets, n_threads=n_threads)
-    if _suits_strips(potentials, index):
+    if _suits_strips(len(potentials.start), len(index)):
         found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
         if found is not None:
             return found
@@ -137,7 +157,7 @@ def smooth(
     pair_squares = np.zeros((n_units, side, side))
     start_squares, row_squares = np.zeros((2, n_units, side))
     every, weight = blocks.sampling(square_every) if squares else (1, 1.0)
-    responsibilities = np.empty((len(index), width), blocks.dtype)
+    responsibilities = aligned((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
         n_units,

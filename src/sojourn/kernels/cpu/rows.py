@@ -4,10 +4,14 @@ A compiler may vectorise a sum only where it may reorder it, and then the order 
 loop was inlined into: the same source gave other last bits when it was loaded from numba's cache
 than when it had just been compiled.  Here the lanes are written out, so that the order is part of
 the source.  Rows are pieces of C-ordered matrices, `PAD` numbers or a multiple of that.
+
+`copy_row`, `add_row`, `add_scaled_row` and `potential_row` are for rows of any width, which do not
+overlap: a compiler that cannot know this tests it for every row, which takes longer than the row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -180,9 +184,128 @@ def square_row(typing_context, a, a_row, factor, largest, out, out_row, width):
     return signature, generate
 
 
+@intrinsic
+def copy_row(typing_context, out, out_row, values, row, width):
+    """``out[out_row] = values[row]``, rounded where that has less precision."""
+    signature = types.void(out, types.intp, values, types.intp, types.intp)
+
+    def generate(context, builder, signature, args):
+        out, values = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        for at, n_lanes in _pieces(builder, args[4]):
+            place = _Piece(builder, out, at, n_lanes)
+            place.store(place.like(_Piece(builder, values, at, n_lanes).load()))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_row(typing_context, out, out_row, values, row, width):
+    """``out[out_row] += values[row]``; `out` may be of double precision where values are not."""
+    signature = types.void(out, types.intp, values, types.intp, types.intp)
+
+    def generate(context, builder, signature, args):
+        out, values = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        for at, n_lanes in _pieces(builder, args[4]):
+            place = _Piece(builder, out, at, n_lanes)
+            value = _Piece(builder, values, at, n_lanes).load()
+            place.store(builder.fadd(place.load(), place.like(value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_scaled_row(typing_context, out, out_row, values, row, weight, totals, width):
+    """``out[out_row] += weight * values[row]; totals += values[row]``, the latter float64."""
+    n = types.intp
+    signature = types.void(out, n, values, n, out.dtype, totals, n)
+
+    def generate(context, builder, signature, args):
+        out, values = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        sums = context.make_array(signature.args[5])(context, builder, args[5]).data
+        for at, n_lanes in _pieces(builder, args[6]):
+            place, total = _Piece(builder, out, at, n_lanes), _Piece(builder, sums, at, n_lanes)
+            value = _Piece(builder, values, at, n_lanes).load()
+            product = builder.fmul(place.splat(args[4]), place.like(value))
+            place.store(builder.fadd(place.load(), product))
+            total.store(builder.fadd(total.load(), total.like(value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def potential_row(typing_context, out, out_row, table, row, prior, scale, factor, width):
+    """``out[out_row] = (prior + scale * table[row]) * factor``."""
+    n = types.intp
+    signature = types.void(out, n, table, n, out.dtype, out.dtype, factor, n)
+
+    def generate(context, builder, signature, args):
+        out, table = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
+        )
+        factors = context.make_array(signature.args[6])(context, builder, args[6]).data
+        for at, n_lanes in _pieces(builder, args[7]):
+            place = _Piece(builder, out, at, n_lanes)
+            value = builder.fmul(place.splat(args[5]), _Piece(builder, table, at, n_lanes).load())
+            value = builder.fadd(place.splat(args[4]), value)
+            place.store(builder.fmul(value, _Piece(builder, factors, at, n_lanes).load()))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _pieces(builder: Any, width: Any) -> Iterator[tuple[Any, int]]:
+    """Emit loops over the pads of a row and over its rest: what is emitted between goes there.
+
+    Yields the place of a piece in the row, and how many numbers it has.
+    """
+    pad = ir.Constant(width.type, PAD)
+    n_pads = builder.udiv(width, pad)
+    with cgutils.for_range(builder, n_pads) as loop:
+        yield builder.mul(loop.index, pad), PAD
+    begin = builder.mul(n_pads, pad)
+    with cgutils.for_range(builder, builder.sub(width, begin)) as loop:
+        yield builder.add(begin, loop.index), 1
+
+
+class _Piece:
+    """Some numbers of a row, as a vector."""
+
+    def __init__(self, builder: Any, row: Any, at: Any, n_lanes: int) -> None:
+        self._builder = builder
+        self.kind = ir.VectorType(row.type.pointee, n_lanes)
+        self._align = 8 if self.kind.element == ir.DoubleType() else 4
+        self._place = builder.bitcast(builder.gep(row, [at]), self.kind.as_pointer())
+
+    def load(self) -> Any:
+        return self._builder.load(self._place, align=self._align)
+
+    def store(self, values: Any) -> None:
+        self._builder.store(values, self._place, align=self._align)
+
+    def like(self, values: Any) -> Any:
+        """Convert other numbers to the precision of these."""
+        if values.type == self.kind:
+            return values
+        wider = self.kind.element == ir.DoubleType()
+        convert = self._builder.fpext if wider else self._builder.fptrunc
+        return convert(values, self.kind)
+
+    def splat(self, scalar: Any) -> Any:
+        return _splat(self._builder, scalar, self.kind)
+
+
 def _splat(builder: Any, scalar: Any, lanes: Any) -> Any:
     """Return a vector with the same number in all lanes."""
     nothing = ir.Constant(lanes, ir.Undefined)
     lane = builder.insert_element(nothing, scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), PAD), [0] * PAD)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), [0] * lanes.count)
     return builder.shuffle_vector(lane, nothing, zeros)

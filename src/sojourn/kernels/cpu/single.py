@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inlined
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every_like,
@@ -115,7 +115,7 @@ def single_weights(
         )
 
 
-@inner
+@inlined
 def single_rows(
     z, z_at, z_stride, z_next, single, spans, collapsed, out, at, stride, after, tops, top_at
 ):

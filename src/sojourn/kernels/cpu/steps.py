@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inlined, inner
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -37,7 +37,7 @@ WIDTH = 2 * LANES
 _SMALLEST, _SHIFT, _UNSHIFT, _LARGEST = range(4)
 
 
-@inner
+@inlined
 def _mix(n_states, transitions, down, along, source, at, out, out_at, first, other_first):
     """``out[k] = first + Σ_j transitions[k * down + j * along] * source[j]``."""
     k = 0
@@ -92,8 +92,12 @@ def _mix(n_states, transitions, down, along, source, at, out, out_at, first, oth
 
 
 @inner
-def forward_block(slot, n_states, start, transitions, constants, phi, masks, alpha, scales, totals):
+def forward_block(
+    slot, n_states, start, transitions, constants, phi, phi_at, masks, alpha, scales, totals
+):
     """Vectors of a block in the slots after `slot`, which has those of the step before it.
+
+    The potentials of the block are in `phi` from `phi_at` on.
 
     Returns the lanes in which a total underflows, as bits.
     """
@@ -114,8 +118,8 @@ def forward_block(slot, n_states, start, transitions, constants, phi, masks, alp
             begun = splat(start, k)
             x = choose(bits, begun, multiply(load(alpha, here + at), scale))
             y = choose(other_bits, begun, multiply(load(alpha, here + at + LANES), other_scale))
-            x = multiply(x, load(phi, s * row + at))
-            y = multiply(y, load(phi, s * row + at + LANES))
+            x = multiply(x, load(phi, phi_at + s * row + at))
+            y = multiply(y, load(phi, phi_at + s * row + at + LANES))
             total = add(total, x)
             other_total = add(other_total, y)
             store(alpha, here + at, x)
@@ -130,8 +134,8 @@ def forward_block(slot, n_states, start, transitions, constants, phi, masks, alp
 
 @inner
 def backward_block(
-    slot, n_states, transitions, constants, phi, masks, alpha, scales, beta, gamma, epsilon,
-    squared, row_sums,
+    slot, n_states, transitions, constants, phi, phi_at, masks, alpha, scales, beta, gamma,
+    epsilon, squared, row_sums,
 ):  # fmt: skip
     """Smooth a block given b of its last step in `beta`, which is then that of the step before it.
 
@@ -142,7 +146,7 @@ def backward_block(
     bad = 0
     down, along, none = n_states, np.int64(1), np.int64(0)
     for s in range(STEPS - 1, -1, -1):
-        before, here = (slot + s) * row, s * row
+        before, here, potential = (slot + s) * row, s * row, phi_at + s * row
         total = zero
         other_total = zero
         for k in range(0, row, WIDTH):
@@ -165,8 +169,8 @@ def backward_block(
             store(gamma, here + k + LANES, multiply(load(alpha, before + row + k + LANES), y))
             x = multiply(load(beta, k), weight)
             y = multiply(load(beta, k + LANES), other_weight)
-            store(epsilon, here + k, multiply(load(phi, here + k), x))
-            store(epsilon, here + k + LANES, multiply(load(phi, here + k + LANES), y))
+            store(epsilon, here + k, multiply(load(phi, potential + k), x))
+            store(epsilon, here + k + LANES, multiply(load(phi, potential + k + LANES), y))
         if squared.shape[0] > 0:
             ended, other_ended = masks[s + 1], masks[s + 1] >> LANES
             shift, unshift = splat(constants, _SHIFT), splat(constants, _UNSHIFT)

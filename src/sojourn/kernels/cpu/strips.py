@@ -35,7 +35,6 @@ from sojourn.kernels.cpu.lanes import (
     transpose,
     transpose_back,
     widened,
-    zeros_of,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.steps import (
@@ -46,6 +45,7 @@ from sojourn.kernels.cpu.steps import (
     forward_block,
     move_sums,
 )
+from sojourn.kernels.cpu.sweeps import add_moments, load_numbers
 from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import prefetch, take_unit
 
@@ -61,13 +61,13 @@ def strip_units(
     n_units,
     sequences,
     starts,
-    index,
+    n_steps,
     tile,
     longest,
     start,
     transitions,
-    emissions,
-    row_width,
+    table,
+    numbers,
     constants,
     tolerance,
     floor,
@@ -76,6 +76,8 @@ def strip_units(
     part_sequences,
     edges,
     failed,
+    walks,
+    probing,
     backward,
     responsibilities,
     start_counts,
@@ -83,10 +85,18 @@ def strip_units(
     start_squares,
     pair_squares,
     row_squares,
+    pairs,
+    moments,
 ):
-    """Smooth strips u, u + n_units, ... of every unit u taken."""
+    """Smooth strips u, u + n_units, ... of every unit u taken.
+
+    The potentials of steps are rows of a table, or functions of `numbers`, which are then summed
+    here too, and the responsibilities are not written.
+
+    `walks` has the steps of the walks forwards and backwards.  Where they are zero, the first strip
+    of a unit finds them, and if only `probing`, writes them there and ends.
+    """
     n_states = start.shape[0]
-    n_steps = index.shape[0]
     n_strips = -(-n_steps // (tile * WIDTH))
     row = n_states * WIDTH
     has_squares = pair_squares.shape[1] > 0
@@ -94,7 +104,7 @@ def strip_units(
     alpha = np.empty((tile + 1) * row, dtype)
     scales = np.empty((tile + 1) * WIDTH, dtype)
     ones = np.empty((STEPS + 1) * row, dtype)
-    phi = np.empty(STEPS * row, dtype)
+    phi = np.empty((tile + STEPS) * row, dtype)  # behind those of the tile are those of a walk
     gamma = np.empty(STEPS * row, dtype)
     epsilon = np.empty(STEPS * row, dtype)
     totals = np.empty(STEPS * WIDTH, dtype)
@@ -119,10 +129,27 @@ def strip_units(
     product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
     limits[0], limits[1] = 1e-250, 1e250
     none, one = np.int64(0), np.int64(1)
+    heights = np.empty(0 if numbers is None else STEPS * WIDTH)
+    if numbers is not None:
+        n_columns, tops = numbers[1].shape[0], np.empty(2 * WIDTH, dtype)
+        run, doubles = np.empty(WIDTH * STEPS * n_columns, dtype), np.empty(n_columns * LANES)
+        z = np.ones((n_columns + 1) * LANES)
+        columns = np.empty((tile + STEPS) * n_columns * WIDTH, dtype)
+        rows, potentials = np.empty(n_states * LANES), np.empty(n_states * LANES, dtype)
+        n_left, n_right = -(-pairs.shape[0] // 4) * 4, -(-n_states // 2) * 2
+        products = np.zeros(2 * STEPS * n_left * LANES)
+        shares = np.zeros(2 * STEPS * n_right * LANES)
+        moment_sums = np.empty(n_left * n_right * LANES)
     unit = take_unit(counter)
     while unit < n_units:
         own_starts, own_squares = start_counts[unit], start_squares[unit]
+        to_tiles, from_tiles = walks[0], walks[1]
+        if numbers is not None:
+            for j in range(moment_sums.shape[0]):
+                moment_sums[j] = 0.0
         for strip in range(unit, n_strips, n_units):
+            if failed[0] != 0:
+                break
             for i in range(WIDTH):
                 begins[i] = (strip * WIDTH + i) * tile
                 product[i] = 1.0
@@ -130,7 +157,7 @@ def strip_units(
                 current[i] = -1 - sequences[strip * WIDTH + i]
             bad = 0
             # Walk to the tiles in ever more steps, and then through them.
-            walk, entered = _FIRST_WALK, False
+            walk, entered, finds = max(to_tiles, _FIRST_WALK), False, to_tiles == 0
             while True:
                 shift, slot = (none, none) if entered else (-walk, none)
                 if not entered:
@@ -139,20 +166,30 @@ def strip_units(
                     for j in range(WIDTH):
                         scales[j] = 1.0
                 while shift < (tile if entered else none):
-                    _load_block(
-                        begins, shift, one, not entered, starts, index, emissions, row_width,
-                        n_steps, n_states, scratch, places, phi, masks,
-                    )  # fmt: skip
+                    _mark_block(begins, shift, starts, n_steps, masks)
+                    phi_at = (shift if entered else tile) * row
+                    if numbers is None:
+                        _load_block(
+                            begins, shift, one, not entered, table, n_steps, n_states, scratch,
+                            places, phi, phi_at,
+                        )  # fmt: skip
+                    else:
+                        unfit = load_numbers(
+                            begins, shift, n_steps, n_states, numbers, run, tops, doubles, rows,
+                            potentials, places, columns, phi_at // n_states * n_columns, phi,
+                            phi_at, heights,
+                        )  # fmt: skip
+                        bad |= np.int64(unfit)
                     lanes = forward_block(
-                        slot, n_states, start, transitions, constants, phi, masks, alpha, scales,
-                        totals,
+                        slot, n_states, start, transitions, constants, phi, phi_at, masks, alpha,
+                        scales, totals,
                     )  # fmt: skip
                     shift += STEPS
                     if entered:
                         bad |= lanes
                         slot += STEPS
                         _add_logs(
-                            strip, totals, masks, limits, product, logs, current, log_z,
+                            strip, totals, heights, masks, limits, product, logs, current, log_z,
                             part_values, part_sequences,
                         )  # fmt: skip
                         continue
@@ -168,10 +205,14 @@ def strip_units(
                 if entered:
                     break
                 # After the longest walk the check in the end decides.
-                entered = same or walk >= min(longest, _LONGEST_WALK)
+                entered = not finds or same or walk >= min(longest, _LONGEST_WALK)
+                if entered:
+                    to_tiles = walk
+                    if probing:
+                        break
                 walk *= 2
             if bad == 0 and backward:
-                walk, entered = _FIRST_WALK, False
+                walk, entered, finds = max(from_tiles, _FIRST_WALK), False, from_tiles == 0
                 while True:
                     shift = tile if entered else tile + walk
                     n_sums = 0
@@ -180,20 +221,31 @@ def strip_units(
                             beta[j] = 1.0
                     while shift > (none if entered else tile):
                         shift -= STEPS
-                        _load_block(
-                            begins, shift, -one, not entered, starts, index, emissions, row_width,
-                            n_steps, n_states, scratch, places, phi, masks,
-                        )  # fmt: skip
+                        _mark_block(begins, shift, starts, n_steps, masks)
+                        phi_at = (shift if entered else tile) * row
+                        if not entered:
+                            if numbers is None:
+                                _load_block(
+                                    begins, shift, -one, not entered, table, n_steps, n_states,
+                                    scratch, places, phi, phi_at,
+                                )  # fmt: skip
+                            else:
+                                unfit = load_numbers(
+                                    begins, shift, n_steps, n_states, numbers, run, tops, doubles,
+                                    rows, potentials, places, columns, tile * n_columns * WIDTH,
+                                    phi, phi_at, heights,
+                                )  # fmt: skip
+                                bad |= np.int64(unfit)
                         if not entered:
                             backward_block(
-                                none, n_states, transitions, constants, phi, masks, ones, ones,
-                                beta, gamma, epsilon, nothing, row_sums,
+                                none, n_states, transitions, constants, phi, phi_at, masks, ones,
+                                ones, beta, gamma, epsilon, nothing, row_sums,
                             )  # fmt: skip
                             masks[STEPS] = masks[0]
                             continue
                         lanes = backward_block(
-                            shift, n_states, transitions, constants, phi, masks, alpha, scales,
-                            beta, gamma, epsilon, squared, row_sums,
+                            shift, n_states, transitions, constants, phi, phi_at, masks, alpha,
+                            scales, beta, gamma, epsilon, squared, row_sums,
                         )  # fmt: skip
                         masks[STEPS] = masks[0]
                         bad |= lanes
@@ -206,10 +258,19 @@ def strip_units(
                             move_sums(square_sums, pair_squares[unit])
                             move_sums(row_sums, row_squares[unit])
                             n_sums = 0
-                        _store_block(
-                            begins, shift, n_steps, n_states, masks, gamma, scratch, places,
-                            responsibilities, own_starts, own_squares,
-                        )  # fmt: skip
+                        _add_starts(
+                            begins, shift, n_steps, n_states, masks, gamma, own_starts, own_squares
+                        )
+                        if numbers is None:
+                            _store_block(
+                                begins, shift, n_steps, n_states, gamma, scratch, places,
+                                responsibilities,
+                            )  # fmt: skip
+                        else:
+                            add_moments(
+                                begins, shift, n_steps, n_states, pairs, columns,
+                                shift * n_columns * WIDTH, gamma, z, products, shares, moment_sums,
+                            )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
                     same = _note(
                         beta, none, n_states, begins, none if entered else tile, starts, n_steps,
@@ -218,8 +279,15 @@ def strip_units(
                     if entered:
                         break
                     # After the longest walk the check in the end decides.
-                    entered = same or walk >= min(longest, _LONGEST_WALK)
+                    entered = not finds or same or walk >= min(longest, _LONGEST_WALK)
+                    if entered:
+                        from_tiles = walk
+                        if probing:
+                            break
                     walk *= 2
+            if probing:
+                walks[0], walks[1] = to_tiles, from_tiles
+                return
             for i in range(WIDTH):
                 # What is left at the end of a tile.
                 last, at = (0, -1 - current[i] - 1) if current[i] < 0 else (1, current[i])
@@ -227,30 +295,46 @@ def strip_units(
                 part_sequences[last, strip * WIDTH + i] = at
             if bad != 0:
                 failed[0] = 1
+        if numbers is not None:
+            for p in range(pairs.shape[0]):
+                for k in range(n_states):
+                    value = 0.0
+                    for i in range(LANES):
+                        value += moment_sums[(p * n_right + k) * LANES + i]
+                    moments[unit, p, k] = value
         unit = take_unit(counter)
 
 
 @inner
-def _load_block(
-    begins, shift, ahead, walks, starts, index, emissions, row_width, n_steps, n_states, scratch,
-    places, phi, masks,
-):  # fmt: skip
-    """Load the potentials of a block, and the lanes in which a sequence begins at each step.
+def _mark_block(begins, shift, starts, n_steps, masks):
+    """Find the lanes in which a sequence begins at each step of a block.
 
-    Steps outside of the data count as sequences of one step.  Their potentials are ones, or any
-    where nothing is summed, on a walk.
+    Steps outside of the data count as sequences of one step.
     """
     for s in range(STEPS):
         masks[s] = 0
+    for i in range(WIDTH):
+        t = begins[i] + shift
+        bits = np.int64(starts[t // STEPS]) if 0 <= t < n_steps else _ALL
+        while bits != 0:
+            masks[lowest_bit(bits)] |= 1 << i
+            bits &= bits - 1
+
+
+@inner
+def _load_block(
+    begins, shift, ahead, walks, table, n_steps, n_states, scratch, places, phi, phi_at
+):
+    """Load the potentials of a block from rows of a table, or of consecutive steps.
+
+    Those of steps outside of the data are ones, or any where nothing is summed, on a walk.
+    """
+    index, emissions, row_width = table
     run = STEPS * n_states
     source, first, direct = emissions, 0, row_width == 0
     for i in range(WIDTH):
         t = begins[i] + shift
         places[i] = t * n_states
-        bits = np.int64(starts[t // STEPS]) if 0 <= t < n_steps else _ALL
-        while bits != 0:
-            masks[lowest_bit(bits)] |= 1 << i
-            bits &= bits - 1
         if walks and not 0 <= t < n_steps:
             places[i] = t = 0
         direct = direct and 0 <= t <= n_steps - STEPS
@@ -271,6 +355,7 @@ def _load_block(
                     scratch[at] = emissions[t * n_states + j]
                     at += 1
             else:
+                prefetch(index, t + ahead * STEPS)
                 for s in range(inside):
                     row = np.int64(index[t + s]) * row_width
                     for pad in range(0, row_width, PAD):
@@ -286,15 +371,12 @@ def _load_block(
                 prefetch(emissions, places[i] + at)
     for half in range(0, WIDTH, LANES):
         for at in range(0, run, LANES):
-            transpose(source, places, first + half, at, phi, at * WIDTH + half, WIDTH)
+            transpose(source, places, first + half, at, phi, phi_at + at * WIDTH + half, WIDTH)
 
 
 @inner
-def _store_block(
-    begins, shift, n_steps, n_states, masks, gamma, scratch, places, responsibilities,
-    start_counts, start_squares,
-):  # fmt: skip
-    """Write the probabilities of a block to the rows of its steps, and add those of starts."""
+def _store_block(begins, shift, n_steps, n_states, gamma, scratch, places, responsibilities):
+    """Write the probabilities of a block to the rows of its steps."""
     run = STEPS * n_states
     whole = begins[WIDTH - 1] + shift + STEPS <= n_steps
     target = responsibilities if whole else scratch
@@ -312,6 +394,11 @@ def _store_block(
                 continue
             for j in range((n_steps - t) * n_states):
                 responsibilities[t * n_states + j] = scratch[i * run + j]
+
+
+@inner
+def _add_starts(begins, shift, n_steps, n_states, masks, gamma, start_counts, start_squares):
+    """Add the probabilities at the steps of a block at which a sequence begins."""
     for s in range(STEPS):
         bits = masks[s]
         while bits != 0:
@@ -327,10 +414,13 @@ def _store_block(
 
 @inner
 def _add_logs(
-    strip, totals, masks, range_of_product, product, logs, current, log_z, part_values,
+    strip, totals, heights, masks, range_of_product, product, logs, current, log_z, part_values,
     part_sequences,
 ):  # fmt: skip
-    """Multiply the totals of a block; where a sequence begins, write what the one before had."""
+    """Multiply the totals of a block; where a sequence begins, write what the one before had.
+
+    `heights`, if there are any, are logarithms of factors of the potentials.
+    """
     low, high = splat(range_of_product, 0), splat(range_of_product, 1)
     for s in range(STEPS):
         bits = masks[s]
@@ -349,6 +439,8 @@ def _add_logs(
                     log_z[current[i]] = value
                 current[i] += 1
         for half in range(0, WIDTH, LANES):
+            if heights.shape[0] > 0:
+                store(logs, half, add(load(logs, half), load(heights, s * WIDTH + half)))
             total = widened(load(totals, s * WIDTH + half))
             value = multiply(load(product, half), total)
             store(product, half, value)
@@ -384,81 +476,3 @@ def _note(
                 same = False
             edges[which, strip * WIDTH + i, k] = a
     return same
-
-
-@njit(nogil=True, cache=True)
-def finish(
-    tile, n_steps, starts, edges, backward, tolerance, floor, log_z, part_values, part_sequences
-):
-    """Add up the logarithms of sequences over tiles; return whether all edges meet."""
-    n_tiles, n_states = edges.shape[1], edges.shape[2]
-    for i in range(n_tiles):
-        for which in range(2):
-            sequence = part_sequences[which, i]
-            if 0 <= sequence < log_z.shape[0]:
-                log_z[sequence] += part_values[which, i]
-    for i in range(1, n_tiles):
-        t = i * tile
-        if t >= n_steps or starts[t // STEPS] & 1 != 0:
-            continue
-        for which in range(0, 4 if backward else 2, 2):
-            for k in range(n_states):
-                a, b = edges[which, i - which // 2, k], edges[which + 1, i - 1 + which // 2, k]
-                if not abs(a - b) <= tolerance * max(a, b) + floor:
-                    return False
-    return True
-
-
-@njit(nogil=True, cache=True)
-def prepare(offsets, tile, sequences, bits):
-    """Count the sequences that begin before each tile, and mark the steps at which they begin.
-
-    Steps after the last one are marked too.  Returns the length of the longest sequence.
-    """
-    longest = 0
-    n_sequences = offsets.shape[0] - 1
-    for i in range(n_sequences):
-        longest = max(longest, offsets[i + 1] - offsets[i])
-        bits[offsets[i] // STEPS] |= 1 << (offsets[i] % STEPS)
-    for t in range(offsets[-1], bits.shape[0] * STEPS):
-        bits[t // STEPS] |= 1 << (t % STEPS)
-    n = 0
-    for i in range(sequences.shape[0]):
-        while n < n_sequences and offsets[n] < i * tile:
-            n += 1
-        sequences[i] = n
-    return longest
-
-
-@njit(nogil=True, cache=True)
-def is_consecutive(index):
-    """Whether ``index[t] == t`` everywhere."""
-    differs = 0
-    for t in range(index.shape[0]):
-        differs |= index[t] ^ t
-    return differs == 0
-
-
-@njit(nogil=True, cache=True)
-def add_log_scales(counter, n_units, offsets, index, is_dense, log_scale, log_z):
-    """Add the logarithms of the factors of a sequence's rows."""
-    n_sequences = log_z.shape[0]
-    sums = np.empty(LANES)
-    unit = take_unit(counter)
-    while unit < n_units:
-        for n in range(n_sequences * unit // n_units, n_sequences * (unit + 1) // n_units):
-            t, end = offsets[n], offsets[n + 1]
-            total = 0.0
-            if is_dense and end - t >= LANES:
-                lanes = zeros_of(sums)
-                while t + LANES <= end:
-                    lanes = add(lanes, load(log_scale, t))
-                    t += LANES
-                store(sums, np.int64(0), lanes)
-                for i in range(LANES):
-                    total += sums[i]
-            while t < end:
-                total += log_scale[t if is_dense else index[t]]
-                t += 1
-            log_z[n] += total
-        unit = take_unit(counter)

@@ -13,12 +13,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from sojourn.kernels.cpu.lanes import copy_run
-from sojourn.kernels.interface import Floats, Integers
+from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
+from sojourn.kernels.interface import Floats, Integers, aligned
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
+_MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
 _LONG_SUM = 64  # steps per symbol from which sums are in double precision
-_AHEAD = 8  # rows between asking for one and using it
+_AHEAD = 16  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
+_WORTH_MOVING = 2**19  # the same where there is little more to do than to read and to write them
+_PARTS = 8  # of long sums over rows, whatever the number of threads
 
 
 def distinct(symbols: Integers, n_symbols: int) -> tuple[NDArray[np.int32] | None, Integers]:
@@ -39,10 +43,9 @@ def distinct(symbols: Integers, n_symbols: int) -> tuple[NDArray[np.int32] | Non
     """
     if n_symbols <= len(symbols):
         return None, symbols
-    n_slots = 1 << max(4, int(2 * len(symbols) - 1).bit_length())
     present = np.empty(len(symbols), np.int32)
     index = np.empty(len(symbols), np.int32)
-    n_present = _distinct(symbols, np.full(n_slots, -1, np.int32), present, index)
+    n_present = _distinct(symbols, np.empty(n_symbols, np.int32), present, index)
     return present[:n_present], index
 
 
@@ -93,8 +96,8 @@ def predictive_rows(
     n_rows = len(table) if rows is None else len(rows)
     factor = np.zeros(table.shape[1], table.dtype)
     factor[: len(totals)] = 1.0 / (totals if collapsed else _exp_digamma_array(totals))
-    out = np.empty((n_rows, table.shape[1]), table.dtype)
-    n_units = _n_units(out.size, n_threads)
+    out = aligned((n_rows, table.shape[1]), table.dtype)
+    n_units = _n_units(out.size, n_threads, _WORTH_MOVING if collapsed else _WORTH_A_THREAD)
     run_units(
         _predictive_rows,
         n_units,
@@ -119,13 +122,14 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     """
     padded = _full_rows(values)
     steps_a_row = len(index) // n_rows
-    n_parts = max(1, min(8, steps_a_row // 16))
+    n_parts = max(1, min(_PARTS, steps_a_row // 16))
     # Long sums in single precision are biased; where there are many sums they are short.
     dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
-    parts = np.zeros((n_parts, n_rows, padded.shape[1]), dtype)
+    n_streams = 4 if steps_a_row >= _MANY_A_ROW else 1
+    parts = aligned((n_parts * n_streams * n_rows, padded.shape[1]), dtype, zeros=True)
     n_threads = _n_units(padded.size, n_threads)
-    run_units(_sum_by_row, n_parts, n_threads, index, padded, parts)
-    total = parts[0] if n_parts == 1 else parts.sum(axis=0)
+    run_units(_sum_by_row, n_parts, n_threads, index, padded, n_streams, parts)
+    total = parts if len(parts) == n_rows else parts.reshape(-1, n_rows, parts.shape[1]).sum(axis=0)
     return total[:, : values.shape[1]].astype(values.dtype, copy=False)
 
 
@@ -136,21 +140,28 @@ def add_rows(
     weight: float,
     *,
     n_threads: int = 1,
-) -> None:
+) -> Floats:
     """``table[rows] += weight * values`` in place; `rows` are distinct, None means all.
 
-    `values` have the columns of the table, or fewer: a cut of trailing padding is undone.
+    `values` have the columns of the table, or fewer: a cut of trailing padding is undone.  Returns
+    ``values.sum(axis=0)`` in double precision, in parts that depend on the sizes only.
     """
-    padded = _full_rows(values)
+    if not _has_rows(table):
+        table[slice(None) if rows is None else rows] += weight * values
+        return values.sum(axis=0, dtype=np.float64)
+    table, padded = _full_rows(table), _full_rows(values)
+    totals = np.zeros((max(1, min(_PARTS, padded.size // _WORTH_MOVING)), padded.shape[1]))
     run_units(
         _add_rows,
-        _n_units(padded.size, n_threads),
+        len(totals),
         n_threads,
         table,
         np.empty(0, np.int32) if rows is None else rows,
         padded,
         table.dtype.type(weight),
+        totals,
     )
+    return totals.sum(axis=0)[: values.shape[1]]
 
 
 def expected_tables(
@@ -177,13 +188,8 @@ def expected_tables(
     return rows
 
 
-def column_sums(values: Floats) -> Floats:
-    """``values.sum(axis=0, dtype=float64)``, without NumPy's buffered casts."""
-    return _column_sums(_full_rows(values))[: values.shape[1]]
-
-
-def _n_units(size: int, n_threads: int) -> int:
-    return max(1, min(n_threads, size // _WORTH_A_THREAD))
+def _n_units(size: int, n_threads: int, worth_a_thread: int = _WORTH_A_THREAD) -> int:
+    return max(1, min(n_threads, size // worth_a_thread))
 
 
 def take_ragged(values: NDArray[np.generic], begins: Integers, offsets: Integers) -> Any:
@@ -193,35 +199,40 @@ def take_ragged(values: NDArray[np.generic], begins: Integers, offsets: Integers
     return out
 
 
+def _has_rows(values: Floats) -> bool:
+    """Whether rows are contiguous, and at equal distances."""
+    return values.strides[1] == values.itemsize and values.strides[0] % values.itemsize == 0
+
+
 def _full_rows(values: Floats) -> Floats:
     """Undo a cut of trailing columns: compiled code is quickest on whole, contiguous rows."""
     if values.flags.c_contiguous:
         return values
-    itemsize = values.itemsize
-    if values.strides[1] != itemsize or values.strides[0] % itemsize:
-        values = np.ascontiguousarray(values)
-    width = max(values.strides[0] // itemsize, values.shape[1])
+    if not _has_rows(values):
+        return np.ascontiguousarray(values)
+    width = max(values.strides[0] // values.itemsize, values.shape[1])
+    base = values.base
+    if isinstance(base, np.ndarray) and base.flags.c_contiguous:  # much faster than `as_strided`
+        begin, base_begin = (x.__array_interface__["data"][0] for x in (values, base))
+        return np.ndarray((len(values), width), values.dtype, base, begin - base_begin)
+    # Not read-only, which would be a type of its own and compiled again: nobody writes to it.
     return np.lib.stride_tricks.as_strided(
-        values, (len(values), width), (width * itemsize, itemsize), writeable=False
+        values, (len(values), width), (width * values.itemsize, values.itemsize)
     )
 
 
 @njit(nogil=True, cache=True)
 def _distinct(symbols, slots, present, index):
-    """Number the symbols by a hash table with open addressing."""
+    """Number the symbols by a sparse set: `slots` are not cleared, and what they say is checked."""
     # Selections in place of branches: whether a symbol is new cannot be predicted.
-    mask = slots.shape[0] - 1
     n_present = 0
     for t in range(symbols.shape[0]):
-        symbol = np.int64(symbols[t])
-        slot = (symbol * 2654435769 >> 7) & mask
-        place = slots[slot]
-        while (place >= 0) & (present[place if place >= 0 else 0] != symbol):
-            slot = (slot + 1) & mask
-            place = slots[slot]
-        is_new = place < 0
-        place = n_present if is_new else place
-        slots[slot] = place
+        symbol = symbols[t]
+        place = np.uint32(slots[symbol])
+        is_place = place < np.uint32(n_present)
+        is_new = (not is_place) | (present[place if is_place else 0] != symbol)
+        place = n_present if is_new else np.int64(place)
+        slots[symbol] = place
         present[place] = symbol
         index[t] = place
         n_present += is_new
@@ -303,60 +314,60 @@ def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_stat
             if i + _AHEAD < rows.shape[0]:
                 prefetch_row(table, rows[i + _AHEAD])
             p = i if prior.shape[0] > 1 else 0
-            if prior.shape[1] == 1:
-                for j in range(width):
-                    out[i, j] = prior[p, 0] + scale * table[row, j]
-            else:
-                for j in range(prior.shape[1]):
-                    out[i, j] = prior[p, j] + scale * table[row, j]
-                for j in range(prior.shape[1], width):
-                    out[i, j] = 0.0
+            if collapsed and prior.shape[1] == 1:
+                potential_row(out, i, table, row, prior[p, 0], scale, factor, width)
+                continue
+            for j in range(n_states):
+                out[i, j] = prior[p, j if prior.shape[1] > 1 else 0] + scale * table[row, j]
             if not collapsed:
                 for j in range(n_states):
                     out[i, j] = _exp_digamma(np.float64(out[i, j]))
-            for j in range(width):
+            for j in range(n_states):
                 out[i, j] *= factor[j]
+            for j in range(n_states, width):
+                out[i, j] = 0.0
         unit = take_unit(counter)
 
 
 @njit(nogil=True, cache=True)
-def _sum_by_row(counter, n_units, index, values, parts):
+def _sum_by_row(counter, n_units, index, values, n_streams, parts):
     n_steps = index.shape[0]
+    n_rows, width = parts.shape[0] // (n_units * n_streams), values.shape[1]
     unit = take_unit(counter)
     while unit < n_units:
-        out = parts[unit]
-        end = n_steps * (unit + 1) // n_units
-        for t in range(n_steps * unit // n_units, end):
-            row = index[t]
+        first = n_streams * unit * n_rows
+        begin, end = n_steps * unit // n_units, n_steps * (unit + 1) // n_units
+        if n_streams == 4:
+            # A sum waits for the one before it: steps that are far apart go to other sums.
+            run = (end - begin) // 4
+            for t in range(begin, begin + run):
+                add_row(parts, first + index[t], values, t, width)
+                add_row(parts, first + n_rows + index[t + run], values, t + run, width)
+                at = t + 2 * run
+                add_row(parts, first + 2 * n_rows + index[at], values, at, width)
+                at += run
+                add_row(parts, first + 3 * n_rows + index[at], values, at, width)
+            begin += 4 * run
+        for t in range(begin, end):
             if t + _AHEAD < end:
-                prefetch_row(out, index[t + _AHEAD])
-            for j in range(values.shape[1]):
-                out[row, j] += values[t, j]
+                prefetch_row(parts, first + index[t + _AHEAD])
+            add_row(parts, first + index[t], values, t, width)
         unit = take_unit(counter)
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(counter, n_units, table, rows, values, weight):
+def _add_rows(counter, n_units, table, rows, values, weight, totals):
     n_rows = values.shape[0]
     width = min(table.shape[1], values.shape[1])
     unit = take_unit(counter)
     while unit < n_units:
+        own = totals[unit]
         for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
             row = rows[i] if rows.shape[0] > 0 else i
             if i + _AHEAD < rows.shape[0]:
                 prefetch_row(table, rows[i + _AHEAD])
-            for j in range(width):
-                table[row, j] += weight * values[i, j]
+            add_scaled_row(table, row, values, i, weight, own, width)
         unit = take_unit(counter)
-
-
-@njit(nogil=True, cache=True)
-def _column_sums(values):
-    totals = np.zeros(values.shape[1])
-    for i in range(values.shape[0]):
-        for j in range(values.shape[1]):
-            totals[j] += values[i, j]
-    return totals
 
 
 @njit(nogil=True, cache=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sojourn.kernels.cpu.inner import inner
+
 _SMALLEST_SUM = 1e-200  # of an event that may occur
 _LARGEST_PROBABILITY = 1.0 - 1e-8
 
@@ -42,7 +44,7 @@ def exchangeable_tables(prior, counts, squares, row_squares, totals, tables, log
             log_eta[i] = occurs * (_digamma(totals[i]) - _digamma(totals[i] + row / occurs))
 
 
-@njit(nogil=True)
+@inner
 def _digamma(x):
     """ψ(x) for x > 0, by recurrence to x ≥ 10 and the asymptotic series from there."""
     shift = 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -144,7 +145,7 @@ def smooth_lanes(
         log_z[i] = np.nan if failed >> i & 1 else logs[i] + np.log(product[i])
 
 
-@njit(nogil=True)
+@inner
 def _forward(index, start, transitions, phi, n_states, limits, alpha, scales, product, logs):
     """Go through a sequence; return the lanes in which a total underflows, as bits."""
     row, failed = n_states * LANES, 0
@@ -181,14 +182,15 @@ def _forward(index, start, transitions, phi, n_states, limits, alpha, scales, pr
     return failed
 
 
-@njit(nogil=True)
+@inner
 def _backward(
     index, transitions, phi, n_states, alpha, scales, beta, epsilon, places, responsibilities,
     start_counts, counts,
 ):  # fmt: skip
     """Go back through a sequence, and add up what is expected."""
     row, zero = n_states * LANES, zeros_of(phi)
-    beta[:] = 1.0
+    for at in range(row):
+        beta[at] = 1.0
     for t in range(index.shape[0] - 1, -1, -1):
         emitted, place, here = np.int64(index[t]) * row, np.int64(places[t]) * row, t * row
         scale = load(scales, t * LANES)

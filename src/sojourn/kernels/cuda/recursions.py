@@ -2,11 +2,11 @@
 
 Nothing here makes the host wait for the device.
 
-Up to `NARROW` states the transition matrix stays in registers.  With few sequences a thread has a
-column of it, and gets the message of the step before from other threads: plain multiply-adds in
-full single precision, with a short chain of dependent operations per step.  With many sequences,
-and up to 48 states, a warp works on sixteen of them by tensor cores.  Forward and backward are the
-same recursion,
+Up to `NARROW` states the transition matrix stays in registers.  Up to 48 of them, and with few
+sequences, a thread has a column of it, and gets the message of the step before from other threads:
+plain multiply-adds in full single precision, with a short chain of dependent operations per step.
+With many sequences a warp works on sixteen of them by tensor cores; with more states several warps
+do on eight.  Forward and backward are the same recursion,
 
     x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
 
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 import triton
 
-from sojourn.kernels.cuda import durations, recursions_triton, settings, tiles, wide
+from sojourn.kernels.cuda import durations, panels, recursions_triton, settings, tiles, wide
 from sojourn.kernels.cuda.potentials import (
     AffineTable,
     affine_parts,
@@ -42,14 +42,20 @@ from sojourn.kernels.cuda.potentials import (
 from sojourn.kernels.cuda.squares import sum_squares
 from sojourn.kernels.interface import Potentials, Smoothed, padded_states
 
-NARROW = 128
+NARROW = 256
 """Largest number of states whose transition matrix stays in registers, in single precision."""
 
 _HALF_WARP = 48  # states up to which half a warp, or a warp by tiles, has room for it
 
+_WARPS = 8  # that have room for sixteen columns of it each
+
 TILED = 4096
 """Number of sequences from which a warp works on sixteen of them by tensor cores.  With fewer it is
 waited for: a step takes longer, though one of sixteen sequences."""
+
+PROGRAMS = 132
+"""Programs that sum pairs of more states, each over a span of the steps: as many as there are
+multiprocessors, for a minibatch of a thousand sequences."""
 
 LONG = 8
 """One of so many sequences, the longest, goes the other way all the same."""
@@ -139,12 +145,15 @@ class _Chains(NamedTuple):
     first : (T,) int8 tensor
         Whether a step is the first of its sequence.
     log_z : (N,) float64 tensor
+    norms : (T,) tensor, optional
+        Sums of α; with few states they are found where they are needed.
     """
 
     messages: Tensor
     predictions: Tensor
     first: Tensor
     log_z: Tensor
+    norms: Tensor | None
 
 
 @contextmanager
@@ -177,6 +186,7 @@ def _narrow_chains(
         torch.empty((n_steps if both else 1, width), dtype=dtype, device=device),
         torch.empty(n_steps if both else 1, dtype=torch.int8, device=device),
         torch.empty(n_sequences, dtype=torch.float64, device=device),
+        torch.empty(n_steps, dtype=dtype, device=device) if n_states > _HALF_WARP else None,
     )
     if n_states <= _HALF_WARP and n_sequences >= TILED and rows.stride(0) % 4:
         rows = pad_matrix(rows, len(rows), width)
@@ -204,24 +214,33 @@ def _narrow_chains(
         "SCALED": log_scale is not None,
     }
 
-    def run(kernel: Any, order: Tensor, together: int, **own: int) -> None:
-        n = len(order)
-        kernel[(triton.cdiv(n, together) * (1 + both),)](
-            *inputs, order, *chains, n, len(rows), rows.stride(0), n_steps, **options, **own
+    def run(kernel: Any, order: Tensor, together: int, *more: Any, **own: int) -> None:
+        n, parts = len(order), own.get("PARTS", 1)
+        sizes = (n, len(rows), rows.stride(0), n_steps)
+        kernel[(triton.cdiv(n, together) * (1 + both) * parts,)](
+            *inputs, order, *chains[:4], *sizes, *more, **options, **own
         )
 
-    _launch_chains(run, n_states, order)
+    _launch_chains(run, n_states, order, chains.norms, both=both)
     return chains
 
 
-def _launch_chains(run: Callable[..., None], n_states: int, order: Tensor) -> None:
+def _launch_chains(
+    run: Callable[..., None], n_states: int, order: Tensor, norms: Tensor | None, *, both: bool
+) -> None:
     """Choose how sequences are worked on by the numbers of states and of sequences."""
     warp = {"INTERPRET": settings.INTERPRETED, "num_warps": 1}
     groups, n_sequences = triton.cdiv(n_states, 16), len(order)
     if n_states > _HALF_WARP:
-        lanes = max(32, triton.next_power_of_2(n_states))
-        own = warp | {"LANES": lanes, "num_warps": lanes // 32}
-        run(recursions_triton.block_chains, order, 1, **own)
+        n_warps = triton.next_power_of_2(groups)
+        # Four programs wait for one another, which the interpreter runs one after the other.
+        parts = 4 if n_warps > _WARPS and not settings.INTERPRETED else 1
+        n_warps //= parts
+        blocks = triton.cdiv(n_sequences, 8) * (1 + both) * (parts - 1)
+        room = torch.zeros(2**13 + blocks * 2048 * n_warps, dtype=torch.int32, device=order.device)
+        exact = settings.precision() == "tf32x3"
+        own = {"PARTS": parts, "WARPS": n_warps, "EXACT": exact, "num_warps": n_warps}
+        run(panels.panel_chains, order, 8, norms, room, **warp | own)
     elif n_sequences < TILED:
         run(recursions_triton.warp_chains, order, 2, GROUPS=groups, **warp)
     else:
@@ -259,46 +278,49 @@ def _combine(
 
     With `keep` messages become what stands left and right of θ in q(z_{t−1}, z_t).
     """
-    messages, predictions, first, _ = chains
+    messages, predictions, first, _, norms = chains
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
-    # Spans follow from the number of sequences alone, so that room to spare changes no bit.
-    span = min(max(16, triton.next_power_of_2(len(offsets) - 1) // 32), 192)
-    n_spans = triton.cdiv(n_steps, span)
     device, dtype = predictions.device, predictions.dtype
-    by_tiles = n_states <= _HALF_WARP
-    side = width if by_tiles else n_states
-    pairs = torch.empty((n_spans, side**2), dtype=dtype, device=device)
-    starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
     n_sequences = len(offsets) - 1
-    arguments = (
-        *(messages, predictions, first, offsets, pairs, starts),
-        *(n_sequences, n_steps, span),
-    )
-    options: dict[str, Any] = {"K": n_states, "W": width, "KEEP": keep}
-    if by_tiles:
-        tiles.tile_combine[(n_spans,)](
-            *arguments, **options, INTERPRET=settings.INTERPRETED, num_warps=1
-        )
-    else:
-        lanes = max(16, triton.next_power_of_2(width))
-        recursions_triton.block_combine[(n_spans,)](
-            *arguments,
-            **options,
-            LANES=lanes,
-            TILE=16,
-            PRECISION=settings.precision(),
-            num_warps=4 if lanes <= 64 else 8,
-            num_stages=1,
-        )
+    # Spans follow from the number of sequences alone, so that room to spare changes no bit.
+    many = triton.next_power_of_2(n_sequences)
+    span = min(max(16, many // 32), 192)
+    n_spans = triton.cdiv(n_steps, span)
+    by_tiles = n_states <= _HALF_WARP
+    starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
+    sizes, options = (n_sequences, n_steps), {"K": n_states, "W": width}
     _, gain, _ = affine_parts(potentials)
     start = torch.empty(n_states, dtype=torch.float64, device=device)
     transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
-    sums = (pairs, starts, potentials.transitions, gain, transitions, start, n_spans)
+    found = (starts, potentials.transitions, gain, transitions, start)
     if by_tiles:
+        pairs = torch.empty((n_spans, width**2), dtype=dtype, device=device)
+        tiles.tile_combine[(n_spans,)](
+            *(messages, predictions, first, offsets, pairs, starts, *sizes, span),
+            **options, KEEP=keep, INTERPRET=settings.INTERPRETED, num_warps=1,
+        )  # fmt: skip
         n_programs = width * width // 16 + triton.cdiv(n_states, 16)
-        tiles.gather_tiles[(n_programs,)](*sums, K=n_states, W=width, SPANS=256, num_warps=4)
-    else:
-        recursions_triton.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
-            *sums, K=n_states, TILE=16, SPANS=256, num_warps=8
+        tiles.gather_tiles[(n_programs,)](
+            pairs, *found, n_spans, K=n_states, W=width, SPANS=256, num_warps=4
         )
+        return start, transitions
+    lanes = triton.next_power_of_2(width)
+    scales = torch.empty((2, n_steps), dtype=dtype, device=device)
+    recursions_triton.combine_rows[(n_spans,)](
+        *(messages, predictions, norms, first, offsets, scales, starts, *sizes, span),
+        **options, KEEP=keep, LANES=lanes, TILE=16, num_warps=max(1, lanes // 64),
+    )  # fmt: skip
+    tile, exact = min(lanes, 128), settings.precision() == "tf32x3"
+    side = triton.cdiv(n_states, tile)
+    n_longer = triton.cdiv(PROGRAMS, side**2) * max(1, many // 1024)
+    pairs = torch.empty((n_longer, n_states**2), dtype=dtype, device=device)
+    recursions_triton.sum_pairs[(n_longer, side, side)](
+        *(messages, scales, offsets, pairs, *sizes),
+        **options, TILE=tile, DEPTH=32, EXACT=exact, INTERPRET=settings.INTERPRETED,
+        num_warps=tile // 16, num_stages=1,
+    )  # fmt: skip
+    recursions_triton.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
+        *(pairs, *found, n_longer, n_spans),
+        K=n_states, TILE=16, SPANS=256 // side**2, num_warps=8 // side,
+    )  # fmt: skip
     return start, transitions

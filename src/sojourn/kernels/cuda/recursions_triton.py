@@ -1,4 +1,4 @@
-"""The device side of `sojourn.kernels.cuda.recursions`, up to 128 states and without tensor cores.
+"""The device side of `sojourn.kernels.cuda.recursions`, but for what tensor cores do by the warp.
 
 One function is one launch.  Names in capitals are known when it is compiled; sizes that change from
 one minibatch to the next are not, so that none is compiled twice.  Rows of messages are
@@ -151,108 +151,16 @@ def warp_chains(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
-    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
-)
-def block_chains(
-    matrices,
-    start,
-    table,
-    gain,
-    shift,
-    missing,
-    log_scale,
-    index,
-    offsets,
-    order,
-    messages,
-    predictions,
-    first,
-    log_z,
-    n_sequences,
-    n_rows,
-    stride,
-    n_steps,
-    K: tl.constexpr,
-    W: tl.constexpr,
-    BOTH: tl.constexpr,
-    AFFINE: tl.constexpr,
-    SCALED: tl.constexpr,
-    LANES: tl.constexpr,
-    INTERPRET: tl.constexpr,
-):
-    """One sequence in one direction by several warps, a state per thread.
-
-    As `warp_chains`, but the messages of a step are read back from the cache.
-    """
-    program = tl.program_id(0)
-    direction = program % 2 if BOTH else program * 0
-    sequence = tl.load(order + (program // 2 if BOTH else program))
-    begin = tl.load(offsets + sequence)
-    end = tl.load(offsets + sequence + 1)
-    state = tl.arange(0, LANES)
-    inside = state < K
-    is_ahead = state * 0 + direction == 0
-    matrix = matrices + direction * K * K
-    columns = ()
-    gains = tl.full((LANES,), 1.0, tl.float32)
-    offset = 0.0
-    if AFFINE:
-        gains = tl.load(gain + state, mask=inside & is_ahead, other=1.0)
-        offset = tl.load(shift) / tl.load(gain)
-    for k in tl.static_range(K):
-        value = load_one(matrix + k * K + state, inside, INTERPRET) * gains
-        if AFFINE:
-            value = tl.where(is_ahead, value, value * tl.load(gain + k))
-        columns = columns + (value,)
-    v = tl.load(start + state, mask=inside & is_ahead, other=1.0) * gains
-    v = tl.where(inside, v, 0.0)
-    out = messages + direction.to(tl.int64) * n_steps * W
-    row = tl.where(direction == 0, begin, end - 1)
-    step = 1 - 2 * direction
-    symbol = tl.load(index + row)
-    phi = tl.load(row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0)
-    total = tl.zeros((), tl.float64)
-    for t in range(begin, end):
-        x = (phi + offset) * v
-        here = out + row * W
-        tl.store(here + state, x, mask=state < W)
-        if BOTH:
-            ahead = (state < W) & is_ahead
-            tl.store(predictions + row * W + state, v, mask=ahead)
-            if direction == 0:
-                tl.store(first + row, (row == begin).to(tl.int8))
-        if SCALED:
-            total += tl.load(log_scale + symbol, mask=symbol < n_rows, other=0.0)
-        row = tl.minimum(tl.maximum(row + step, begin), end - 1)
-        symbol = tl.load(index + row)
-        phi = tl.load(
-            row_of(table, missing, symbol, n_rows, stride) + state, mask=inside, other=0.0
-        )
-        tl.debug_barrier()
-        v = tl.zeros_like(x)
-        norm = tl.zeros((), x.dtype)
-        for k in tl.static_range(K):
-            message = tl.load(here + k)
-            v += message * columns[k]
-            norm += message
-        v /= norm
-        total += tl.log(norm).to(tl.float64)
-    if direction == 0:
-        tl.store(log_z + sequence, total)
-
-
-@Launched
-@triton.jit(
     do_not_specialize=["n_sequences", "n_steps", "span"],
     do_not_specialize_on_alignment=["first", "offsets"],
 )
-def block_combine(
+def combine_rows(
     messages,
     predictions,
+    norms,
     first,
     offsets,
-    pairs,
+    scales,
     starts,
     n_sequences,
     n_steps,
@@ -262,53 +170,125 @@ def block_combine(
     KEEP: tl.constexpr,
     LANES: tl.constexpr,
     TILE: tl.constexpr,
-    PRECISION: tl.constexpr,
 ):
-    """Turn predictions of a span of steps into responsibilities, and sum over it.
+    """Turn predictions of a span of steps into responsibilities, and sum those of first steps.
 
-    The sums of pairs are without θ, the same for all steps.
+    Writes what messages are to be multiplied by in q(z_{t-1}, z_t): those of the step before, and
+    its own.
     """
     program = tl.program_id(0)
     used = tl.load(offsets + n_sequences)
     state = tl.arange(0, LANES)
     inside = (state < W)[None, :]
-    pair = tl.zeros((LANES, LANES), messages.dtype.element_ty)
-    start = tl.zeros((LANES,), messages.dtype.element_ty)
+    start = tl.zeros((LANES,), tl.float32)
     backward = messages + n_steps.to(tl.int64) * W
     for tile in range(program * span, tl.minimum((program + 1) * span, used), TILE):
         row = tile + tl.arange(0, TILE)
         there = (row < used)[:, None] & inside
         is_first = (tl.load(first + row, mask=row < used, other=0) != 0)[:, None]
-        where = row[:, None] * W + state[None, :]
+        where = row.to(tl.int64)[:, None] * W + state[None, :]
         ahead = tl.load(predictions + where, mask=there, other=0.0)
         behind = tl.load(backward + where, mask=there, other=0.0)
-        before = tl.load(messages + where - W, mask=there & ~is_first, other=0.0)
         joint = ahead * behind
         total = tl.sum(joint, axis=1)[:, None]
+        mask = (row < used)[:, None] & ~is_first
+        norm = tl.load(norms + row[:, None] - 1, mask=mask, other=1.0)
         possible = total > 0.0
-        joint = tl.where(possible, joint / total, 0.0)
-        behind = tl.where(possible, behind / total, 0.0)
-        before = tl.where(possible & ~is_first, before / tl.sum(before, axis=1)[:, None], 0.0)
+        scale = tl.where(possible, 1.0 / total, 0.0)
+        share = tl.where(possible & ~is_first, 1.0 / norm, 0.0)
+        joint = tl.where(possible, joint * scale, 0.0)
         tl.store(predictions + where, joint, mask=there)
-        if KEEP:
-            tl.store(backward + where, behind, mask=there)
-            # Before a first step stands the last of another sequence, which nobody else reads.
-            tl.store(messages + where - W, before, mask=there & (row > 0)[:, None])
-        pair = tl.dot(
-            tl.trans(before),
-            behind,
-            pair,
-            input_precision=PRECISION,
-            out_dtype=messages.dtype.element_ty,
-        )
         start += tl.sum(tl.where(is_first, joint, 0.0), axis=0)
-    where = program * K * K + state[:, None] * K + state[None, :]
-    tl.store(pairs + where, pair, mask=(state < K)[:, None] & (state < K)[None, :])
+        if KEEP:
+            kept = tl.where(possible, behind * scale, 0.0)
+            tl.store(backward + where, kept, mask=there)
+            before = tl.load(messages + where - W, mask=there & ~is_first, other=0.0)
+            # Before a first step stands the last of another sequence, which nobody else reads.
+            kept = tl.where(share > 0.0, before * share, 0.0)
+            tl.store(messages + where - W, kept, mask=there & (row > 0)[:, None])
+            scale = tl.where(possible, 1.0, 0.0)
+            share = tl.where(share > 0.0, 1.0, 0.0)
+        once = (row < used)[:, None]
+        tl.store(scales + row[:, None], share, mask=once)
+        tl.store(scales + n_steps + row[:, None], scale, mask=once)
     tl.store(starts + program * K + state, start, mask=state < K)
 
 
+@triton.jit
+def three_parts(x, INTERPRET: tl.constexpr):
+    """Cut numbers into three of eight bits each, the largest first."""
+    first = (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    rest = x - first
+    second = (rest.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+    if INTERPRET:  # which does not know the products of short numbers
+        return first, second, rest - second
+    return first.to(tl.bfloat16), second.to(tl.bfloat16), (rest - second).to(tl.bfloat16)
+
+
+@triton.jit
+def product_of_parts(x, y, EXACT: tl.constexpr, INTERPRET: tl.constexpr):
+    """Multiply tiles in single precision, without products of parts that are too small to count.
+
+    What the matrix units add up is cut off, not rounded: sums stay short.
+    """
+    a, b, c = three_parts(x, INTERPRET)
+    d, e, f = three_parts(y, INTERPRET)
+    v = tl.zeros((x.shape[0], y.shape[1]), tl.float32)
+    if EXACT:
+        v = tl.dot(c, d, v)
+        v = tl.dot(b, e, v)
+        v = tl.dot(a, f, v)
+    v = tl.dot(b, d, v)
+    v = tl.dot(a, e, v)
+    return tl.dot(a, d, v)
+
+
 @Launched
-@triton.jit(do_not_specialize=["n_spans"])
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_steps"], do_not_specialize_on_alignment=["offsets"]
+)
+def sum_pairs(
+    messages,
+    scales,
+    offsets,
+    pairs,
+    n_sequences,
+    n_steps,
+    K: tl.constexpr,
+    W: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    EXACT: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):
+    """Sum a tile of pairs over a span of steps, without θ, the same for all steps."""
+    program = tl.program_id(0)
+    used = tl.load(offsets + n_sequences)
+    span = tl.cdiv(used, tl.num_programs(0) * DEPTH) * DEPTH
+    left = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
+    right = tl.program_id(2) * TILE + tl.arange(0, TILE)[None, :]
+    backward = messages + n_steps.to(tl.int64) * W
+    pair = tl.zeros((TILE, TILE), tl.float32)
+    for tile in range(program * span, tl.minimum((program + 1) * span, used), DEPTH):
+        row = (tile + tl.arange(0, DEPTH))[:, None]
+        there = row < used
+        share = tl.load(scales + row, mask=there, other=0.0)
+        scale = tl.load(scales + n_steps + row, mask=there, other=0.0)
+        where = row.to(tl.int64) * W
+        before = tl.load(
+            messages + where - W + left, mask=there & (row > 0) & (left < W), other=0.0
+        )
+        behind = tl.load(backward + where + right, mask=there & (right < W), other=0.0)
+        before = tl.where(share > 0.0, before * share, 0.0)
+        behind = tl.where(scale > 0.0, behind * scale, 0.0)
+        pair += product_of_parts(tl.trans(before), behind, EXACT, INTERPRET)
+    left = tl.program_id(1) * TILE + tl.arange(0, TILE)[:, None]
+    where = program * K * K + left * K + right
+    tl.store(pairs + where, pair, mask=(left < K) & (right < K))
+
+
+@Launched
+@triton.jit(do_not_specialize=["n_spans", "n_short"])
 def gather_spans(
     pairs,
     starts,
@@ -317,6 +297,7 @@ def gather_spans(
     transitions,
     start,
     n_spans,
+    n_short,
     K: tl.constexpr,
     TILE: tl.constexpr,
     SPANS: tl.constexpr,
@@ -325,18 +306,20 @@ def gather_spans(
     row = tl.program_id(0)
     state = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = state < K
+    is_start = row == K
+    source = tl.where(is_start, starts, pairs + row * K)
+    apart = tl.where(is_start, K, K * K)
+    n = tl.where(is_start, n_short, n_spans)
     total = tl.zeros((TILE,), tl.float64)
-    is_start = state * 0 + row == K
-    for begin in range(0, n_spans, SPANS):
+    for begin in range(0, n, SPANS):
         span = begin + tl.arange(0, SPANS)
-        there = (span < n_spans)[:, None] & inside[None, :]
-        where = (span * K * K)[:, None] + row * K + state[None, :]
-        values = tl.load(pairs + where, mask=there & ~is_start[None, :], other=0.0)
-        where = (span * K)[:, None] + state[None, :]
-        values += tl.load(starts + where, mask=there & is_start[None, :], other=0.0)
-        total += tl.sum(values.to(tl.float64), axis=0)
-    theta = tl.load(matrix + row * K + state, mask=inside & ~is_start, other=0.0)
-    if gain is not None:
-        theta *= tl.load(gain + state, mask=inside, other=0.0)
-    tl.store(transitions + row * K + state, total * theta.to(tl.float64), mask=inside & ~is_start)
-    tl.store(start + state, total, mask=inside & is_start)
+        there = (span < n)[:, None] & inside[None, :]
+        where = span.to(tl.int64)[:, None] * apart + state[None, :]
+        total += tl.sum(tl.load(source + where, mask=there, other=0.0).to(tl.float64), axis=0)
+    if is_start:
+        tl.store(start + state, total, mask=inside)
+    else:
+        theta = tl.load(matrix + row * K + state, mask=inside, other=0.0)
+        if gain is not None:
+            theta *= tl.load(gain + state, mask=inside, other=0.0)
+        tl.store(transitions + row * K + state, total * theta.to(tl.float64), mask=inside)

@@ -55,24 +55,27 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     # Columns beyond the states are summed too, where that makes rows of whole eights.
     padded = padded_states(n_states)
     width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
-    block = min(max(16, triton.next_power_of_2(width)), 64)
+    lanes = max(16, triton.next_power_of_2(width))
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
-    columns = triton.cdiv(width, block)
-    sizes = {"W": width, "BLOCK": block, "TOGETHER": 16}
-    _sum_pieces_kernel[(triton.cdiv(n_pieces, 2), columns)](
+    # With more states fewer rows are in flight at a time; measured with 20, 45, 100 and 256 states.
+    block, group = min(lanes, 256), 2 if lanes <= 64 else 1
+    _sum_pieces_kernel[(triton.cdiv(n_pieces, group), triton.cdiv(width, block))](
         segments.steps,
         segments.pieces,
         segments.sizes,
         rows,
         rows.stride(0),
         partial,
-        **sizes,
-        GROUP=2,
-        num_warps=1,
+        W=width,
+        BLOCK=block,
+        TOGETHER=16 if lanes <= 128 else 8,
+        GROUP=group,
+        num_warps=max(1, block // 128),
     )
-    _sum_segments_kernel[(triton.cdiv(n_segments, 4), columns)](
+    block = min(lanes, 128)
+    _sum_segments_kernel[(triton.cdiv(n_segments, 4), triton.cdiv(width, block))](
         segments.symbols,
         segments.bounds,
         segments.sizes,
@@ -80,7 +83,9 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         out,
         n_symbols,
         n_segments,
-        **sizes,
+        W=width,
+        BLOCK=block,
+        TOGETHER=16 if lanes <= 64 else 8,
         GROUP=4,
         num_warps=4,
     )

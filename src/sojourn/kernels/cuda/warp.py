@@ -27,12 +27,27 @@ def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
 
 
 @triton.jit
+def from_any_lane(x, lane, INTERPRET: tl.constexpr):
+    """Give every thread what a thread of its warp has, of a number that it says."""
+    if INTERPRET:
+        return tl.gather(x, tl.arange(0, x.shape[0]) // 32 * 32 + lane, 0)
+    return tl.inline_asm_elementwise(
+        "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
+        "=f,f,r",
+        [x, lane],
+        dtype=tl.float32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def sum_over(x, FIRST: tl.constexpr, LAST: tl.constexpr, INTERPRET: tl.constexpr):
     """Sum over the threads of a warp whose numbers differ in the bits from FIRST to LAST."""
     if INTERPRET:
-        parts = tl.reshape(x, (16 // LAST, 2 * LAST // FIRST, FIRST))
+        parts = tl.reshape(x, (x.shape[0] // (2 * LAST), 2 * LAST // FIRST, FIRST))
         sums = tl.sum(parts, axis=1)[:, None, :]
-        return tl.reshape(tl.broadcast_to(sums, parts.shape), (32,))
+        return tl.reshape(tl.broadcast_to(sums, parts.shape), x.shape)
     for i in tl.static_range(5):
         if FIRST <= (16 >> i) and (16 >> i) <= LAST:
             x += tl.inline_asm_elementwise(
@@ -204,22 +219,42 @@ def two_parts(values):
 
 
 @triton.jit
+def two_parts_here(values, INTERPRET: tl.constexpr):
+    """Do the same where it stands: outside of a loop the parts would take twice the registers."""
+    large = ()
+    small = ()
+    for i in tl.static_range(len(values)):
+        if INTERPRET:
+            one, other = two_parts(values[i : i + 1])
+            large = large + one
+            small = small + other
+        else:
+            one, other = tl.inline_asm_elementwise(
+                "and.b32 $0, $2, 0xffffe000; sub.f32 $1, $2, $0;",
+                "=&r,=r,r",
+                [values[i]],
+                dtype=(tl.float32, tl.float32),
+                is_pure=False,
+                pack=1,
+            )
+            large = large + (one,)
+            small = small + (other,)
+    return large, small
+
+
+@triton.jit
 def add_product(d, a, b, INTERPRET: tl.constexpr):
     """Return D + A B, of which a thread has 4, 4 and 2 numbers."""
     if INTERPRET:
-        left, right = tl.reshape(b[0], (1, 8, 4)), tl.reshape(b[1], (1, 8, 4))
-        upper = tl.sum(tl.reshape(a[0], (8, 1, 4)) * left, axis=2)
-        upper += tl.sum(tl.reshape(a[2], (8, 1, 4)) * right, axis=2)
-        lower = tl.sum(tl.reshape(a[1], (8, 1, 4)) * left, axis=2)
-        lower += tl.sum(tl.reshape(a[3], (8, 1, 4)) * right, axis=2)
-        d0, d1 = tl.split(tl.reshape(upper, (8, 4, 2)))
-        d2, d3 = tl.split(tl.reshape(lower, (8, 4, 2)))
-        return (
-            d[0] + tl.reshape(d0, (32,)),
-            d[1] + tl.reshape(d1, (32,)),
-            d[2] + tl.reshape(d2, (32,)),
-            d[3] + tl.reshape(d3, (32,)),
-        )
+        n: tl.constexpr = a[0].shape[0]  # threads, of one warp or more
+        left, right = tl.reshape(b[0], (n // 32, 1, 8, 4)), tl.reshape(b[1], (n // 32, 1, 8, 4))
+        upper = tl.sum(tl.reshape(a[0], (n // 32, 8, 1, 4)) * left, axis=3)
+        upper += tl.sum(tl.reshape(a[2], (n // 32, 8, 1, 4)) * right, axis=3)
+        lower = tl.sum(tl.reshape(a[1], (n // 32, 8, 1, 4)) * left, axis=3)
+        lower += tl.sum(tl.reshape(a[3], (n // 32, 8, 1, 4)) * right, axis=3)
+        d0, d1 = tl.split(tl.reshape(upper, (n, 2)))
+        d2, d3 = tl.split(tl.reshape(lower, (n, 2)))
+        return d[0] + d0, d[1] + d1, d[2] + d2, d[3] + d3
     return tl.inline_asm_elementwise(
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
@@ -258,3 +293,160 @@ def add_products(sums, a, matrix, k: tl.constexpr, n_tiles: tl.constexpr, INTERP
         b = matrix[2 * (k * n_tiles + n) : 2 * (k * n_tiles + n) + 2]
         longer = longer + add_product(sums[4 * n : 4 * n + 4], a, b, INTERPRET)
     return longer
+
+
+@triton.jit
+def shared_room(room, INTERPRET: tl.constexpr):
+    """Return where 17 kB of the program's shared memory are; without a GPU, memory as it is."""
+    if INTERPRET:
+        return room
+    return tl.inline_asm_elementwise(
+        "{ .shared .align 16 .b8 sojourn_room[17408]; mov.u32 $0, sojourn_room; }",
+        "=r,l",
+        [room.to(tl.int64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def wait_for_warps(thread, INTERPRET: tl.constexpr):
+    """Wait until all warps of a program are here."""
+    if not INTERPRET:
+        tl.inline_asm_elementwise(
+            "bar.sync 0; mov.b32 $0, 0;", "=r,r", [thread], dtype=tl.int32, is_pure=False, pack=1
+        )
+
+
+@triton.jit
+def store_two_shared(shared, at, values, mask, INTERPRET: tl.constexpr):
+    """Store two numbers in shared memory, side by side at a multiple of two."""
+    if INTERPRET:
+        for i in tl.static_range(2):
+            tl.store(shared + at + i, values[i].to(tl.int32, bitcast=True), mask=mask)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred p;
+                setp.ne.s32 p, $4, 0;
+                @p st.shared.v2.f32 [$1], {$2, $3};
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,r,f,f,r",
+            [shared + 4 * at, values[0], values[1], mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def load_four_shared(shared, at, INTERPRET: tl.constexpr):
+    """Load four numbers that lie side by side in shared memory, at a multiple of four."""
+    if INTERPRET:
+        return (
+            tl.load(shared + at).to(tl.float32, bitcast=True),
+            tl.load(shared + at + 1).to(tl.float32, bitcast=True),
+            tl.load(shared + at + 2).to(tl.float32, bitcast=True),
+            tl.load(shared + at + 3).to(tl.float32, bitcast=True),
+        )
+    return tl.inline_asm_elementwise(
+        "ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];",
+        "=f,=f,=f,=f,r",
+        [shared + 4 * at],
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def send(slot, values, sign):
+    """Write four numbers for threads of other programs, with a sign for their last bits."""
+    tl.inline_asm_elementwise(
+        """
+        {
+            .reg .b32 a, b, c, d;
+            lop3.b32 a, $2, 0xfffffffe, $6, 0xea;
+            lop3.b32 b, $3, 0xfffffffe, $6, 0xea;
+            lop3.b32 c, $4, 0xfffffffe, $6, 0xea;
+            lop3.b32 d, $5, 0xfffffffe, $6, 0xea;
+            st.relaxed.gpu.global.v4.b32 [$1], {a, b, c, d};
+            mov.b32 $0, 0;
+        }
+        """,
+        "=r,l,r,r,r,r,r",
+        [
+            slot.to(tl.int64),
+            values[0].to(tl.int32, bitcast=True),
+            values[1].to(tl.int32, bitcast=True),
+            values[2].to(tl.int32, bitcast=True),
+            values[3].to(tl.int32, bitcast=True),
+            sign,
+        ],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
+def receive_three(first, second, third, sign):
+    """Read what three programs send, four numbers each, as soon as all have the sign.
+
+    After some seconds it gives up, and reads what is there.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred p;
+            .reg .b32 e, f, n;
+            mov.b32 n, 0;
+        again:
+            ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$12];
+            ld.relaxed.gpu.global.v4.b32 {$4, $5, $6, $7}, [$13];
+            ld.relaxed.gpu.global.v4.b32 {$8, $9, $10, $11}, [$14];
+            and.b32 e, $0, $1;
+            or.b32 f, $0, $1;
+            lop3.b32 e, e, $2, $3, 0x80; lop3.b32 f, f, $2, $3, 0xfe;
+            lop3.b32 e, e, $4, $5, 0x80; lop3.b32 f, f, $4, $5, 0xfe;
+            lop3.b32 e, e, $6, $7, 0x80; lop3.b32 f, f, $6, $7, 0xfe;
+            lop3.b32 e, e, $8, $9, 0x80; lop3.b32 f, f, $8, $9, 0xfe;
+            lop3.b32 e, e, $10, $11, 0x80; lop3.b32 f, f, $10, $11, 0xfe;
+            xor.b32 e, e, $15;
+            xor.b32 f, f, $15;
+            lop3.b32 e, e, f, 1, 0xa8;
+            add.u32 n, n, 1;
+            setp.ne.u32 p, e, 0;
+            setp.lt.and.u32 p, n, 16777216, p;
+            @p bra again;
+            and.b32 $0, $0, 0xfffffffe; and.b32 $1, $1, 0xfffffffe;
+            and.b32 $2, $2, 0xfffffffe; and.b32 $3, $3, 0xfffffffe;
+            and.b32 $4, $4, 0xfffffffe; and.b32 $5, $5, 0xfffffffe;
+            and.b32 $6, $6, 0xfffffffe; and.b32 $7, $7, 0xfffffffe;
+            and.b32 $8, $8, 0xfffffffe; and.b32 $9, $9, 0xfffffffe;
+            and.b32 $10, $10, 0xfffffffe; and.b32 $11, $11, 0xfffffffe;
+        }
+        """,
+        "=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,=&r,l,l,l,r",
+        [first.to(tl.int64), second.to(tl.int64), third.to(tl.int64), sign],
+        dtype=(
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+            tl.float32,
+        ),
+        is_pure=False,
+        pack=1,
+    )

@@ -1,6 +1,6 @@
 """The recursions on a GPU where the transition matrix is too large for a program's registers.
 
-More than 128 states, or double precision.
+More than 256 states, or double precision.
 
 A step of a block of sequences is a product of matrices, shared out among programs by columns: each
 makes a tile of the states.  Messages pass through memory, and programs of a group wait for one
