@@ -14,14 +14,17 @@ import argparse
 import json
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import sojourn as sj
 from benchmarks.results import write_result
 from sojourn.models import plan, run
+from sojourn.moves.narrow import Narrow
 
 RESULT = Path(__file__).parent / "results" / "long_sequences.json"
 MODELS = {
@@ -42,7 +45,11 @@ ROWS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "full batches, uncut": (["HMM(10)", "HDPHMM(30)"], {"tile_length": None}),
     "no staying at first": (DEFAULTS, {"STAYING": (0.0,)}),
     "no more states at first than asked for": (["HMM(10)"], {"WIDE_FACTOR": 1}),
-    "no full batches at the end": (["HMM(10)"], {"FULL_TILES": 0}),
+    "14 states at first": (["HMM(10)"], {"WIDE_MOST": 14}),
+    "18 states at first": (["HMM(10)"], {"WIDE_MOST": 18}),
+    "22 states at first": (["HMM(10)"], {"WIDE_MOST": 22}),
+    "no exchanges": (DEFAULTS, {"exchanges": 0}),
+    "no more full batches": (DEFAULTS, {"tol": 1.0}),
     "tiles of 256 steps": (["HMM(10)"], {"TILE_LENGTH": 256}),
     "tiles of 1,024 steps": (["HMM(10)"], {"TILE_LENGTH": 1024}),
     "edges to 0.001": (["HMM(10)"], {"EDGE_TOLERANCE": 1e-3}),
@@ -58,6 +65,8 @@ def measure(name: str, values: Any, seed: int, changes: dict[str, Any]) -> dict[
     if changes.pop("cut", False):
         rest = len(values) % CUT
         lengths = [CUT] * (len(values) // CUT) + ([rest] if rest else [])
+    rounds = changes.pop("exchanges", None)
+    swap = nullcontext() if rounds is None else patch.object(Narrow, "n_exchanges", rounds)
     options = {key: changes.pop(key) for key in list(changes) if key.islower()}
     before = {key: getattr(plan, key) for key in changes}
     for key, value in changes.items():
@@ -65,7 +74,8 @@ def measure(name: str, values: Any, seed: int, changes: dict[str, Any]) -> dict[
     run.EDGE_TOLERANCE = plan.EDGE_TOLERANCE
     began, cpu = time.perf_counter(), time.process_time()
     try:
-        model = MODELS[name](random_state=seed, **options).fit(values, lengths)
+        with swap:
+            model = MODELS[name](random_state=seed, **options).fit(values, lengths)
     finally:
         for key, value in before.items():
             setattr(plan, key, value)

@@ -210,3 +210,11 @@ def test_a_step_scales_tiles_by_steps_and_the_start_by_sequences():
             np.testing.assert_allclose(posterior.counts.start.sum(), 3.0)
         else:
             np.testing.assert_array_equal(posterior.counts.start, start)
+
+
+def test_full_batches_are_cut_in_the_same_way():
+    data = sj.Sequences(np.arange(1000.0)[:, None], np.array([0, 300, 1000]))
+    source = TiledSource(data, 50, 4, seed=0, whole_from=2)
+    cuts = [source.cuts(n_pass).begins.tolist() for n_pass in range(5)]
+    assert cuts[0] != cuts[1] != cuts[2]
+    assert cuts[2] == cuts[3] == cuts[4]

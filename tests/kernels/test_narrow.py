@@ -3,21 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sojourn.kernels import Potentials, cpu, reference
+from sojourn.kernels import cpu, reference
 from sojourn.kernels.cpu import narrow, recursions
 from sojourn.kernels.interface import NARROW
-from tests.support.potentials import random_batch
+from tests.support.potentials import assert_same, long_chain, random_batch
 
 TOLERANCE = {np.float32: 5e-5, np.float64: 1e-8}
-
-
-def assert_same(got, expected, tolerance):
-    for name in ("log_normalizers", "start", "transitions", "responsibilities"):
-        np.testing.assert_allclose(
-            getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
-        )
-    for ours, theirs in zip(got.squares, expected.squares, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=10 * tolerance)
 
 
 @settings(deadline=None, max_examples=60)
@@ -48,18 +39,6 @@ def test_strips_agree_with_the_reference_wherever_tiles_are_cut(
     assert_same(got, reference.forward_backward(*batch, squares=True), TOLERANCE[dtype])
     alone = narrow.log_normalizers(*batch, tile=tile)
     np.testing.assert_array_equal(alone, got.log_normalizers)
-
-
-def long_chain(n_steps, n_states=3, *, stay=0.95, doubt=0.5, dtype=np.float64, seed=0):
-    """Potentials of one long sequence; with a high `doubt` its states are forgotten late."""
-    rng = np.random.default_rng(seed)
-    transitions = np.full((n_states, n_states), (1.0 - stay) / max(1, n_states - 1))
-    np.fill_diagonal(transitions, stay)
-    emissions = doubt + (1.0 - doubt) * rng.random((n_steps, n_states))
-    start = np.arange(1.0, n_states + 1)
-    parts = (start / start.sum(), transitions, emissions)
-    potentials = Potentials(*(part.astype(dtype) for part in parts))
-    return potentials, np.arange(n_steps, dtype=np.int32), np.array([0, n_steps])
 
 
 @pytest.mark.parametrize(("stay", "doubt"), [(0.6, 0.1), (0.95, 0.5), (0.99, 0.9)])

@@ -9,7 +9,7 @@ from sojourn.inference import COLLAPSED
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import Potentials, cpu, reference
 from sojourn.kernels.cpu import narrow, recursions
-from tests.kernels.test_narrow import assert_same, long_chain
+from tests.support.potentials import assert_same, long_chain
 
 N_STEPS = 2100
 FAMILIES = {

@@ -110,8 +110,11 @@ def test_training_begins_with_more_states_and_ends_with_those_asked_for(recordin
     sizes = [entry["states"] for entry in model.history_]
     assert (sizes[0], sizes[-1], len(model.transmat_)) == (9, 3, 3)
     assert sizes == sorted(sizes, reverse=True)
-    merges = [move for entry in model.history_ for move in entry["moves"]]
-    assert [move["n_states"] for move in merges] == [8, 7, 6, 5, 4, 3]
+    moves = [move for entry in model.history_ for move in entry["moves"]]
+    assert [move["n_states"] for move in moves] == [8, 7, 6, 5, 4, 3, 3]
+    assert [move["kind"] for move in moves] == ["merge"] * 6 + ["exchange"]
+    assert not moves[-1]["accepted"]
+    assert model.converged_
     np.testing.assert_allclose(np.sort(model.means_[:, 0]), [0.0, 4.0, 8.0], atol=0.3)
 
 

@@ -59,6 +59,7 @@ def test_tiles_of_a_given_length_are_made_of_anything():
     plan = plan_training(hmm(tile_length=5, batch_size=7, n_passes=3), 10, 100)
     assert (plan.tile_length, plan.batch_size, plan.n_passes, plan.narrow) == (5, 7, 3, None)
     assert plan.schedule == Schedule(0.5, 1.0)
+    assert (plan.tol, plan.n_more) == (None, 0)
     whole = plan_training(hmm(tile_length=5, inference="vb"), 10, 100)
     assert (whole.batch_size, whole.schedule) == (None, Schedule(0.0, 1.0))
     for inference in ("cvb0", "gibbs"):
@@ -71,6 +72,8 @@ def test_long_sequences_go_in_minibatches_of_steps():
     assert small.batch_size * small.tile_length == 2**12
     assert large.batch_size * large.tile_length == 2**14
     assert small.n_passes > large.n_passes == 10
+    assert (small.tol, small.whole_from) == (1e-6, small.n_passes - 3)
+    assert small.n_more == small.whole_from
     assert small.narrow.wide == 9
     assert small.narrow.after(small.n_passes - 1) == 3
     assert plan_training(hmm(init="exponential"), 1, 10**5).narrow is None

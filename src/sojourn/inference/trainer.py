@@ -82,6 +82,7 @@ def train(
     position: Position | None = None,
     checkpoint: Checkpoint | None = None,
     tol: float | None = None,
+    n_more: int = 0,
 ) -> Position:
     """Run `n_passes` passes over a source, and update the posterior in place.
 
@@ -116,6 +117,9 @@ def train(
     tol : float, optional
         Ends training after a pass in which the log likelihood has risen by less than this, in nats
         per step; for full batches.
+    n_more : int
+        Passes after those, at most, until it rises no more; only their ends are looked at then.
+        Moves know nothing of them.
 
     Returns
     -------
@@ -138,8 +142,9 @@ def train(
         callback,
         checkpoint,
         tol,
+        n_more,
     )
-    while training.at.n_pass < n_passes and not training.at.converged:
+    while training.at.n_pass < n_passes + n_more and not training.at.converged:
         training.run_pass(training.at.n_pass, n_passes)
     return training.at
 
@@ -162,10 +167,13 @@ class _Training:
     callback: Callable[[Progress], None] | None
     checkpoint: Checkpoint | None
     tol: float | None
+    n_more: int
 
     def run_pass(self, n_pass: int, n_passes: int) -> None:
         """Run a pass from the current position, including moves and scores at its end."""
-        bound = self._run_minibatches(n_pass, n_passes - n_pass - 1)
+        last = n_passes + self.n_more
+        tol = self.tol if self.n_more == 0 or n_pass + 1 >= n_passes else None
+        bound = self._run_minibatches(n_pass, last - n_pass - 1, tol)
         before = time.perf_counter()
         proposals: list[dict[str, Any]] = []
         if self.moves is not None:
@@ -189,9 +197,9 @@ class _Training:
         self.at = self.at.ended_pass(entry)
         self._report(self.at.history[-1])
         if self.checkpoint is not None:
-            self.checkpoint(self.at, now=n_pass + 1 == n_passes or self.at.converged)
+            self.checkpoint(self.at, now=n_pass + 1 == last or self.at.converged)
 
-    def _run_minibatches(self, n_pass: int, n_more: int) -> float | None:
+    def _run_minibatches(self, n_pass: int, n_more: int, tol: float | None) -> float | None:
         """Run the remaining steps of a pass; return the bound, if it is tracked."""
         memory = self.source if isinstance(self.source, RememberingSource) else None
         before = time.perf_counter()
@@ -212,14 +220,14 @@ class _Training:
                 n_states = self.posterior.n_states
                 self.moves.observe(info.n_steps, info.n_sequences, n_states, info.step_size)
             self.at = self.at.after(info, time.perf_counter() - before)
-            if self.tol is not None:
+            if tol is not None:
                 self.at = self.at.with_likelihood(info)
             self._after_step()
             before = time.perf_counter()
         self.backend.finish_pass()
         self.at = self.at._replace(seconds=self.at.seconds + time.perf_counter() - before)
-        if self.tol is not None:
-            self.at = self.at.after_likelihoods(self.tol)
+        if tol is not None:
+            self.at = self.at.after_likelihoods(tol)
         shapes = self.shapes
         if self.at.converged and shapes and shapes.when_converged(self.posterior, n_pass + 1):
             self.backend = self.backend.resized()

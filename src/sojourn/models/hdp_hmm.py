@@ -113,7 +113,8 @@ class HDPHMM(BaseHMM):
         size.  None and 0 are the least that is needed, one step and the family's past.
     n_passes : int or "auto"
         Number of passes over the data.  "auto" takes full batches until convergence (`tol`), at
-        most 500; in minibatches it is 10, or up to 50 for long sequences.
+        most 500; in minibatches it is 10, or up to 50 for long sequences, and up to as many in
+        full batches after that, until convergence.
     tol : float
         Rise of the log likelihood from one pass to the next, in nats per step, below which
         training in full batches has converged, where `n_passes` is "auto".

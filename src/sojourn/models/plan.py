@@ -60,7 +60,8 @@ TILE_PASSES, TILE_UPDATES = 10, 800
 
 FULL_TILES = 3
 """Passes at the end in which all tiles are one minibatch, with step size one: the noise of
-minibatches goes.  Source: as `TILE_LENGTH`."""
+minibatches goes.  There are more of them while the likelihood rises, but no more than there were
+passes of minibatches.  Source: as `TILE_LENGTH`."""
 
 EDGE_TOLERANCE = 1e-2
 """Change of the states at the edges of tiles, in total variation, from doubling the buffers, below
@@ -137,6 +138,8 @@ class Plan(NamedTuple):
         How training begins with more states than asked for.
     whole_from : int or None
         Pass, counted from 0, from which on all tiles are one minibatch.
+    n_more : int
+        Passes after `n_passes`, at most, of all tiles as one minibatch, until nothing rises.
     """
 
     size: Size
@@ -149,6 +152,7 @@ class Plan(NamedTuple):
     tile_length: int | None = None
     narrow: Narrow | None = None
     whole_from: int | None = None
+    n_more: int = 0
 
 
 def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
@@ -213,10 +217,11 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     )
     if wide is not None:
         wide = wide._replace(first=round(WIDE_SHARE * n_passes))
-    whole = n_passes - n_full if n_full else None
-    return Plan(
-        Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length, wide, whole
-    )
+    plan = Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length, wide)
+    if not is_open:
+        return plan
+    n_minibatches = n_passes - FULL_TILES
+    return plan._replace(whole_from=n_minibatches, tol=float(model.tol), n_more=n_minibatches)
 
 
 def _wide(model: BaseHMM) -> Narrow | None:

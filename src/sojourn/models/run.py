@@ -223,7 +223,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
         finally:
             fitted.posterior = fitted.posterior.fetched()
     if training.plan.tol is not None:
-        fitted.converged = ended.converged
+        fitted.converged = ended.converged or (None if training.plan.n_more else False)
     fitted.history = [entry._asdict() | {"moves": list(entry.moves)} for entry in ended.history]
     if may_move(model) and training.moves is not None:
         # After the last checkpoint: a resumed run continues with the states in their old order.
@@ -258,7 +258,7 @@ def _run_loop(
     if tracked is None:
         tracked = not method.is_stochastic
     with (
-        reporting(model, plan.n_passes, observers.callback) as report,
+        reporting(model, plan.n_passes + plan.n_more, observers.callback) as report,
         checkpoints if checkpoints is not None else nullcontext(),
     ):
         source, schedule = training.minibatches, _schedule(plan, training.minibatches)
@@ -278,6 +278,7 @@ def _run_loop(
             position=training.position,
             checkpoint=checkpoints,
             tol=plan.tol,
+            n_more=plan.n_more,
         )
 
 
@@ -381,7 +382,7 @@ def _moves_of_fit(
     if plan.narrow is None:
         return moves
     local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
-    return Narrowing(plan.narrow, local, source, moves, move_settings(model))
+    return Narrowing(plan.narrow, local, source, moves, move_settings(model), SEARCH_TOL)
 
 
 def _read_here(

@@ -19,7 +19,7 @@ from sojourn.kernels.interface import Floats
 from sojourn.moves.sample import Fit, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 
-Kind = Literal["merge", "delete", "split", "restart"]
+Kind = Literal["merge", "delete", "split", "restart", "exchange"]
 
 
 class Move(NamedTuple):
@@ -27,10 +27,11 @@ class Move(NamedTuple):
 
     Attributes
     ----------
-    kind : {"merge", "delete", "split", "restart"}
+    kind : {"merge", "delete", "split", "restart", "exchange"}
     states : list of lists of int
         States that were merged together, or single states, in the numbering of that moment; none
-        for a restart, which concerns all of them.
+        for a restart, which concerns all of them; for an exchange the one that was split, and the
+        two that were merged.
     gain : float
         Change of the bound over an equally refreshed present model, in nats of the sample.
     fresh : float

@@ -371,7 +371,7 @@ def merge_states(judge: Judge) -> None:
             return
         if judge.sample.is_all:
             # A look at all the data costs a pass: only for what may gain.
-            if merges[0].gain + merges[0].entropy_bound < 0.0 or not merge_best(judge, merges):
+            if merges[0].gain + merges[0].entropy_bound < 0.0 or not merge_likely(judge, merges):
                 return
         elif not merge_best(judge, merges):
             # States that take turns need time to become one.
@@ -402,10 +402,38 @@ def merge_best(judge: Judge, merges: list[Merge]) -> bool:
         merges, fewest, best = merges[:-1], fewest - 1, fewer
     if best is None:
         return False
-    judge.accept(best.fit, best.verdict, merges[fewest - 1].groups)
+    _accept(judge, best, merges[fewest - 1])
+    return True
+
+
+def merge_likely(judge: Judge, merges: list[Merge]) -> bool:
+    """Make the first of successive merges: those that are likely to gain, all, or fewer than both.
+
+    A look at all the data costs a pass, so that few are tried.  Entropies are overestimated most
+    where one state takes in many others: all together may gain, and lose much beside.
+    """
+    doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
+    likely = next(doubtful, len(merges))
+    sizes, best = dict.fromkeys(n for n in (likely, len(merges)) if n), None
+    for size in sizes:
+        trial = try_merge(judge, merges[size - 1])
+        if trial is not None and trial.is_better_than(best):
+            best, chosen = trial, size
+    size = min(sizes) // 2
+    while best is None and size and (trial := try_merge(judge, merges[size - 1])):
+        if trial.is_better_than(None):
+            best, chosen = trial, size
+        size //= 2
+    if best is None:
+        return False
+    _accept(judge, best, merges[chosen - 1])
+    return True
+
+
+def _accept(judge: Judge, best: Trial, merge: Merge) -> None:
+    judge.accept(best.fit, best.verdict, merge.groups)
     made = judge.moves[best.number]
     judge.moves[best.number] = made._replace(accepted=True, n_states=judge.n_states)
-    return True
 
 
 def try_merge(judge: Judge, merge: Merge) -> Trial | None:

@@ -13,15 +13,20 @@ import numpy as np
 
 from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
+from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.survey import Survey
 from sojourn.inference.trainer import StateMoves
+from sojourn.moves.exchange import exchange_states
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
+from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
+from sojourn.random_state import SPLIT_STREAM
 from sojourn.sources import Minibatches
+from sojourn.sources.base import first_steps
 
 
 class Narrow(NamedTuple):
@@ -41,8 +46,8 @@ class Narrow(NamedTuple):
     >>> narrow = Narrow(wide=30, n_states=10, first=6, n_stages=3)
     >>> [narrow.after(n_pass) for n_pass in range(4, 10)]
     [30, 21, 14, 10, 10, 10]
-    >>> narrow.last
-    7
+    >>> narrow.last, narrow.n_exchanges
+    (7, 3)
     """
 
     wide: int
@@ -55,6 +60,11 @@ class Narrow(NamedTuple):
         """The last pass with more states than in the end, counted from 0."""
         return self.first + self.n_stages - 2
 
+    @property
+    def n_exchanges(self) -> int:
+        """Exchanges of states at most: as many as there were states at first for each of these."""
+        return self.wide // self.n_states
+
     def after(self, n_pass: int) -> int:
         """Return the number of states after pass `n_pass`, counted from 0."""
         stage = min(max(0, n_pass + 2 - self.first), self.n_stages)
@@ -66,7 +76,7 @@ class Narrowing:
     """Merges states until there are as many as asked for, and then leaves it to other moves.
 
     Merges are judged on a sample: always the pair that loses least at best, eq (22), with a local
-    step after each.
+    step after each.  A pass later states are exchanged, see `exchange_states`.
 
     Attributes
     ----------
@@ -77,6 +87,8 @@ class Narrowing:
     moves : StateMoves or None
         Moves that come after it.
     settings : MoveSettings
+    tol : float
+        As in `StateSearch`, of exchanges.
     """
 
     plan: Narrow
@@ -84,6 +96,7 @@ class Narrowing:
     source: Minibatches
     moves: StateMoves | None
     settings: MoveSettings
+    tol: float
 
     def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
         """Let the moves that come after it take in a minibatch."""
@@ -95,6 +108,8 @@ class Narrowing:
     ) -> list[dict[str, Any]]:
         """Merge states after pass `n_pass`, or let other moves change them."""
         target = self.plan.after(n_pass)
+        if n_pass == self.plan.last + 1 and posterior.n_states == self.plan.n_states:
+            return self._exchange(posterior, family, n_pass)
         if posterior.n_states <= max(target, self.plan.n_states):
             moves = None if target > self.plan.n_states else self.moves
             if moves is None:
@@ -105,6 +120,23 @@ class Narrowing:
         found = posterior.regrouped(groups)
         posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
         return made
+
+    def _exchange(self, posterior: Posterior, family: Family, n_pass: int) -> list[dict[str, Any]]:
+        """Exchange states where that raises the bound of a sample."""
+        if posterior.held or posterior.durations is not None or posterior.n_states == 1:
+            return []
+        n_states = posterior.n_states
+        bench = Workbench(family, self.backend).for_states(n_states + 1)
+        data = first_steps(self.source.batches(n_pass + 1), _SAMPLE_STEPS)
+        search = StateSearch.on(data, bench, n_states + 1, self.tol, self.settings)
+        rng = np.random.default_rng([n_states, SPLIT_STREAM])
+        found, moves = exchange_states(search, bench.place(posterior), self.plan.n_exchanges, rng)
+        bench.check()
+        if found is not None:
+            total, own = (float(state_masses(p.counts).sum()) for p in (posterior, found))
+            found = found.regrouped(total / own * np.eye(n_states))
+            posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
+        return [move._asdict() for move in moves]
 
     def _groups(
         self,

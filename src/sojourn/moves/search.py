@@ -92,7 +92,7 @@ class StateSearch:
         settings, before = self.fitter.settings, -np.inf
         least = self.tol * self.fitter.sample.n_steps * settings.search_steps
         for _ in range(settings.search_max_rounds):
-            found = self._stepped(posterior, settings.search_steps)
+            found = self.stepped(posterior, settings.search_steps)
             if found.bound - before < least:
                 break
             posterior, before = found.posterior, found.bound
@@ -116,7 +116,7 @@ class StateSearch:
         if constraints is not None and not constraints.lasting:
             pairs = pairs[:1]  # a merge decides what others there are
         merged = posterior.regrouped(merge_weights(posterior.n_states, pairs))
-        found = self._stepped(merged, self.fitter.settings.search_screen_steps)
+        found = self.stepped(merged, self.fitter.settings.search_screen_steps)
         gain = found.bound - present.bound
         accepted = gain > 0.0 and not self._is_worse(found, present)
         n_states = (merged if accepted else posterior).n_states
@@ -129,10 +129,10 @@ class StateSearch:
         if n_states == 1:
             return None
         trials = []
-        for pair in self._candidates(present):
+        for pair in self.candidates(present):
             merged = present.posterior.regrouped(merge_weights(n_states, [pair]))
             try:
-                trials.append((self._stepped(merged, settings.search_screen_steps), pair))
+                trials.append((self.stepped(merged, settings.search_screen_steps), pair))
             except FloatingPointError:  # under constraints fewer states may leave data without path
                 if merged.transitions.constraints is None:
                     raise
@@ -140,7 +140,7 @@ class StateSearch:
         for found, pair in trials[: settings.search_finalists]:
             if found.bound <= present.bound:
                 # States need some time to take over from those that are gone.
-                found = self._stepped(found.posterior, settings.search_steps)
+                found = self.stepped(found.posterior, settings.search_steps)
             gain = found.bound - present.bound
             accepted = gain > 0.0 and not self._is_worse(found, present)
             moves.append(Move("merge", [list(pair)], gain, 0.0, accepted, n_states - accepted))
@@ -169,7 +169,7 @@ class StateSearch:
                 rng,
                 settings,
             )
-            trials.append((self._stepped(bench.place(parts), settings.search_steps), state))
+            trials.append((self.stepped(bench.place(parts), settings.search_steps), state))
         trials.sort(key=lambda trial: -trial[0].bound)
         for found, state in trials[: settings.search_finalists]:
             if found.bound <= present.bound:
@@ -187,7 +187,7 @@ class StateSearch:
             return False
         return self.validate(found.posterior) < self.validate(present.posterior)
 
-    def _candidates(self, present: Fit) -> list[Pair]:
+    def candidates(self, present: Fit) -> list[Pair]:
         """Return the pairs that may gain most: by the sure gain, eq (22), and at best."""
         settings, states = self.fitter.settings, self._merged_states(present)
         first, second = np.nonzero(states.gains > -np.inf)
@@ -203,7 +203,7 @@ class StateSearch:
         fitter = self.fitter
         return MergedStates.of(fitter.family, present.posterior, present.shared, fitter.settings)
 
-    def _stepped(self, posterior: Posterior, n_local: int) -> Fit:
+    def stepped(self, posterior: Posterior, n_local: int) -> Fit:
         """Take local steps; the prior on transitions is fitted to the counts after the last."""
         bench, fitter = self.fitter.bench, self.fitter
         for _ in range(n_local - 1):

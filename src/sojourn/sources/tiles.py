@@ -146,7 +146,9 @@ class TiledSource(Minibatches):
         return self.batch_size is None or self.batch_size >= self.n_sequences
 
     def cuts(self, n_pass: int) -> Cuts:
-        """Cut the sequences for pass `n_pass`."""
+        """Cut the sequences for pass `n_pass`; from then on the same, where they are one minibatch."""
+        if self.whole_from is not None:
+            n_pass = min(n_pass, self.whole_from)
         rng = np.random.default_rng([self.seed, _STREAM, n_pass])
         offsets, counts = np.asarray(self.data.offsets, np.int64), self._counts
         size = np.diff(offsets) / counts

@@ -229,12 +229,22 @@ def _wait_for(function: Function, companions: Companions) -> None:
 def _from_record() -> Companions:
     record = json.loads(RECORD.read_text())
     functions = [Function(*one[:2]) for one in record["functions"]]
-    fits = [(one["kind"], {functions[i] for i in one["functions"]}) for one in record["fits"]]
+    there = {one for one in functions if _is_there(one.name)}
+    fits = [
+        (own["kind"], {functions[i] for i in own["functions"]} & there) for own in record["fits"]
+    ]
     seconds = {Function(*one[:2]): one[2] for one in record["functions"]}
     is_python = Path(sys.executable or "").name.lower().startswith("python")
-    return Companions(
-        fits, seconds, min(_MOST_PROCESSES, available_cores() - 1) if is_python else 0
-    )
+    n_beside = min(_MOST_PROCESSES, available_cores() - 1) if is_python else 0
+    return Companions(fits, seconds, n_beside)
+
+
+def _is_there(name: str) -> bool:
+    """Whether a function of the record still exists, and is kept on disk."""
+    try:
+        return hasattr(_dispatcher(name), "_cache")
+    except (ImportError, AttributeError):
+        return False
 
 
 _kind = ""

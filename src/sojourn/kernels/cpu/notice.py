@@ -40,7 +40,8 @@ class _Notice(event.Listener):
         if not self.said:
             self.said = True
             print(_LINE, file=sys.stderr, flush=True)
-        aside.need(dispatcher, event.data["args"])
+        if "args" in event.data:
+            aside.need(dispatcher, event.data["args"])
 
     def on_end(self, event: Any) -> None:
         """Collect garbage again."""

@@ -1,0 +1,67 @@
+"""Exchanges of states at a fixed number of them."""
+
+import numpy as np
+import pytest
+
+import sojourn as sj
+from sojourn.moves.exchange import exchange_states, split_by_runs
+from sojourn.moves.search import StateSearch
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.split import runs_of
+from sojourn.moves.workbench import Workbench
+
+MEANS = np.array([-6.0, -2.0, 2.0, 6.0])
+
+
+@pytest.fixture(scope="module", params=[sj.HMM, sj.HDPHMM])
+def trapped(request):
+    """A model of four states that is stuck: two share the first, and one stands for two others."""
+    rng = np.random.default_rng(0)
+    states = np.repeat(rng.integers(0, 4, 120), rng.geometric(0.1, 120))
+    X = rng.normal(MEANS[states])[:, None]
+    good = request.param(4, sj.DiagonalGaussian(), random_state=0).fit(X)
+    order = np.eye(4)[np.argsort(good.means_[:, 0])]
+    np.testing.assert_allclose(order @ good.means_[:, 0], MEANS, atol=0.3)
+    data = good.emission_.validate(sj.Sequences.from_lengths(X))
+    bench = Workbench(good.emission_, good.fitted_.compute.backend())
+    search = StateSearch.on(data, bench, 5, 1e-5, MoveSettings())
+    weights = np.array([[0.5, 0, 0, 0], [0.5, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 1]])
+    poor = good.fitted_.posterior.regrouped(weights @ order)
+    return search, search.converged(good.fitted_.posterior), search.converged(poor)
+
+
+def test_an_exchange_leads_out_of_a_poor_optimum(trapped):
+    search, good, poor = trapped
+    assert poor.bound < good.bound - 100.0
+    found, moves = exchange_states(search, poor.posterior, 3, np.random.default_rng(0))
+    assert found.n_states == 4
+    assert [move.accepted for move in moves] == [True, False]
+    assert moves[0].kind == "exchange"
+    (split,), merged = moves[0].states
+    assert split not in merged
+    assert search.converged(found).bound == pytest.approx(good.bound, abs=0.5)
+
+
+def test_a_good_optimum_is_left_as_it_is(trapped):
+    search, good, _ = trapped
+    found, moves = exchange_states(search, good.posterior, 3, np.random.default_rng(0))
+    assert found is None
+    assert [move.accepted for move in moves] == [False]
+
+
+def test_a_split_by_runs_keeps_what_the_state_had(trapped):
+    search, _, poor = trapped
+    whole, bench = poor.posterior, search.fitter.bench
+    sequences, path = bench.likely_states(whole, search.fitter.sample.fitted[0])
+    own = runs_of(sequences, path, 3, 8)
+    parts = split_by_runs(search, whole, 3, own, np.random.default_rng(0))
+    back = np.eye(4, 5)
+    back[3, 4] = 1.0
+    merged = parts.regrouped(back)
+    np.testing.assert_allclose(merged.counts.transitions, whole.counts.transitions, rtol=1e-9)
+    np.testing.assert_allclose(merged.counts.start, whole.counts.start, rtol=1e-9)
+    mass = parts.emissions.dense()[:, 0]
+    np.testing.assert_allclose(mass[3] + mass[4], whole.emissions.dense()[3, 0], rtol=0.01)
+    family = search.fitter.family
+    means = family.location + parts.emissions.dense()[[3, 4], 2] / mass[[3, 4]]
+    np.testing.assert_allclose(np.sort(means), [2.0, 6.0], atol=0.3)
