@@ -134,12 +134,39 @@ def known_figures() -> str:
     return "\n".join(lines)
 
 
+def hdp_figures() -> str:
+    """Return what the HDP costs, as a table."""
+    found = read("benchmarks/results/hdp_cost.json")
+    cells = {(c["n_states"], c["n_sequences"], c["n_symbols"]): c["ratio"] for c in found["cells"]}
+    states, sequences, symbols = (sorted({cell[i] for cell in cells}) for i in range(3))
+    where = found["machine"]
+    return "\n".join(
+        [
+            f"Measured on one core of {where['processor']}, {found['date']}, by "
+            f"`{found['command']}`; the file is "
+            "[results/hdp_cost.json](results/hdp_cost.json). In each cell, "
+            + " and ".join(f"{n:,}" for n in symbols)
+            + f" symbols; the largest is {max(cells.values()):.2f}.",
+            "",
+            "| states | " + " | ".join(f"{n:,} sequences" for n in sequences) + " |",
+            "|---|" + "---|" * len(sequences),
+            *(
+                f"| {k} | "
+                + " | ".join(", ".join(f"{cells[k, n, v]:.2f}" for v in symbols) for n in sequences)
+                + " |"
+                for k in states
+            ),
+        ]
+    )
+
+
 PAGES = {
     "README.md": figures,
     "docs/peers.md": peer_figures,
     "docs/now-and-next.md": now_tables.figures,
     "docs/what-is-known.md": known_figures,
     "docs/durations.md": duration_tables.figures,
+    "benchmarks/README.md": hdp_figures,
 }
 
 

@@ -164,8 +164,7 @@ def test_sampled_squares_are_close_to_all_of_them(n_states):
     for a, b in zip(every.squares, sampled.squares, strict=True):
         # Four standard errors: 1,500 sampled steps whose Σ q² differ by half of their mean.
         assert b.sum() == pytest.approx(a.sum(), rel=0.05)
-    # A sampled square is at most 1/16 and stands for eight: the errors of m of them are within
-    # a few √(8 m) / 16, with m at most 16 times their sum of squares or as many as steps.
+    # A sampled square is at most 1/4 and stands for eight; most are far smaller.
     error = np.abs(sampled.squares.pairs - every.squares.pairs)
     assert (error <= 0.1 + 0.5 * np.sqrt(every.squares.pairs)).all()
     assert (sampled.squares.pairs <= sampled.transitions).all()

@@ -6,9 +6,8 @@ An update treats the data set as N/B copies of a large batch of B sequences.
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +33,7 @@ from sojourn.transitions.constraints import (
 )
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution, Sticks
 from sojourn.transitions.hdp_updates import (
+    compiled_changes,
     overridden_tables,
     prior_divergence,
     renamed,
@@ -45,6 +45,7 @@ from sojourn.transitions.large_batch import added, pending_of, state_of, step_si
 from sojourn.transitions.summary import HDPSummary, effective_states
 from sojourn.transitions.tables import Occurrence
 
+Prior = TypeVar("Prior", bound="HDP")
 OccupancyForm = Literal["auto", "exact", "fast"]
 
 _FIRST_CONCENTRATION = 0.1
@@ -253,10 +254,14 @@ class HDP(Transitions):
         if squares is not None:
             parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
         n_pending = self.n_pending + n_sequences
-        collected = copy(self)  # what follows from the posterior alone stays known
-        vars(collected).update(pending=added(self.pending, parts), n_pending=n_pending)
         # At least one update per pass, also if the data set is smaller than the large batch.
-        if collected.n_pending < min(self.batch_size, total_sequences):
+        is_full = n_pending >= min(self.batch_size, total_sequences)
+        # The sums of a single minibatch that are used at once need not be kept.
+        is_used = is_full and not self.pending and not is_tensor(counts.start)
+        pending = parts if is_used else added(self.pending, parts)
+        # What follows from the posterior alone stays known.
+        collected = _changed(self, pending=pending, n_pending=n_pending)
+        if not is_full:
             return collected
         updated: Self = (update or type(self).updated)(collected, total_sequences)
         return updated
@@ -270,6 +275,10 @@ class HDP(Transitions):
         """Update q(π̃), q(α) and q(γ) from the large batch, eqs (4) to (7)."""
         step_size = self.step_size if step_size is None else step_size
         copies = total_sequences / self.n_pending
+        done: dict[str, Any] = {"n_updates": self.n_updates + 1, "pending": {}, "n_pending": 0}
+        changes = compiled_changes(self, copies, step_size)
+        if changes is not None:
+            return _changed(self, **changes, **done)
         scaled = {name: copies * part for name, part in self.pending.items()}
         counts = stacked(Rows(scaled["start"], scaled["transitions"]))
         occurrence = None
@@ -277,7 +286,7 @@ class HDP(Transitions):
             squares = stacked(Rows(scaled["squares_start"], scaled["squares_pairs"]))
             occurrence = Occurrence(squares, scaled["squares_rows"])
         blended = self.blended(counts, occurrence, step_size)
-        return replace(blended, n_updates=self.n_updates + 1, pending={}, n_pending=0)
+        return replace(blended, **done)
 
     def blended(self, counts: Floats, occurrence: Occurrence | None, step_size: Any) -> Self:
         """Blend all posteriors with those of given counts, eqs (5) to (7), (19) and (24).
@@ -416,6 +425,13 @@ class HDP(Transitions):
     def check(self, n_states: int) -> None:
         """Check options, posteriors and the large batch."""
         check_hdp(self, n_states)
+
+
+def _changed(hdp: Prior, **changes: Any) -> Prior:
+    """Return a prior with other values, and all else that it has; quicker than `replace`."""
+    changed = object.__new__(type(hdp))
+    vars(changed).update(vars(hdp), **changes)
+    return changed
 
 
 def _update_prior(hdp: HDP) -> Floats:

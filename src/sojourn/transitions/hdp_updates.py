@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sojourn.kernels.arrays import namespace
+import numpy as np
+
+from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu import tables as compiled
 from sojourn.kernels.interface import Floats
 from sojourn.transitions.constraints import RowConstraints
+from sojourn.transitions.distributions import GammaDistribution
 from sojourn.transitions.rows import Rows, stacked
 from sojourn.transitions.tables import Occurrence
 from sojourn.transitions.tables import tables_and_log_eta as expected_tables_and_log_eta
@@ -50,6 +54,36 @@ def tables_and_log_eta(
         # What a row cannot choose has auxiliary tables in it, so that π and α stay conjugate.
         tables = tables - (1.0 - stacked(constraints.free)) * prior * log_eta[:, None]  # eq (41)
     return tables, log_eta
+
+
+def compiled_changes(hdp: HDP, copies: float, step_size: float) -> dict[str, Any] | None:
+    """Return what an update from the large batch changes, by compiled code; None where it cannot.
+
+    It can for arrays in memory, with the sums of q² and one vector of weights for all rows.  As
+    NumPy computes it, the update of a few states takes as long as forward-backward of a few
+    hundred short sequences.
+    """
+    pending, prior = hdp.pending, hdp.update_prior
+    is_plain = not hdp.is_sticky and hdp.constraints is None and hdp.exchangeable
+    if not is_plain or "squares_pairs" not in pending or is_tensor(prior):
+        return None
+    known = np.array([*hdp.alpha_prior, *hdp.gamma_prior])
+    tables, weights = hdp.tables.copy(), np.empty(hdp.n_states)
+    posterior = np.array([hdp.stick_gamma, *hdp.alpha, *hdp.gamma])
+    names = ("start", "transitions", "squares_start", "squares_pairs", "squares_rows")
+    sums = [np.ascontiguousarray(pending[name]) for name in names]
+    update: Any = compiled.update_posteriors
+    update(
+        copies, *sums, step_size, hdp.sort_states, known, prior[None], tables, posterior, weights
+    )
+    stick_gamma, *numbers = posterior.tolist()
+    return {
+        "tables": tables,
+        "stick_gamma": stick_gamma,
+        "alpha": GammaDistribution(*numbers[:2]),
+        "gamma": GammaDistribution(*numbers[2:]),
+        "_update_prior": weights,
+    }
 
 
 def sticky_cells(hdp: HDP, prior: Floats, keep: float, extra: float) -> Rows:

@@ -12,9 +12,9 @@ Where the squares of pairs are asked for, they are collected in units of Θ² �
 
     squares    Θ² ∘ Σ_t (α_{t−1}²)ᵀ (ε_t²)
 
-from every step or from one in `every`.  In the latter case the pairs of two probable states, those
-above `LARGE`, are still collected from every step, one by one, as there are few of them; the matrix
-product is that of the others, each of them small, and has the weight of the steps left out.
+from every step or from one in `every`.  In the latter case the pair of the most probable states of
+the two steps is still collected from every step; the matrix product is that of the others, none of
+them above a quarter, and has the weight of the steps left out.
 
 The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk; where
 there are several, it keeps those at the boundaries of chunks and computes a chunk again on the way
@@ -31,18 +31,14 @@ from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.rows import (
     add_squares,
     dot,
-    lanes_above,
-    lowest_bit,
+    likeliest,
     multiply_and_sum,
     square_row,
 )
-from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import prefetch_row, take_unit
 
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
 _NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
-LARGE = 0.25  # a state above this is probable; fewer than 1 / LARGE states are
-_WORD = 64  # states whose bits fit into an integer
 _SHIFT = 2.0**32  # α is as much larger before it is squared, and ε smaller: both keep in range
 _LARGEST = 2.0**95  # the square of this, shifted, is finite in single precision
 
@@ -89,7 +85,7 @@ def smooth_units(
     log_norm, scale_products = np.empty(block_rows), np.empty(block_rows)
     squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
     square_products = np.empty(pair_squares.shape[1:], start.dtype)
-    large = np.zeros((2 * block_rows, -(-width // _WORD)), np.int64)
+    likely = np.zeros(block_rows, np.int64)
     n_blocks = -(-n_sequences // block_rows)
     # A literal in a call would have the function compiled again for each of its values.
     none, collect, again = np.int64(0), n_units > 0, n_units < 0
@@ -133,7 +129,7 @@ def smooth_units(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
                     transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
                     start_counts[unit], products, transition_counts[unit], block, every, weight,
-                    squared, square_products, large, start_squares[unit],
+                    squared, square_products, likely, start_squares[unit],
                     pair_squares[unit], row_squares[unit],
                 )  # fmt: skip
         unit = take_unit(counter)
@@ -228,7 +224,7 @@ def _backward(
     weight,
     squared,
     square_products,
-    large,
+    likely,
     start_squares,
     pair_squares,
     row_squares,
@@ -242,6 +238,7 @@ def _backward(
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
     has_squares = row_squares.shape[0] > 0
+    square_products[:] = 0.0
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -252,15 +249,17 @@ def _backward(
             active += 1
         slot = (t - begin + 1) * block_rows
         if has_squares and every > 1:
-            for i in range(active):
-                _find_large(alpha, slot + i, beta, i, large)
             # Epsilon is still that of the step after, for the sequences that have one.
-            factor = 1.0 - weight if (t + 1 + block) % every == 1 else 1.0
+            factor = (1.0 / weight - 1.0) if (t + 1 + block) % every == 1 else 1.0 / weight
             for i in range(active):
+                row = slot + i
+                state, after = likeliest(alpha, row, beta, i, width), likely[i]
+                likely[i] = state
                 if length[i] > t + 1:
-                    _add_large(
-                        alpha, slot + i, beta, epsilon, i, large, factor, pair_squares, row_squares
-                    )
+                    left = np.float64(alpha[row, state])
+                    own, pair = left * np.float64(beta[i, state]), left * epsilon[i, after]
+                    row_squares[state] += weight * factor * own * own
+                    square_products[state, after] += factor * pair * pair
         for i in range(active):
             row = slot + i
             token = first[i] + t
@@ -301,50 +300,17 @@ def _backward(
                     square_row(epsilon, i, unshift, largest, squared, block_rows + i, width)
                 gemm(
                     squared, none, one_apart, width, squared, block_rows * width, width,
-                    square_products, none, width, width, width, active, n_squares > 0,
+                    square_products, none, width, width, width, active, active > 0,
                 )  # fmt: skip
                 n_squares += active
                 if n_squares >= _PRODUCT_STEPS:
                     _add_matrix(square_products, pair_squares, weight)
+                    square_products[:] = 0.0
                     n_squares = 0
-    if n_squares > 0:
+    if has_squares:
         _add_matrix(square_products, pair_squares, weight)
     if n_products > 0:
         _add_matrix(products, transition_counts, certain)
-
-
-@inner
-def _find_large(alpha, row, beta, i, large):
-    """Mark the probable states of a step in row 2i; row 2i + 1 gets those of the step after it."""
-    least = alpha.dtype.type(LARGE)
-    width = alpha.shape[1]
-    for word in range(large.shape[1]):
-        large[2 * i + 1, word] = large[2 * i, word]
-        bits = 0
-        first = word * _WORD
-        for column in range(first, min(first + _WORD, width), PAD):
-            bits |= lanes_above(alpha, row, beta, i, column, least) << (column - first)
-        large[2 * i, word] = bits
-
-
-@inner
-def _add_large(alpha, row, beta, epsilon, i, large, factor, pair_squares, row_squares):
-    """Add `factor` times the squares of probable states and of pairs of them, these as Θ² ∘."""
-    for word in range(large.shape[1]):
-        bits = large[2 * i, word]
-        while bits != 0:
-            state = word * _WORD + lowest_bit(bits)
-            bits &= bits - 1
-            left = np.float64(alpha[row, state])
-            q = left * np.float64(beta[i, state])
-            row_squares[state] += factor * q * q
-            for word_after in range(large.shape[1]):
-                after = large[2 * i + 1, word_after]
-                while after != 0:
-                    other = word_after * _WORD + lowest_bit(after)
-                    after &= after - 1
-                    pair = left * np.float64(epsilon[i, other])
-                    pair_squares[state, other] += factor * pair * pair
 
 
 @inner

@@ -55,8 +55,9 @@ def forward_backward(
     """Compute posterior expectations of every sequence.
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
-    its arguments.  With more than 32 states the squares of pairs and rows are estimates: those of
-    states with q ≤ 1/4 come from one step in eight, always the same steps of a batch.
+    its arguments.  With more than 32 states the squares of pairs and rows are estimates: those
+    that are not of the most probable states come from one step in eight, always the same steps of
+    a batch.
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
@@ -258,4 +259,4 @@ class _Blocks:
         # Of these `blocks` takes the ones with (t + block) % every == 1.
         first = -(np.arange(len(order)) // self.block_rows) % every
         n_sampled = ((n_pairs + every - 1 - first) // every).sum()
-        return every, float(n_pairs.sum() / max(1, n_sampled))
+        return every, max(1.0, float(n_pairs.sum() / max(1, n_sampled)))

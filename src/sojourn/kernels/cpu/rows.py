@@ -53,16 +53,7 @@ def _emit_row_sum(
     vector, width = builder.load(total), PAD
     while width > 1:
         width //= 2
-        index = ir.VectorType(ir.IntType(32), width)
-        low, high = (
-            builder.shuffle_vector(
-                vector,
-                ir.Constant(vector.type, ir.Undefined),
-                ir.Constant(index, list(range(first, first + width))),
-            )
-            for first in (0, width)
-        )
-        vector = builder.fadd(low, high)
+        vector = builder.fadd(*(_part(builder, vector, first, width) for first in (0, width)))
     return builder.extract_element(vector, ir.Constant(ir.IntType(32), 0))
 
 
@@ -89,28 +80,59 @@ def dot(typing_context, a, a_row, b, b_row, width):
 
 
 @intrinsic
-def lanes_above(typing_context, a, a_row, b, b_row, column, least):
-    """Return the lanes of a pad, as bits, with ``a[a_row, j] * b[b_row, j] > least``."""
-    signature = types.intp(a, types.intp, b, types.intp, types.intp, a.dtype)
+def likeliest(typing_context, a, a_row, b, b_row, width):
+    """Return the column j with the largest ``a[a_row, j] * b[b_row, j]``."""
+    signature = types.intp(a, types.intp, b, types.intp, types.intp)
 
     def generate(context, builder, signature, args):
         element = context.get_data_type(signature.args[0].dtype)
         itemsize = signature.args[0].dtype.bitwidth // 8
-        lanes = ir.VectorType(element, PAD)
-        rows = (
+        lanes, whole = ir.VectorType(element, PAD), ir.IntType(32)
+        places = ir.VectorType(whole, PAD)
+        rows = [
             _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
-        )
-        values = [
-            builder.load(
-                builder.bitcast(builder.gep(row, [args[4]]), lanes.as_pointer()), align=itemsize
-            )
-            for row in rows
         ]
-        above = builder.fcmp_ordered(">", builder.fmul(*values), _splat(builder, args[5], lanes))
-        bits = builder.bitcast(above, ir.IntType(PAD))
-        return builder.zext(bits, context.get_value_type(types.intp))
+        most = cgutils.alloca_once_value(builder, ir.Constant(lanes, [-1.0] * PAD))
+        where = cgutils.alloca_once_value(builder, ir.Constant(places, [0] * PAD))
+        n_pads = builder.udiv(args[4], ir.Constant(args[4].type, PAD))
+        with cgutils.for_range(builder, n_pads) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
+            values = [
+                builder.load(
+                    builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()), align=itemsize
+                )
+                for row in rows
+            ]
+            here = _splat(builder, builder.trunc(at, whole), places)
+            found = _larger(
+                builder, (builder.load(most), builder.load(where)), (builder.fmul(*values), here)
+            )
+            builder.store(found[0], most)
+            builder.store(found[1], where)
+        first = ir.Constant(places, list(range(PAD)))
+        best = builder.load(most), builder.add(builder.load(where), first)
+        length = PAD
+        while length > 1:
+            length //= 2
+            best = _larger(
+                builder, *([_part(builder, x, n, length) for x in best] for n in (0, length))
+            )
+        place = builder.extract_element(best[1], ir.Constant(whole, 0))
+        return builder.zext(place, context.get_value_type(types.intp))
 
     return signature, generate
+
+
+def _larger(builder: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return the larger values and their places, in each lane; the left ones where equal."""
+    above = builder.fcmp_ordered(">", right[0], left[0])
+    return tuple(builder.select(above, r, x) for x, r in zip(left, right, strict=True))
+
+
+def _part(builder: Any, vector: Any, first: int, length: int) -> Any:
+    """Return some lanes of a vector."""
+    index = ir.Constant(ir.VectorType(ir.IntType(32), length), list(range(first, first + length)))
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), index)
 
 
 @intrinsic
