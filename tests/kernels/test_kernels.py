@@ -173,6 +173,17 @@ def test_sampled_squares_are_close_to_all_of_them(smooth, n_states):
     assert (sampled.squares.pairs <= sampled.transitions).all()
 
 
+@pytest.mark.parametrize(("n_states", "wanted"), [(8, SQUARE_EVERY), (9, SQUARE_EVERY), (9, 1)])
+def test_squares_are_sampled_with_more_than_eight_states_where_that_is_enough(n_states, wanted):
+    batch = random_batch(5, n_states, [30] * 40)
+    got, all_of_them = (
+        cpu.forward_backward(*batch, squares=wanted),
+        narrow.smooth(*batch, squares=1),
+    )
+    is_sampled = (got.squares.pairs != all_of_them.squares.pairs).any()
+    assert is_sampled == (n_states > 8 and wanted > 1)
+
+
 def test_squares_neither_overflow_nor_underflow_in_single_precision():
     # A path by transitions of potential 1e-30, forced by what is emitted.
     transitions = np.full((3, 3), 1e-30, np.float32) + np.eye(3, dtype=np.float32)
