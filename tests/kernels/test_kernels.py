@@ -158,7 +158,12 @@ def test_squares_of_probable_pairs_are_exact_where_others_are_sampled(
 
 @pytest.mark.parametrize(
     ("smooth", "n_states"),
-    [(recursions.smooth, 40), (recursions.smooth, 70), (narrow.smooth, 28)],
+    [
+        (recursions.smooth, 40),
+        (recursions.smooth, 70),
+        (narrow.smooth, 28),
+        (partial(narrow.smooth, tile=16), 28),
+    ],
 )
 def test_sampled_squares_are_close_to_all_of_them(smooth, n_states):
     rng = np.random.default_rng(0)
