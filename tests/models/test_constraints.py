@@ -196,8 +196,9 @@ def propose_once(model, X, kind):
     data = fitted.prepare(X).sequences
     moves = Moves(5, 0, fitted.compute.backend())
     bench = Workbench(fitted.family, moves.backend)
-    plan = moves._plan(fitted.posterior, bench, len(X), 1e9, early=False)
-    judge = moves._judge(plan._replace(kind=kind, n_steps=1e9), fitted.posterior, bench, [data], 12)
+    plan = moves._plan(fitted.posterior, bench, len(X), 1e9, early=False, surveys=False)
+    plan = plan._replace(kind=kind, n_steps=1e9)
+    judge = moves._judge(plan, fitted.posterior, bench, [data], 12, surveys=False)
     propose(kind, judge, np.random.default_rng(0))
     fitted.posterior.become(judge.present.posterior)
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.cpu import tables as compiled
 from sojourn.kernels.interface import Floats, Squares
 from sojourn.transitions.base import (
     Concentrations,
@@ -438,6 +439,11 @@ def _update_prior(hdp: HDP) -> Floats:
     xp = namespace(hdp.tables)
     if hdp.n_updates == 0:
         return cast(Floats, xp.full_like(hdp.tables, _FIRST_CONCENTRATION))
+    if not is_tensor(hdp.tables):  # to the bit what `update_posteriors` gives
+        by_state, write = np.empty(hdp.n_states), cast(Any, compiled.geometric_prior)
+        known = np.asarray(hdp.tables, dtype=np.float64), float(hdp.stick_gamma)
+        write(*known, *map(float, hdp.alpha), hdp.sort_states, by_state)
+        return by_state
     order = hdp.order
     sticks = Sticks.from_tables(hdp.tables[order], hdp.stick_gamma)
     weights = hdp.alpha.geometric_mean * _by_state(sticks.geometric_weights, order)

@@ -68,7 +68,6 @@ def update_posteriors(
     the update.
     """
     n_states, keep = start.shape[0], 1.0 - step
-    log_rest = np.empty(n_states)
     counts, squares = np.empty((n_states + 1, n_states)), np.empty((n_states + 1, n_states))
     for j in range(n_states):
         counts[0, j] = copies * start[j]
@@ -95,15 +94,23 @@ def update_posteriors(
     posterior[3] = keep * posterior[3] + step * (known[2] + n_states)
     posterior[4] = keep * posterior[4] + step * (known[3] - all_rest)
     # G[π] of the new sticks, whose parameters follow from the blended tables.
+    geometric_prior(tables, posterior[0], posterior[1], posterior[2], by_size, weights)
+
+
+@njit(nogil=True, cache=True)
+def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
+    """Write G[α π] of every state, eq (8), with α Gamma(`shape`, `rate`) and blended `tables`."""
+    n_states = tables.shape[0]
+    log_rest = np.empty(n_states)
     order = _stick_order(tables, by_size)
     later = 0.0
     for n in range(n_states - 1, -1, -1):
         own = tables[order[n]]
-        whole = _digamma(1.0 + own + posterior[0] + later)
-        log_rest[n] = _digamma(posterior[0] + later) - whole
+        whole = _digamma(1.0 + own + stick_gamma + later)
+        log_rest[n] = _digamma(stick_gamma + later) - whole
         weights[order[n]] = _digamma(1.0 + own) - whole
         later += own
-    scale, before = np.exp(_digamma(posterior[1])) / posterior[2], 0.0
+    scale, before = np.exp(_digamma(shape)) / rate, 0.0
     for n in range(n_states):
         j = order[n]
         # The weight of a stick without observations underflows; the rows must stay positive.
