@@ -9,9 +9,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.special import digamma, xlogy
 
 from sojourn.kernels import Potentials, cpu, reference
-from sojourn.kernels.cpu import recursions, symbols
+from sojourn.kernels.cpu import narrow, recursions, symbols
 from sojourn.kernels.cpu.gemm import gemm
-from sojourn.kernels.interface import aligned, padded_states
+from sojourn.kernels.interface import SQUARE_EVERY, aligned, padded_states
 from sojourn.transitions.base import PriorCounts, Rows
 from tests.support import enumeration
 from tests.support.kernels import assert_signatures_are_those_declared
@@ -122,8 +122,8 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
     batch = random_batch(seed, n_states, lengths, scaled=seed % 2 == 0, dtype=dtype)
     tolerance = 5e-5 if dtype is np.float32 else 1e-9
     expected = reference.forward_backward(*batch, squares=True)
-    shape = {"block_rows": block_rows, "chunk_elements": chunk_elements, "square_every": 1}
-    got = recursions.smooth(*batch, squares=True, n_threads=2, **shape)
+    shape = {"block_rows": block_rows, "chunk_elements": chunk_elements}
+    got = recursions.smooth(*batch, squares=1, n_threads=2, **shape)
     for ours, theirs in zip(got.squares, expected.squares, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=10 * tolerance)
     for name in ("log_normalizers", "start", "transitions", "responsibilities"):
@@ -149,18 +149,26 @@ def test_squares_of_probable_pairs_are_exact_where_others_are_sampled(
     rows[np.arange(11), np.arange(11) % n_states] = 1.0
     batch = potentials._replace(emissions=rows), index, offsets
     expected = reference.forward_backward(*batch, squares=True).squares
-    got = recursions.smooth(
-        *batch, squares=True, square_every=8, chunk_elements=chunk_elements
-    ).squares
-    for ours, theirs in zip(got, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    in_blocks = recursions.smooth(*batch, squares=8, chunk_elements=chunk_elements)
+    in_strips = narrow.smooth(*batch, squares=8, tile=16 if chunk_elements == 1 else None)
+    for got in (in_blocks, in_strips):
+        for ours, theirs in zip(got.squares, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("n_states", [40, 70])
-def test_sampled_squares_are_close_to_all_of_them(n_states):
+@pytest.mark.parametrize(
+    ("smooth", "n_states"),
+    [
+        (recursions.smooth, 40),
+        (recursions.smooth, 70),
+        (narrow.smooth, 28),
+        (partial(narrow.smooth, tile=16), 28),
+    ],
+)
+def test_sampled_squares_are_close_to_all_of_them(smooth, n_states):
     rng = np.random.default_rng(0)
     batch = random_batch(3, n_states, rng.integers(1, 40, 600), dtype=np.float32)
-    every, sampled = (recursions.smooth(*batch, squares=True, square_every=n) for n in (1, None))
+    every, sampled = (smooth(*batch, squares=n) for n in (1, SQUARE_EVERY))
     for a, b in zip(every.squares, sampled.squares, strict=True):
         # Four standard errors: 1,500 sampled steps whose Σ q² differ by half of their mean.
         assert b.sum() == pytest.approx(a.sum(), rel=0.05)
@@ -168,6 +176,17 @@ def test_sampled_squares_are_close_to_all_of_them(n_states):
     error = np.abs(sampled.squares.pairs - every.squares.pairs)
     assert (error <= 0.1 + 0.5 * np.sqrt(every.squares.pairs)).all()
     assert (sampled.squares.pairs <= sampled.transitions).all()
+
+
+@pytest.mark.parametrize(("n_states", "wanted"), [(8, SQUARE_EVERY), (9, SQUARE_EVERY), (9, 1)])
+def test_squares_are_sampled_with_more_than_eight_states_where_that_is_enough(n_states, wanted):
+    batch = random_batch(5, n_states, [30] * 40)
+    got, all_of_them = (
+        cpu.forward_backward(*batch, squares=wanted),
+        narrow.smooth(*batch, squares=1),
+    )
+    is_sampled = (got.squares.pairs != all_of_them.squares.pairs).any()
+    assert is_sampled == (n_states > 8 and wanted > 1)
 
 
 def test_squares_neither_overflow_nor_underflow_in_single_precision():

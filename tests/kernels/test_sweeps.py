@@ -9,6 +9,7 @@ from sojourn.inference import COLLAPSED
 from sojourn.inference.local import expected_statistics, prepare
 from sojourn.kernels import Potentials, cpu, reference
 from sojourn.kernels.cpu import narrow, recursions
+from sojourn.kernels.interface import SQUARE_EVERY
 from tests.support.potentials import assert_same, long_chain
 
 N_STEPS = 2100
@@ -83,10 +84,28 @@ def test_a_sweep_computes_what_the_parts_compute(name, n_states, tile, collapsed
 def test_threads_do_not_change_a_bit_of_a_sweep():
     batch = drawn(sj.DiagonalGaussian, 2, 4, n_steps=40_000)
     offsets = np.array([0, 30_000, 40_000])
-    one, two, five = (swept(*batch, offsets, tile=256, n_threads=n) for n in (1, 2, 5))
+    one, two, five = (swept(*batch, offsets, tile=256, squares=8, n_threads=n) for n in (1, 2, 5))
     for other in (two, five):
-        for a, b in zip((*one[0][:3], one[1]), (*other[0][:3], other[1]), strict=True):
+        ours, theirs = ((*each[0][:3], *each[0].squares, each[1]) for each in (one, other))
+        for a, b in zip(ours, theirs, strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_a_sweep_has_the_sampled_squares_of_a_batch_that_is_not_swept():
+    family, x, natural, chain = drawn(sj.DiagonalGaussian, 2, 12)
+    offsets = np.array([0, 17, 1200, N_STEPS])
+    log_rows = family.log_predictive(x, natural)
+    emissions = np.exp(log_rows - log_rows.max(axis=1)[:, None]).astype(np.float32)
+    start, transitions = (part.astype(np.float32) for part in chain)
+    table = DecayedTable(natural - family.prior(), "float64")
+    numbers = family.numbers(x, table, collapsed=True)
+    index = np.arange(N_STEPS, dtype=np.int32)
+    for wanted in (1, SQUARE_EVERY):
+        got, _ = recursions.sweep(start, transitions, numbers, offsets, squares=wanted)
+        batch = Potentials(start, transitions, emissions), index, offsets
+        expected = narrow.smooth(*batch, squares=wanted)  # up to 32 states 1 means every step
+        for a, b in zip(got.squares, expected.squares, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
 
 
 def test_outliers_are_computed_in_double_precision():

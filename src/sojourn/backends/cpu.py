@@ -102,7 +102,7 @@ class CpuBackend(KernelPieces, HostBackend):
         return self
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
         self._read_ahead(chunk)
@@ -113,7 +113,7 @@ class CpuBackend(KernelPieces, HostBackend):
             self._reader.start_next()
 
     def sweep(
-        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: int = False
     ) -> tuple[Smoothed, Floats] | None:
         """Compute potentials, expectations and sums of numbers at once; None if only apart."""
         compiled = getattr(self.kernel, "sweep", None)

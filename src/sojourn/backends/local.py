@@ -84,7 +84,7 @@ class KernelPieces(ABC):
         return Rows(*self.kernel.transition_potentials(prior, total, counts, dtype))
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk, or of its tiles."""
         tiles = self.tiles(chunk)
@@ -100,7 +100,7 @@ class KernelPieces(ABC):
         )
 
     def sweep(
-        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: int = False
     ) -> tuple[Smoothed, Floats] | None:
         """Compute potentials, expectations and sums of numbers at once; None if only apart."""
         return None

@@ -145,12 +145,12 @@ class LocalPieces(Protocol):
         """Return what computes the tiles of a chunk; None if it has sequences."""
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: bool = False
+        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
 
     def sweep(
-        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: bool = False
+        self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: int = False
     ) -> tuple[Smoothed, Floats] | None:
         """Compute potentials, expectations and sums of numbers at once; None if only apart."""
 

@@ -16,7 +16,7 @@ from sojourn.inference.objective import Objective
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.statistics import BatchSums, Uncertainty
 from sojourn.kernels.arrays import namespace
-from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+from sojourn.kernels.interface import SQUARE_EVERY, Floats, Integers, Potentials, Smoothed
 from sojourn.kernels.overlap import shared_entropies
 from sojourn.kernels.updates import state_masses
 from sojourn.sequences import Sequences
@@ -124,7 +124,7 @@ def _swept(
     numbers = family.numbers(chunk.encoded, posterior.emissions, collapsed=collapsed)
     if numbers is None:
         return None
-    found = backend.sweep(chunk, transitions, numbers, squares=squares)
+    found = backend.sweep(chunk, transitions, numbers, squares=SQUARE_EVERY if squares else 0)
     if found is None:
         return None
     smoothed, products = found
@@ -158,11 +158,12 @@ def _apart(
     ((_, factors, index),) = chunk_potentials(
         posterior, family, [chunk], transitions, backend, collapsed=collapsed
     )
-    smoothed = backend.forward_backward(chunk, factors, index, squares=squares or entropy)
+    wanted = 1 if entropy else SQUARE_EVERY if squares else 0  # the bound compares models
+    smoothed = backend.forward_backward(chunk, factors, index, squares=wanted)
     exact = backend.exact_for(smoothed)
     if exact is not None:
         smoothed, factors, index = _in_full(
-            posterior, family, objective, chunk, smoothed, exact, squares=squares or entropy
+            posterior, family, objective, chunk, smoothed, exact, squares=wanted
         )
     log_z = backend.total(chunk, smoothed.log_normalizers)
     whole = with_steps_within(smoothed)
@@ -218,7 +219,7 @@ def _in_full(
     before: Smoothed,
     exact: LocalPieces,
     *,
-    squares: bool,
+    squares: int,
 ) -> tuple[Smoothed, Potentials, Integers]:
     """Compute a chunk again in which a sequence underflowed, by a backend that is more exact."""
     # In the end it gives every state a chance, also those that labels forbid.

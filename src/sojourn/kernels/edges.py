@@ -35,7 +35,7 @@ class TileKernel(KernelOnTiles):
     """A kernel, applied to the tiles of a batch."""
 
     def forward_backward(
-        self, potentials: Potentials, index: Any, *, squares: bool = False
+        self, potentials: Potentials, index: Any, *, squares: int = False
     ) -> Smoothed:
         """Compute posterior expectations of what counts.
 

@@ -51,6 +51,10 @@ NARROW = 16
 """Number of states up to which rows need no padding on the CPU."""
 
 
+SQUARE_EVERY = 8
+"""Steps of which one has the sums of q² of improbable events, where estimates are enough."""
+
+
 def row_width(n_states: int) -> int:
     """Return the numbers of a row of emission potentials that spares the CPU's kernel a copy.
 
@@ -210,7 +214,7 @@ class Kernel(Protocol):
         index: Any,
         offsets: Any,
         *,
-        squares: bool = False,
+        squares: int = False,
         order: Any = None,
         n_threads: int = 1,
     ) -> Smoothed:
@@ -224,8 +228,9 @@ class Kernel(Protocol):
             Row of the emission table for each step of the flat batch.
         offsets : (N + 1,) integer array
             Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
-        squares : bool
-            Whether to collect the sums of q² of eqs (4), (6) and (19).
+        squares : int
+            Whether to collect the sums of q² of eqs (4), (6) and (19).  With more than one, those
+            of improbable events may be estimates, from one step in `SQUARE_EVERY`.
         order : (N,) integer array, optional
             The sequences, longest first, if the caller knows that order.
         n_threads : int

@@ -29,7 +29,7 @@ from sojourn.kernels.tiles import (
 
 
 def forward_backward(
-    own: KernelOnTiles, potentials: Potentials, index: Any, *, squares: bool = False
+    own: KernelOnTiles, potentials: Potentials, index: Any, *, squares: int = False
 ) -> Smoothed:
     """Compute posterior expectations of what counts, as `TileKernel.forward_backward` does."""
     tiles, found_edges = own.tiles, edges(own, potentials, index)

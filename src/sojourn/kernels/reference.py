@@ -39,7 +39,7 @@ def forward_backward(
     index: Integers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -53,7 +53,7 @@ def forward_backward(
         Row of the emission table for each step of the flat batch.
     offsets : (N + 1,) integer array
         Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
-    squares : bool
+    squares : int
         Whether to collect the sums of q² of eqs (4), (6) and (19).
     order : (N,) integer array, optional
         The sequences, longest first; part of the signature, as the order does not matter here.
@@ -93,7 +93,7 @@ def forward_backward(
 
 
 def _with_durations(
-    potentials: Potentials, index: Integers, offsets: Integers, *, squares: bool
+    potentials: Potentials, index: Integers, offsets: Integers, *, squares: int
 ) -> Smoothed:
     """Compute posterior expectations of K·J states, and sum the copies of each of the K."""
     folding = Folding.of(potentials)

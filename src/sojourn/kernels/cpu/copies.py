@@ -216,7 +216,7 @@ def copy_units(
                     )  # fmt: skip
                     left, left_at, left_step = squared, first * width, width
                     right, right_at = squared, side + first * width
-                move_sums(sums, own[2 * n_cells : 2 * n_cells + n_sums])
+                move_sums(sums, own[2 * n_cells : 2 * n_cells + n_sums], np.float64(1.0))
             if not backward:
                 continue
             check = own[0] - own[0]

@@ -69,13 +69,14 @@ def smooth(
     index: Integers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     n_threads: int = 1,
     tile: int | None = None,
 ) -> Smoothed | None:
     """Compute what `Kernel.forward_backward` does; None if edges of tiles do not meet.
 
-    `tile`, the length of tiles, changes rounding alone.
+    Of `squares` steps, which divide a block's, one has the squares of improbable events; 1 makes
+    them exact.  `tile`, the length of tiles, changes rounding and which steps these are.
     """
     strips = _Strips(potentials, len(index), offsets, n_threads, tile)
     sums = _Sums(strips.n_units, strips.n_states, squares=squares)
@@ -91,7 +92,7 @@ def sweep(
     numbers: Numbers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     n_threads: int = 1,
     tile: int | None = None,
 ) -> tuple[Smoothed, Floats] | None:
@@ -127,8 +128,9 @@ def log_normalizers(
 class _Sums:
     """What units sum, each in a place of its own."""
 
-    def __init__(self, n_units: int, n_states: int, *, squares: bool, n_pairs: int = 0) -> None:
+    def __init__(self, n_units: int, n_states: int, *, squares: int, n_pairs: int = 0) -> None:
         side = n_states if squares else 0
+        self.every = max(1, int(squares))
         self.start = np.zeros((n_units, n_states))
         self.transitions = np.zeros((n_units, n_states * n_states))
         self.start_squares, self.row_squares = np.zeros((2, n_units, side))
@@ -226,7 +228,7 @@ class _Strips:
     ) -> bool:
         """Compute everything; False if an edge does not meet its neighbour, or underflows."""
         pairs = np.ascontiguousarray(pairs, dtype=np.int64)
-        rest = backward, responsibilities, *sums.arrays, pairs, sums.moments
+        rest = backward, responsibilities, sums.every, *sums.arrays, pairs, sums.moments
         walks = np.full(2, -(-self.longest // STEPS) * STEPS if self.longest <= _SHORT else 0)
         if len(self.sequences) >= _WORTH_PROBING * WIDTH and not walks.any():
             self._call(1, table, numbers, walks, True, *rest)

@@ -22,6 +22,7 @@ from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     NARROW,
+    SQUARE_EVERY,
     Floats,
     Integers,
     Potentials,
@@ -38,8 +39,8 @@ _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
-_ALL_SQUARES = 32  # states up to which the squares of pairs come from every step
-_SQUARE_EVERY = 8  # with more states one step in this many has the squares of improbable pairs
+_ALL_SQUARES = 8  # states up to which the squares of pairs come from every step
+_MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
 
 
@@ -48,23 +49,24 @@ def forward_backward(
     index: Integers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
     """Compute posterior expectations of every sequence.
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
-    its arguments.  With more than 32 states the squares of pairs and rows are estimates: those
-    that are not of the most probable states come from one step in eight, always the same steps of
-    a batch.
+    its arguments.  With more than 32 states, or more than 8 where that is enough, the squares of
+    pairs and rows are estimates: those that are not of the most probable states come from one step
+    in eight, always the same steps of a batch.
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
     if potentials.durations is not None:
         return durations.forward_backward(
-            potentials, index, offsets, squares=squares, order=order, n_threads=n_threads
+            potentials, index, offsets, squares=bool(squares), order=order, n_threads=n_threads
         )
+    squares = _square_every(len(potentials.start), squares)
     if _suits_strips(len(potentials.start), len(index)):
         smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
         if smoothed is not None:
@@ -78,7 +80,7 @@ def sweep(
     numbers: Numbers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     n_threads: int = 1,
 ) -> tuple[Smoothed, Floats] | None:
     """Compute potentials, posterior expectations and sums of products of numbers at once.
@@ -88,7 +90,16 @@ def sweep(
     """
     if not _suits_strips(len(start), len(numbers.values)):
         return None
+    squares = _square_every(len(start), squares)
     return narrow.sweep(start, transitions, numbers, offsets, squares=squares, n_threads=n_threads)
+
+
+def _square_every(n_states: int, squares: int) -> int:
+    """Return of how many steps one has the squares of improbable events; 0 without squares."""
+    if not squares:
+        return 0
+    all_up_to = _MOST_ALL_SQUARES if squares == 1 else _ALL_SQUARES
+    return 1 if n_states <= all_up_to else SQUARE_EVERY
 
 
 def _suits_strips(n_states: int, n_steps: int) -> bool:
@@ -137,17 +148,16 @@ def smooth(
     index: Integers,
     offsets: Integers,
     *,
-    squares: bool = False,
+    squares: int = False,
     order: Integers | None = None,
     n_threads: int = 1,
     block_rows: int | None = None,
     chunk_elements: int = _CHUNK_ELEMENTS,
-    square_every: int | None = None,
 ) -> Smoothed:
     """Compute what `forward_backward` does, in blocks of a size that can be chosen.
 
     `block_rows` (sequences in a block) changes the last bits alone, and `chunk_elements` (numbers
-    of forward vectors that a thread keeps) the memory alone.  Of `square_every` steps, one has the
+    of forward vectors that a thread keeps) the memory alone.  Of `squares` steps, one has the
     squares of improbable pairs; 1 makes all sums of squares exact.
     """
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
@@ -157,7 +167,7 @@ def smooth(
     side = width if squares else 0
     pair_squares = np.zeros((n_units, side, side))
     start_squares, row_squares = np.zeros((2, n_units, side))
-    every, weight = blocks.sampling(square_every) if squares else (1, 1.0)
+    every, weight = blocks.sampling(squares)
     responsibilities = aligned((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
@@ -249,10 +259,9 @@ class _Blocks:
         # A sum that overflowed belongs to pairs that are as good as certain.
         return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
 
-    def sampling(self, every: int | None) -> tuple[int, float]:
+    def sampling(self, every: int) -> tuple[int, float]:
         """Return of how many steps one is sampled for squares, and the weight of a sampled one."""
-        every = every or (1 if self.width <= _ALL_SQUARES else _SQUARE_EVERY)
-        if every == 1:
+        if every <= 1:
             return 1, 1.0
         order, offsets, *_ = self.arguments
         n_pairs = (offsets[1:] - offsets[:-1])[order] - 1  # the steps t = 1, 2, ... of a sequence

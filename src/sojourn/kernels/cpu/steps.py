@@ -15,12 +15,14 @@ from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
     choose,
+    get,
     inverse,
     lanes_not_above,
     least,
     load,
     multiply,
     multiply_add,
+    put,
     splat,
     store,
     zeros_of,
@@ -133,18 +135,86 @@ def forward_block(
 
 
 @inner
+def _square_step(
+    before, here, taken, row, bits, scale, other_scale, constants, alpha, gamma, epsilon, squared,
+    row_sums,
+):  # fmt: skip
+    """Write the squares of a step's a and e, and add those of rows where no sequence ends."""
+    zero, side = zeros_of(alpha), squared.shape[0] // 2
+    ended, other_ended = bits, bits >> LANES
+    shift, unshift = splat(constants, _SHIFT), splat(constants, _UNSHIFT)
+    own, other_own = inverse(scale), inverse(other_scale)
+    shifted, other_shifted = multiply(scale, shift), multiply(other_scale, shift)
+    largest = splat(constants, _LARGEST)
+    for k in range(0, row, WIDTH):
+        x = choose(ended, zero, load(gamma, here + k))
+        y = choose(other_ended, zero, load(gamma, here + k + LANES))
+        so_far = load(row_sums, k // 2)
+        store(row_sums, k // 2, multiply_add(x, x, multiply_add(y, y, so_far)))
+        x = multiply(load(alpha, before + k), shifted)
+        y = multiply(load(alpha, before + k + LANES), other_shifted)
+        store(squared, taken + k, multiply(x, x))
+        store(squared, taken + k + LANES, multiply(y, y))
+        x = least(multiply(load(epsilon, here + k), own), largest)
+        y = least(multiply(load(epsilon, here + k + LANES), other_own), largest)
+        x = multiply(x, unshift)
+        y = multiply(y, unshift)
+        store(squared, side + taken + k, multiply(x, x))
+        store(squared, side + taken + k + LANES, multiply(y, y))
+
+
+@inner
+def add_likely(
+    after_at, here, n_states, ended, factor, names, alpha, gamma, epsilon, likely, ahead, places,
+    pairs, rows,
+):  # fmt: skip
+    """Add the squares of the most probable state of a step, and of its pair with the step after.
+
+    With those of one step in n, n times, the sums are then exact for these and estimates for
+    others: `factor` is one, or 1 − n where all squares of the step are in the sums.  `likely` and
+    `ahead` have the state of the step after, its e, and the factor there; then those of this step.
+    `names` are the states as numbers, and `places` is room for a few.
+    """
+    zero = zeros_of(gamma)
+    for half in range(0, WIDTH, LANES):
+        most, place = load(gamma, here + half), splat(names, np.int64(0))
+        for k in range(1, n_states):
+            value = load(gamma, here + k * WIDTH + half)
+            bits = lanes_not_above(value, most)
+            most = choose(bits, most, value)
+            place = choose(bits, place, splat(names, k))
+        store(places, half, place)
+        own = choose(ended >> half, zero, most)
+        store(places, WIDTH + half, multiply(own, own))
+    after = ahead[WIDTH]
+    for i in range(WIDTH):
+        state = np.int64(get(places, i))
+        at = state * WIDTH + i
+        cell = state * n_states + get(likely, i)
+        pair = np.float64(get(alpha, after_at + at)) * get(ahead, i)
+        put(pairs, cell, get(pairs, cell) + after * pair * pair)
+        put(rows, state, get(rows, state) + factor * np.float64(get(places, WIDTH + i)))
+        put(likely, i, state)
+        put(ahead, i, np.float64(get(epsilon, here + at)))
+    ahead[WIDTH] = factor
+
+
+@inner
 def backward_block(
     slot, n_states, transitions, constants, phi, phi_at, masks, alpha, scales, beta, gamma,
-    epsilon, squared, row_sums,
+    epsilon, every, squared, row_sums, names, likely, ahead, places, pairs, rows,
 ):  # fmt: skip
     """Smooth a block given b of its last step in `beta`, which is then that of the step before it.
 
-    Returns the lanes in which a total underflows, as bits.
+    Returns the lanes in which a total underflows, as bits.  Where there is room in `squared`, it
+    gets the squares of one step in `every`, and `row_sums` are added to; if that is not every step,
+    `pairs` and `rows` get what makes those of the most probable states exact, see `add_likely`.
     """
     zero, smallest = zeros_of(phi), splat(constants, _SMALLEST)
     row = n_states * WIDTH
     bad = 0
     down, along, none = n_states, np.int64(1), np.int64(0)
+    has_squares, taken = squared.shape[0] > 0, none
     for s in range(STEPS - 1, -1, -1):
         before, here, potential = (slot + s) * row, s * row, phi_at + s * row
         total = zero
@@ -171,27 +241,18 @@ def backward_block(
             y = multiply(load(beta, k + LANES), other_weight)
             store(epsilon, here + k, multiply(load(phi, potential + k), x))
             store(epsilon, here + k + LANES, multiply(load(phi, potential + k + LANES), y))
-        if squared.shape[0] > 0:
-            ended, other_ended = masks[s + 1], masks[s + 1] >> LANES
-            shift, unshift = splat(constants, _SHIFT), splat(constants, _UNSHIFT)
-            own, other_own = inverse(scale), inverse(other_scale)
-            shifted, other_shifted = multiply(scale, shift), multiply(other_scale, shift)
-            largest = splat(constants, _LARGEST)
-            for k in range(0, row, WIDTH):
-                x = choose(ended, zero, load(gamma, here + k))
-                y = choose(other_ended, zero, load(gamma, here + k + LANES))
-                so_far = load(row_sums, k // 2)
-                store(row_sums, k // 2, multiply_add(x, x, multiply_add(y, y, so_far)))
-                x = multiply(load(alpha, before + k), shifted)
-                y = multiply(load(alpha, before + k + LANES), other_shifted)
-                store(squared, here + k, multiply(x, x))
-                store(squared, here + k + LANES, multiply(y, y))
-                x = least(multiply(load(epsilon, here + k), own), largest)
-                y = least(multiply(load(epsilon, here + k + LANES), other_own), largest)
-                x = multiply(x, unshift)
-                y = multiply(y, unshift)
-                store(squared, STEPS * row + here + k, multiply(x, x))
-                store(squared, STEPS * row + here + k + LANES, multiply(y, y))
+        is_taken = has_squares and (s + slot // STEPS) % every == 0
+        if is_taken:
+            _square_step(
+                before, here, taken, row, masks[s + 1], scale, other_scale, constants, alpha, gamma,
+                epsilon, squared, row_sums,
+            )  # fmt: skip
+            taken += row
+        if has_squares and every > 1:
+            add_likely(
+                before + row, here, n_states, masks[s + 1], 1.0 - every if is_taken else 1.0, names,
+                alpha, gamma, epsilon, likely, ahead, places, pairs, rows,
+            )  # fmt: skip
         _mix(
             n_states, transitions, down, along, epsilon, here, beta, none,
             choose(bits, scale, zero), choose(other_bits, other_scale, zero),
@@ -200,8 +261,8 @@ def backward_block(
 
 
 @inner
-def add_products(left, left_at, right, right_at, n_states, sums):
-    """Add ``left[s, k] * right[s, l]`` of a block to the sums of every lane, (K, K, `LANES`)."""
+def add_products(left, left_at, right, right_at, n_states, n_steps, sums):
+    """Add ``left[s, k] * right[s, l]`` of some steps to the sums of every lane, (K, K, `LANES`)."""
     row = n_states * WIDTH
     k = 0
     while k < n_states:
@@ -211,15 +272,16 @@ def add_products(left, left_at, right, right_at, n_states, sums):
             at = (k * n_states + j) * LANES
             if n_left == 4 and j + 4 <= n_states:
                 _add_tile(
-                    left, left_at + k * WIDTH, right, right_at + j * WIDTH, row, n_states, sums, at
-                )
+                    left, left_at + k * WIDTH, right, right_at + j * WIDTH, row, n_states, n_steps,
+                    sums, at,
+                )  # fmt: skip
                 j += 4
                 continue
             for i in range(n_left):
                 x = load(sums, at)
                 y = zeros_of(left)
                 a, b = left_at + (k + i) * WIDTH, right_at + j * WIDTH
-                for _ in range(STEPS):
+                for _ in range(n_steps):
                     x = multiply_add(load(left, a), load(right, b), x)
                     y = multiply_add(load(left, a + LANES), load(right, b + LANES), y)
                     a += row
@@ -231,7 +293,7 @@ def add_products(left, left_at, right, right_at, n_states, sums):
 
 
 @inner
-def _add_tile(left, a, right, b, row, n_states, sums, at):
+def _add_tile(left, a, right, b, row, n_states, n_steps, sums, at):
     """Four states by four: sixteen sums in registers."""
     down = n_states * LANES
     c00 = load(sums, at)
@@ -250,7 +312,7 @@ def _add_tile(left, a, right, b, row, n_states, sums, at):
     c31 = load(sums, at + 3 * down + LANES)
     c32 = load(sums, at + 3 * down + 2 * LANES)
     c33 = load(sums, at + 3 * down + 3 * LANES)
-    for _ in range(STEPS):
+    for _ in range(n_steps):
         for half in range(0, WIDTH, LANES):
             w = load(right, b + half)
             x = load(right, b + half + WIDTH)
@@ -297,11 +359,11 @@ def _add_tile(left, a, right, b, row, n_states, sums, at):
 
 
 @inner
-def move_sums(sums, total):
-    """Add the sums of all lanes to a total in double precision, and clear them."""
+def move_sums(sums, total, weight):
+    """Add the weighted sums of all lanes to a total in double precision, and clear them."""
     for i in range(total.shape[0]):
         value = 0.0
         for j in range(i * LANES, (i + 1) * LANES):
             value += np.float64(sums[j])
             sums[j] = 0.0
-        total[i] += value
+        total[i] += weight * value

@@ -40,6 +40,7 @@ from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.steps import (
     STEPS,
     WIDTH,
+    add_likely,
     add_products,
     backward_block,
     forward_block,
@@ -50,6 +51,7 @@ from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import prefetch, take_unit
 
 _ALL = 2**STEPS - 1
+_ALL_LANES = 2**WIDTH - 1
 _FIRST_WALK = 16  # steps of the shortest walk
 _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is computed step by step
 _BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
@@ -80,6 +82,7 @@ def strip_units(
     probing,
     backward,
     responsibilities,
+    every,
     start_counts,
     transition_counts,
     start_squares,
@@ -95,6 +98,8 @@ def strip_units(
 
     `walks` has the steps of the walks forwards and backwards.  Where they are zero, the first strip
     of a unit finds them, and if only `probing`, writes them there and ends.
+
+    Squares are those of one step in `every`, and those of the most probable states of all steps.
     """
     n_states = start.shape[0]
     n_strips = -(-n_steps // (tile * WIDTH))
@@ -110,7 +115,10 @@ def strip_units(
     totals = np.empty(STEPS * WIDTH, dtype)
     beta = np.empty(row, dtype)
     nothing = np.empty(0, dtype)
-    squared = np.empty(2 * STEPS * row if has_squares else 0, dtype)
+    n_taken = STEPS // every  # steps of a block whose squares are taken
+    squared = np.empty(2 * n_taken * row if has_squares else 0, dtype)
+    names, found = np.arange(n_states).astype(dtype), np.empty(2 * WIDTH, dtype)
+    likely, ahead = np.zeros(WIDTH, np.int64), np.zeros(WIDTH + 1)
     sums = np.empty(n_states * n_states * LANES, dtype)
     square_sums = np.empty(n_states * n_states * LANES, dtype)
     row_sums = np.empty(n_states * LANES, dtype)
@@ -128,7 +136,8 @@ def strip_units(
     places, masks = np.empty(2 * WIDTH, np.int64), np.empty(STEPS + 1, np.int64)
     product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
     limits[0], limits[1] = 1e-250, 1e250
-    none, one = np.int64(0), np.int64(1)
+    none, one, block = np.int64(0), np.int64(1), np.int64(STEPS)
+    once, weight = np.float64(1.0), np.float64(every)
     heights = np.empty(0 if numbers is None else STEPS * WIDTH)
     if numbers is not None:
         n_columns, tops = numbers[1].shape[0], np.empty(2 * WIDTH, dtype)
@@ -213,6 +222,7 @@ def strip_units(
                 walk *= 2
             if bad == 0 and backward:
                 walk, entered, finds = max(from_tiles, _FIRST_WALK), False, from_tiles == 0
+                ahead[:] = 0.0  # the pair with the next tile's first step is not of this one
                 while True:
                     shift = tile if entered else tile + walk
                     n_sums = 0
@@ -236,27 +246,31 @@ def strip_units(
                                     phi, phi_at, heights,
                                 )  # fmt: skip
                                 bad |= np.int64(unfit)
-                        if not entered:
                             backward_block(
                                 none, n_states, transitions, constants, phi, phi_at, masks, ones,
-                                ones, beta, gamma, epsilon, nothing, row_sums,
+                                ones, beta, gamma, epsilon, one, nothing, row_sums, names, likely,
+                                ahead, found, pair_squares[unit], row_squares[unit],
                             )  # fmt: skip
                             masks[STEPS] = masks[0]
                             continue
                         lanes = backward_block(
                             shift, n_states, transitions, constants, phi, phi_at, masks, alpha,
-                            scales, beta, gamma, epsilon, squared, row_sums,
+                            scales, beta, gamma, epsilon, every, squared, row_sums, names, likely,
+                            ahead, found, pair_squares[unit], row_squares[unit],
                         )  # fmt: skip
                         masks[STEPS] = masks[0]
                         bad |= lanes
-                        add_products(alpha, shift * row, epsilon, none, n_states, sums)
+                        add_products(alpha, shift * row, epsilon, none, n_states, block, sums)
                         if has_squares:
-                            add_products(squared, none, squared, STEPS * row, n_states, square_sums)
+                            add_products(
+                                squared, none, squared, n_taken * row, n_states, n_taken,
+                                square_sums,
+                            )  # fmt: skip
                         n_sums += 1
                         if n_sums == _BLOCKS_A_SUM or shift == 0:
-                            move_sums(sums, transition_counts[unit])
-                            move_sums(square_sums, pair_squares[unit])
-                            move_sums(row_sums, row_squares[unit])
+                            move_sums(sums, transition_counts[unit], once)
+                            move_sums(square_sums, pair_squares[unit], weight)
+                            move_sums(row_sums, row_squares[unit], weight)
                             n_sums = 0
                         _add_starts(
                             begins, shift, n_steps, n_states, masks, gamma, own_starts, own_squares
@@ -271,6 +285,14 @@ def strip_units(
                                 begins, shift, n_steps, n_states, pairs, columns,
                                 shift * n_columns * WIDTH, gamma, z, products, shares, moment_sums,
                             )  # fmt: skip
+                    if entered and has_squares and every > 1:
+                        # The pair of the tile's first step with the step before it, not a row.
+                        for j in range(0, row, LANES):
+                            store(gamma, j, multiply(load(alpha, j), load(beta, j)))
+                        add_likely(
+                            none, none, n_states, _ALL_LANES, once, names, alpha, gamma, epsilon,
+                            likely, ahead, found, pair_squares[unit], row_squares[unit],
+                        )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
                     same = _note(
                         beta, none, n_states, begins, none if entered else tile, starts, n_steps,

@@ -58,7 +58,7 @@ class PaddedKernel:
         index: Tensor,
         offsets: Tensor,
         *,
-        squares: bool = False,
+        squares: int = False,
         order: Tensor | None = None,
         n_threads: int = 1,
     ) -> Smoothed:

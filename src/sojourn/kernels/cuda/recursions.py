@@ -68,7 +68,7 @@ def forward_backward(
     index: Tensor,
     offsets: Tensor,
     *,
-    squares: bool = False,
+    squares: int = False,
     order: Tensor | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -83,7 +83,7 @@ def forward_backward(
         observation, whose potential is one.  Up to `NARROW` states it may be longer than the
         sequences are.
     offsets : (N + 1,) int64 tensor
-    squares : bool
+    squares : int
         Whether to collect the sums of q².
     order : (N,) tensor, optional
         The sequences, longest first; found here where not given.
@@ -97,13 +97,14 @@ def forward_backward(
     """
     if order is None:
         order = _longest_first(offsets)
+    wanted = bool(squares)
     if potentials.durations is not None:
         return durations.forward_backward(
-            forward_backward, potentials, index, offsets, order, squares=squares
+            forward_backward, potentials, index, offsets, order, squares=wanted
         )
     if is_narrow(len(potentials.start), affine_parts(potentials)[0].dtype):
-        return _narrow(potentials, index, offsets, order, squares=squares)
-    return wide.forward_backward(potentials, index, offsets, order, squares=squares)
+        return _narrow(potentials, index, offsets, order, squares=wanted)
+    return wide.forward_backward(potentials, index, offsets, order, squares=wanted)
 
 
 def log_normalizers(
