@@ -39,7 +39,7 @@ _UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
 _MIN_BLOCKS = 8
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
-_ALL_SQUARES = 16  # states up to which the squares of pairs come from every step
+_ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
 _MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
 
@@ -56,7 +56,7 @@ def forward_backward(
     """Compute posterior expectations of every sequence.
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
-    its arguments.  With more than 32 states, or more than 16 where that is enough, the squares of
+    its arguments.  With more than 32 states, or more than 12 where that is enough, the squares of
     pairs and rows are estimates: those that are not of the most probable states come from one step
     in eight, always the same steps of a batch.
     `order` (the sequences, longest first) is found where not given; `n_threads`
