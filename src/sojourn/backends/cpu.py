@@ -22,6 +22,7 @@ from sojourn.kernels import reference
 from sojourn.kernels.interface import NARROW, Floats, Integers, Kernel, Potentials, Smoothed
 from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import Alongside
+from sojourn.memory import keep_freed_memory
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches
 from sojourn.transitions import Rows
@@ -54,6 +55,10 @@ class CpuBackend(KernelPieces, HostBackend):
     _whole: _Whole = field(default_factory=lambda: _Whole(), init=False, repr=False)
 
     slow_launches = False
+
+    def __post_init__(self) -> None:
+        """Keep memory between minibatches."""
+        keep_freed_memory()
 
     def batches(
         self,
