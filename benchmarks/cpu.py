@@ -24,7 +24,7 @@ import numpy as np
 import sojourn as sj
 from benchmarks.bar import done, print_table, shown
 from benchmarks.readme import main as update_readme
-from benchmarks.results import machine, write_result
+from benchmarks.results import machine, write_result, write_table
 from sojourn.backends.cpu import CpuBackend
 from sojourn.inference import COLLAPSED, Posterior, Problem, Schedule
 from sojourn.inference.local import expected_statistics, prepare
@@ -38,14 +38,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 PEERS_VENV = ROOT / ".venv-peers"
 STATES = (8, 16, 45, 100, 256)
-HDP_SIZES = ((10, 100, 2000, 10), (45, 5000, 20_000, 2), (120, 5000, 50_000, 1))
-HDP_KINDS = (sj.HMM, sj.HDPHMM)
-PART_SECONDS = {"sgemm": 5, "fit": 6, "vocabulary": 3, "HDP": 5, "start": 6, "peers": 120}
+PART_SECONDS = {"sgemm": 5, "fit": 6, "vocabulary": 3, "start": 6, "peers": 120}
 """About how long a row, or a part without rows, takes on two quiet cores, for the bar."""
-SECONDS = (
-    5 * PART_SECONDS["sgemm"]
-    + 3 * PART_SECONDS["HDP"]
-    + sum(PART_SECONDS[part] for part in ("fit", "vocabulary", "start", "peers"))
+SECONDS = 5 * PART_SECONDS["sgemm"] + sum(
+    PART_SECONDS[part] for part in ("fit", "vocabulary", "start", "peers")
 )
 BACKEND = CpuBackend(cpu, available_cores())
 
@@ -254,36 +250,6 @@ def vocabulary_cost(repeats: int) -> dict[str, float]:
     }
 
 
-def hdp_cost(repeats: int) -> list[dict[str, float]]:
-    """Time of a fit of the HDP-HMM over one of the HMM, both with a fixed number of states."""
-    rows = []
-    for n_states, n_symbols, n_sequences, n_passes in HDP_SIZES:
-        data = sentences(n_sequences, n_symbols)
-        common = {"n_passes": n_passes, "moves": None, "random_state": 0}
-        models = [kind(n_states, sj.Categorical(n_symbols), **common) for kind in HDP_KINDS]
-        seconds = [np.inf, np.inf]
-        for model in models:
-            model.fit(data[:500])  # compilation
-        for _ in range(repeats):
-            for k, model in enumerate(models):
-                before = time.process_time()
-                model.fit(data)
-                seconds[k] = min(seconds[k], time.process_time() - before)
-        rows.append(
-            {
-                "states": n_states,
-                "symbols": n_symbols,
-                "sequences": n_sequences,
-                "hmm_seconds": round(seconds[0], 3),
-                "hdp_seconds": round(seconds[1], 3),
-                "ratio": round(seconds[1] / seconds[0], 3),
-            }
-        )
-        print(rows[-1])
-        done(PART_SECONDS["HDP"], f"HDP, K = {n_states}")
-    return rows
-
-
 def start_up(repeats: int) -> dict[str, float]:
     """Seconds in a new process to import the package, to get an estimator, to make a first fit."""
     code = """
@@ -346,11 +312,6 @@ def readme_table(result: dict[str, Any]) -> str:
         f"{start['first_estimator']} s more (scikit-learn, SciPy, numba), a first small fit with "
         f"cached kernels {start['first_fit_with_cached_kernels']} s.",
     ]
-    lines += [
-        f"- A fit of the HDP-HMM with {row['states']} states, V = {row['symbols']:,} and "
-        f"{row['sequences']:,} sequences takes {row['ratio']:.2f} times that of the HMM."
-        for row in result["hdp_cost"]
-    ]
     return "\n".join(lines)
 
 
@@ -365,7 +326,6 @@ def measure(arguments: list[str] | None = None) -> str:
         "against_sgemm": against_sgemm(options.repeats),
         "end_to_end": end_to_end(options.repeats),
         "vocabulary_cost": vocabulary_cost(options.repeats),
-        "hdp_cost": hdp_cost(max(2, options.repeats // 2)),
         "start_up": start_up(3),
         "against_peers": {},
     }
@@ -377,12 +337,7 @@ def measure(arguments: list[str] | None = None) -> str:
     )
     write_result(HERE / "results" / "cpu.json", result)
     table = readme_table(result)
-    readme = HERE / "README.md"
-    begin, end = "<!-- cpu: begin -->", "<!-- cpu: end -->"
-    text = readme.read_text()
-    head, _, rest = text.partition(begin)
-    tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
+    write_table("cpu", table)
     update_readme()
     return table
 

@@ -15,7 +15,7 @@ from hmmlearn.hmm import GaussianHMM
 
 import sojourn as sj
 from benchmarks.bar import done, print_table, shown
-from benchmarks.results import machine, write_result
+from benchmarks.results import machine, write_result, write_table
 from sojourn.inference import Problem, step
 from sojourn.inference.local import prepare
 from sojourn.inference.method import METHODS
@@ -134,11 +134,8 @@ def measure(arguments: list[str] | None = None) -> str:
     setting = {"states": N_STATES, "features": N_FEATURES, "steps": N_SEQUENCES * LENGTH}
     result = {"command": "make bench-families", "hmmlearn": hmmlearn.__version__, **setting}
     write_result(HERE / "results" / "families.json", {**result, "one_iteration": rows})
-    readme, table = HERE / "README.md", readme_table(rows)
-    begin, end = "<!-- families: begin -->", "<!-- families: end -->"
-    head, _, rest = readme.read_text().partition(begin)
-    tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
+    table = readme_table(rows)
+    write_table("families", table)
     return table
 
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 import sojourn as sj
 from benchmarks.bar import done, print_table, shown
-from benchmarks.results import machine, write_result
+from benchmarks.results import machine, write_result, write_table
 from sojourn.inference import Problem, step
 from sojourn.inference.local import prepare
 from sojourn.inference.method import METHODS
@@ -258,11 +258,8 @@ def measure(arguments: list[str] | None = None) -> str:
         "one_iteration": [],
     }
     compare(options, result)
-    readme, table = HERE / "README.md", readme_table(result)
-    begin, end = "<!-- few states: begin -->", "<!-- few states: end -->"
-    head, _, rest = readme.read_text().partition(begin)
-    tail = rest.partition(end)[2]
-    readme.write_text(f"{head}{begin}\n{table}\n{end}{tail}")
+    table = readme_table(result)
+    write_table("few states", table)
     return table
 
 

@@ -54,3 +54,14 @@ def write_result(
     path.write_text(json.dumps(content, indent=1) + "\n")
     if not quiet:
         print(f"written: {path}")
+
+
+def write_table(name: str, table: str) -> None:
+    """Put a table between the marks of that name in the README of the benchmarks."""
+    page, begin, end = (
+        Path(__file__).parent / "README.md",
+        f"<!-- {name}: begin -->",
+        f"<!-- {name}: end -->",
+    )
+    head, _, rest = page.read_text().partition(begin)
+    page.write_text(f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}")

@@ -145,12 +145,13 @@ class Feed:
                 yield from self._window(source, own, ends[begin : begin + len(own) + 1], size)
             return
         waiting: list[Sequences] = []
-        for batch in source.batches(n_pass):
-            for piece in pieces_of(batch):
-                if waiting and sum(part.n_steps for part in waiting) + piece.n_steps > most:
-                    yield self._together(waiting, n_states)
-                    waiting = []
-                waiting.append(piece)
+        n_waiting = 0
+        for piece in (piece for batch in source.batches(n_pass) for piece in pieces_of(batch)):
+            if waiting and n_waiting + piece.n_steps > most:
+                yield self._together(waiting, n_states)
+                waiting, n_waiting = [], 0
+            waiting.append(piece)
+            n_waiting += piece.n_steps
         yield self._together(waiting, n_states)
 
     def _together(self, parts: list[Sequences], n_states: int) -> Iterable[Chunk]:
