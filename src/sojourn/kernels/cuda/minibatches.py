@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.symbols import Segments
 
 _PIECE = 64  # rows of one symbol that are summed by one program
@@ -244,6 +244,7 @@ def _gather_sequences_kernel(
     GROUP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy some sequences, each from where it begins, one after another."""
+    in_turn()
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences
     n = tl.load(lengths + place, mask=there, other=0) * n_columns
@@ -260,6 +261,7 @@ def _gather_sequences_kernel(
 @triton.jit(do_not_specialize=["n_keys"])
 def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
     """Number the symbols of a minibatch apart from those of others."""
+    in_turn()
     batch = tl.program_id(0)
     at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
@@ -272,6 +274,7 @@ def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["n"])
 def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
     """Mark the first of equal keys."""
+    in_turn()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < n, other=0)
     before = tl.load(keys + at - 1, mask=(at < n) & (at > 0), other=-1)
@@ -282,6 +285,7 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["n_keys"])
 def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLOCK: tl.constexpr):
     """Note where each segment begins, and its symbol."""
+    in_turn()
     batch = tl.program_id(0)
     at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
@@ -298,6 +302,7 @@ def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLO
 @triton.jit(do_not_specialize=["n"])
 def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: tl.constexpr):
     """Mark every so many steps of a segment."""
+    in_turn()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     segment = tl.load(segments + at, mask=at < n, other=1)
     begin = tl.load(begins + segment - 1, mask=at < n, other=0)
@@ -320,6 +325,7 @@ def _write_pieces_kernel(
     BLOCK: tl.constexpr,
 ):
     """Write down the steps, pieces and segments of a minibatch, counted from its own beginning."""
+    in_turn()
     batch = tl.program_id(0)
     begin = tl.load(batches + batch)
     end = tl.load(batches + batch + 1)
@@ -404,6 +410,7 @@ def _load_minibatch_kernel(
     BLOCK: tl.constexpr,
 ):
     """Copy one minibatch out of several."""
+    in_turn()
     b = tl.load(number)
     row = begins + b * 6
     step = tl.load(row)
@@ -448,6 +455,7 @@ def _load_rows_kernel(
     GROUP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy some sequences of a minibatch, and what is known of them."""
+    in_turn()
     b = tl.load(number)
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences

@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import (
     add_exact_product,
     add_products,
@@ -75,6 +75,7 @@ def tile_chains(
     INTERPRET: tl.constexpr,
 ):
     """Sixteen sequences in one direction, two of them by every four threads."""
+    in_turn()
     program = tl.program_id(0)
     direction = program % 2 if BOTH else program * 0
     lane = tl.arange(0, 32)
@@ -217,6 +218,7 @@ def tile_combine(
     Of eight steps a thread has c and c + 4, of the states 16 j + 2 g and the next.  The sums of
     pairs are without θ, the same for all steps.
     """
+    in_turn()
     program = tl.program_id(0)
     lane = tl.arange(0, 32)
     group, quarter = lane // 4, lane % 4
@@ -331,6 +333,7 @@ def gather_tiles(
     SPANS: tl.constexpr,
 ):
     """Sum pairs over spans in double precision, and bring θ in; the last programs have starts."""
+    in_turn()
     program = tl.program_id(0)
     is_start = program >= W * W // 16
     place = program * 16 + tl.arange(0, 16)
