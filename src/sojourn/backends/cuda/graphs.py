@@ -55,24 +55,32 @@ class Recorder:
         self._place: _Place | _RowPlace | None = None
         self._recording: _Recording | None = None
         self._update: _RecordedUpdate | None = None
-        self._next = -1
+        self._next, self._n_before = -1, 0
 
     def takes(self, batch: Any) -> bool:
         """Whether a batch belongs to a window of equal batches on the device, and is not small."""
-        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
+        if not isinstance(batch, WindowBatch) or not self._takes_window(batch.window):
             return False
-        window = batch.window
+        return batch.n_sequences == batch.window.batch_size
+
+    def _takes_window(self, window: Window) -> bool:
         is_resident = window.store is not None and window.store.is_shared
         is_plain = (window.is_sorted or is_resident) and not window.is_tiled
-        return is_plain and batch.n_sequences == window.batch_size
+        return is_plain and window.n_batches > 1 and self._is_able
+
+    def prepare(self, window: Window) -> None:
+        """Load the window that follows, while the device is at the steps of the current one."""
+        if self._window is not None and self._takes_window(window):
+            self._load(window, self._n_before + self._window.n_batches)
 
     def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
         """Replay ``advance`` on the posterior, and return the sums.
 
         The sums are overwritten by the next replay.
         """
-        if batch.window is not self._window:
-            self._load(batch.window, posterior.n_updates - batch.number)
+        n_before = posterior.n_updates - batch.number
+        if batch.window is not self._window or n_before != self._n_before:
+            self._load(batch.window, n_before)
         assert self._place is not None
         if batch.number != self._next:
             self._place.number.fill_(batch.number)
@@ -93,10 +101,10 @@ class Recorder:
             self._update = _RecordedUpdate(transitions, total_sequences)
         return self._update.replay(transitions)
 
-    def _load(self, window: Window, n_updates: int) -> None:
+    def _load(self, window: Window, n_before: int) -> None:
         """Copy a window to where the recorded step reads it, or allocate a larger place."""
         own = [
-            self._problem.rates(n_updates + 1 + b, window.batch_size)
+            self._problem.rates(n_before + 1 + b, window.batch_size)
             for b in range(window.n_batches)
         ]
         source = window.all(to_device(np.array(own).reshape(-1), window.device))
@@ -104,7 +112,7 @@ class Recorder:
             kind = _Place if window.store is None else _RowPlace
             self._place, self._recording = kind(source, window), None
         self._place.load(source, window)
-        self._window, self._next = window, -1
+        self._window, self._next, self._n_before = window, -1, n_before
 
 
 class _Place:

@@ -199,29 +199,31 @@ def find_segments(
     def empty(n: int, dtype: Any = torch.int32) -> Tensor:
         return torch.empty(n, dtype=dtype, device=device)
 
-    by_batch, by_step = (
-        (n_batches, triton.cdiv(largest or n_steps, 1024)),
-        (triton.cdiv(n_steps, 1024),),
-    )
+    # One minibatch after another: what is written here and there in one stays in the cache.
+    n_tiles = triton.cdiv(int(largest or n_steps), 1024)
+    by_batch, by_step = (n_batches * n_tiles,), (triton.cdiv(n_steps, 1024),)
     options = {"BLOCK": 1024, "num_warps": 4}
     # Half the work to sort, if they fit.
     keys = empty(n_steps, torch.int32 if n_batches * n_keys < 2**31 else torch.int64)
-    _make_keys_kernel[by_batch](symbols, batches, keys, n_keys, **options)
+    _make_keys_kernel[by_batch](symbols, batches, keys, n_keys, n_tiles, **options)
     # Minibatches stay where they are.
     keys, order = torch.sort(keys, stable=True)
     marks = empty(n_steps, torch.int8)
     _mark_segments_kernel[by_step](keys, marks, n_steps, **options)
     segments = torch.cumsum(marks, 0, dtype=torch.int32)
     begins, distinct = empty(n_steps), empty(n_steps)
-    _begin_segments_kernel[by_batch](keys, batches, segments, begins, distinct, n_keys, **options)
+    _begin_segments_kernel[by_batch](
+        keys, batches, segments, begins, distinct, n_keys, n_tiles, **options
+    )
     _mark_pieces_kernel[by_step](segments, begins, marks, n_steps, PIECE=_PIECE, **options)
     numbers = torch.cumsum(marks, 0, dtype=torch.int32)
     steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
     pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
     layout = torch.zeros((n_batches, 6), dtype=torch.int64, device=device)
     _write_pieces_kernel[by_batch](
-        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, **options
-    )
+        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, n_tiles,
+        **options,
+    )  # fmt: skip
     on_host = layout.tolist()
     _, piece, symbol, _, n_pieces, n_distinct = on_host[-1]
     found = Segments(
@@ -258,12 +260,12 @@ def _gather_sequences_kernel(
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_keys"])
-def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["n_keys", "n_tiles"])
+def _make_keys_kernel(symbols, batches, keys, n_keys, n_tiles, BLOCK: tl.constexpr):
     """Number the symbols of a minibatch apart from those of others."""
     in_turn()
-    batch = tl.program_id(0)
-    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
+    at = tl.load(batches + batch) + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
     symbol = tl.load(symbols + at, mask=mask, other=0)
     key = batch.to(keys.dtype.element_ty) * n_keys + symbol
@@ -282,12 +284,14 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_keys"])
-def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["n_keys", "n_tiles"])
+def _begin_segments_kernel(
+    keys, batches, segments, begins, symbols, n_keys, n_tiles, BLOCK: tl.constexpr
+):
     """Note where each segment begins, and its symbol."""
     in_turn()
-    batch = tl.program_id(0)
-    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
+    at = tl.load(batches + batch) + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
     segment = tl.load(segments + at, mask=mask, other=0)
     before = tl.load(segments + at - 1, mask=mask & (at > 0), other=0)
@@ -310,7 +314,7 @@ def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: 
 
 
 @Launched
-@triton.jit
+@triton.jit(do_not_specialize=["n_tiles"])
 def _write_pieces_kernel(
     order,
     batches,
@@ -322,16 +326,17 @@ def _write_pieces_kernel(
     bounds,
     sizes,
     layout,
+    n_tiles,
     BLOCK: tl.constexpr,
 ):
     """Write down the steps, pieces and segments of a minibatch, counted from its own beginning."""
     in_turn()
-    batch = tl.program_id(0)
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
     begin = tl.load(batches + batch)
     end = tl.load(batches + batch + 1)
     first_segment = tl.load(segments + begin) - 1
     first_piece = tl.load(numbers + begin) - 1
-    at = begin + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = begin + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < end
     segment = tl.load(segments + at, mask=mask, other=0) - 1
     piece = tl.load(numbers + at, mask=mask, other=0) - 1
@@ -381,34 +386,11 @@ def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     ],
 )
 def _load_minibatch_kernel(
-    index,
-    places,
-    steps,
-    pieces,
-    symbols,
-    bounds,
-    sizes,
-    offsets,
-    order,
-    rates,
-    to_index,
-    to_places,
-    to_steps,
-    to_pieces,
-    to_symbols,
-    to_bounds,
-    to_sizes,
-    to_offsets,
-    to_order,
-    to_rates,
-    begins,
-    number,
-    n_sequences,
-    step_capacity,
-    symbol_capacity,
-    n_symbols_in_all,
-    BLOCK: tl.constexpr,
-):
+    index, places, steps, pieces, symbols, bounds, sizes, offsets, order, rates,
+    to_index, to_places, to_steps, to_pieces, to_symbols, to_bounds, to_sizes, to_offsets,
+    to_order, to_rates, begins, number, n_sequences, step_capacity, symbol_capacity,
+    n_symbols_in_all, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Copy one minibatch out of several."""
     in_turn()
     b = tl.load(number)
