@@ -43,6 +43,7 @@ def warp_chains(
     BOTH: tl.constexpr,
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
+    PREDICT: tl.constexpr,
     GROUPS: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
@@ -121,7 +122,7 @@ def warp_chains(
             norm += message
             x = x + (message,)
             tl.store(out + row * W + state, message, mask=active & (state < W))
-            if BOTH:
+            if PREDICT:
                 ahead = active & is_ahead & (state < W)
                 tl.store(predictions + row * W + state, v[g], mask=ahead)
         if BOTH:
