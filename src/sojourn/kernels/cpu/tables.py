@@ -79,7 +79,12 @@ def update_posteriors(
     totals = np.full(n_states + 1, posterior[1] / posterior[2])
     exchangeable_tables(prior, counts, squares, copies * row_squares, totals, cells, log_eta)
     gamma = posterior[3] / posterior[4]
-    fresh = cells.sum(axis=0)
+    # Loops, here and below: NumPy's sums and sorts take the compiler longer than all the rest.
+    fresh, n_tables, log_etas = np.zeros(n_states), 0.0, 0.0
+    for i in range(n_states + 1):
+        log_etas += log_eta[i]
+        for j in range(n_states):
+            fresh[j] += cells[i, j]
     order = _stick_order(fresh, by_size)
     later, all_rest = 0.0, 0.0
     for n in range(n_states - 1, -1, -1):
@@ -87,10 +92,11 @@ def update_posteriors(
         all_rest += _digamma(gamma + later) - _digamma(1.0 + own + gamma + later)
         later += own
     for j in range(n_states):
+        n_tables += fresh[j]
         tables[j] = keep * tables[j] + step * fresh[j]
     posterior[0] = keep * posterior[0] + step * gamma
-    posterior[1] = keep * posterior[1] + step * (known[0] + fresh.sum())
-    posterior[2] = keep * posterior[2] + step * (known[1] - log_eta.sum())
+    posterior[1] = keep * posterior[1] + step * (known[0] + n_tables)
+    posterior[2] = keep * posterior[2] + step * (known[1] - log_etas)
     posterior[3] = keep * posterior[3] + step * (known[2] + n_states)
     posterior[4] = keep * posterior[4] + step * (known[3] - all_rest)
     # G[π] of the new sticks, whose parameters follow from the blended tables.
@@ -120,10 +126,15 @@ def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
 
 @njit(nogil=True)
 def _stick_order(tables, by_size):
-    """Return the state of the first stick, of the second, and so on."""
-    if by_size:
-        return np.argsort(-tables, kind="mergesort")
-    return np.arange(tables.shape[0])
+    """Return the state of the first stick, of the second, and so on; of equals the first first."""
+    order = np.empty(tables.shape[0], np.int64)
+    for j in range(tables.shape[0]):
+        n = j
+        while by_size and n > 0 and tables[order[n - 1]] < tables[j]:
+            order[n] = order[n - 1]
+            n -= 1
+        order[n] = j
+    return order
 
 
 @inner
