@@ -385,7 +385,7 @@ def test_minibatches_are_taken_out_of_a_window_one_by_one():
         torch.zeros(size, dtype=part.dtype, device=DEVICE)
         for size, part in zip(sizes, window.tensors(), strict=True)
     )
-    number = torch.tensor([1], device=DEVICE)
+    number = torch.tensor([1, 0], device=DEVICE)
     cuda.load_minibatch(target, window, found.begins, number, 3)
     own = found.batch(1)
     np.testing.assert_array_equal(host(target.index), [1, 3, 0, 3, 3])
@@ -396,3 +396,4 @@ def test_minibatches_are_taken_out_of_a_window_one_by_one():
     np.testing.assert_array_equal(host(target.offsets), [0, 1, 3])
     np.testing.assert_array_equal(host(target.order), [1, 0])
     np.testing.assert_array_equal(host(target.rates), [2.0, 3.0])
+    assert number.tolist() == [2, 0]

@@ -83,7 +83,7 @@ class Recorder:
             self._load(batch.window, n_before)
         assert self._place is not None
         if batch.number != self._next:
-            self._place.number.fill_(batch.number)
+            self._place.number[:1] = batch.number
         known = None if self._update is None else self._update.prior
         if self._recording is None or not self._recording.serves(posterior, known):
             # It is tried out on this minibatch, as there may be no next one.
@@ -139,7 +139,7 @@ class _Place:
             dtype=begins.dtype,
             device=begins.device,
         )
-        self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
+        self.number = torch.zeros(2, dtype=torch.int64, device=begins.device)
 
     def holds(self, source: cuda.Minibatch, window: Window) -> bool:
         """Whether a window and each of its minibatches fit."""
@@ -167,7 +167,6 @@ class _Place:
     def take_out(self) -> None:
         """Load the next minibatch."""
         cuda.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
-        self.number += 1
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""
@@ -201,7 +200,7 @@ class _RowPlace:
         # Beyond the steps of a minibatch stand those of others, and before that a possible one.
         room = window.largest + window.largest // 10 + 16
         self._values = self._store.values[:1].repeat(room, 1)
-        self.number = torch.zeros(1, dtype=torch.int64, device=self._values.device)
+        self.number = torch.zeros(2, dtype=torch.int64, device=self._values.device)
 
     def holds(self, source: cuda.RowBatch, window: Window) -> bool:
         """Whether a window and each of its minibatches fit, and the data are the same."""
@@ -225,7 +224,6 @@ class _RowPlace:
         """Gather the next minibatch."""
         values = self._store.values
         cuda.load_rows(self.batch, self._values, self._window, values, self.number)
-        self.number += 1
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""

@@ -84,6 +84,8 @@ def load_rows(
 ) -> None:
     """Gather the minibatch with a number that is on the device, one of several, from all data.
 
+    The number becomes that of the next.
+
     Parameters
     ----------
     target : RowBatch
@@ -94,7 +96,8 @@ def load_rows(
         The minibatches.
     source : (S, C) tensor
         All data.
-    number : (1,) int64 tensor
+    number : (2,) int64 tensor
+        The number, and a zero: how many programs have read it.
     """
     n_sequences = len(target.order)
     _load_rows_kernel[(triton.cdiv(n_sequences, 4),)](
@@ -106,7 +109,7 @@ def load_rows(
 def load_minibatch(
     target: Minibatch, window: Minibatch, begins: Tensor, number: Tensor, n_symbols: int
 ) -> None:
-    """Copy the minibatch with a number that is on the device out of several.
+    """Copy the minibatch with a number that is on the device out of several, as `load_rows` does.
 
     Beyond those of the minibatch symbols become `n_symbols`, which no table has.
     """
@@ -365,6 +368,16 @@ def _write_pieces_kernel(
 
 
 @triton.jit
+def _count_up(number, read):
+    """Make a number that all programs have read the next, in the last program to get here."""
+    tl.debug_barrier()  # all threads are here
+    n_programs = tl.num_programs(0) * tl.num_programs(1)
+    if tl.atomic_add(number + 1, 1, sem="relaxed") == n_programs - 1:
+        tl.store(number + 1, 0)
+        tl.store(number, read + 1)
+
+
+@triton.jit
 def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     """Copy this program's part of an array."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -424,6 +437,7 @@ def _load_minibatch_kernel(
     else:
         _copy_part(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
         _copy_part(order, b * n_sequences, to_order, n_sequences, BLOCK)
+    _count_up(number, b)
 
 
 @Launched
@@ -458,3 +472,4 @@ def _load_rows_kernel(
         mask = at < n[:, None]
         found = tl.load(source + (row * n_columns)[:, None] + at, mask=mask, other=0.0)
         tl.store(values + (begin * n_columns)[:, None] + at, found, mask=mask)
+    _count_up(number, b)
