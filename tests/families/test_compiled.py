@@ -6,6 +6,7 @@ import pytest
 import sojourn as sj
 from sojourn.families.dense import DenseFamily
 from sojourn.families.table import DecayedTable
+from sojourn.kernels.cpu.counts import product_rows
 from sojourn.kernels.cpu.moments import sum_moments
 from sojourn.kernels.cpu.single import single_weights
 from tests.support.families import EXAMPLES
@@ -180,6 +181,50 @@ def test_columns_of_many_values_are_multiplied_from_several_tables():
     found = np.log(np.maximum(rows.table, 1e-38)) + rows.log_scale[:, None]
     near = plain > plain.max(axis=1, keepdims=True) - 20.0
     np.testing.assert_allclose(found[near], plain[near], atol=2e-6)
+
+
+def test_products_of_rows_keep_states_that_all_but_one_column_rule_out():
+    # Columns favour different states by factors that together leave the range of numbers.
+    rng = np.random.default_rng(0)
+    logs = np.log(rng.random((30, 3)))
+    logs[:10] -= [0.0, 200.0, 400.0]
+    logs[10:20] -= [400.0, 200.0, 0.0]
+    top = logs.max(axis=1)
+    table = np.zeros((30, 8))
+    table[:, :3] = np.exp(logs - top[:, None])
+    firsts = np.array([0, 10, 0, 10, 20, 20])
+    index = (firsts + rng.integers(10, size=(500, 6))).astype(np.int32)
+    rows, scale = product_rows(index, table, top, 3, np.float64, n_threads=1)
+    with np.errstate(divide="ignore"):
+        found = np.log(rows) + scale[:, None]
+    expected = logs[index].sum(axis=1)
+    near = expected > expected.max(axis=1, keepdims=True) - 500.0
+    assert near.sum() > 500
+    np.testing.assert_allclose(found[near], expected[near], rtol=1e-12)
+    # Those of columns that agree are scaled once, at the end.
+    agreeing = (20 + rng.integers(10, size=(500, 6))).astype(np.int32)
+    table[20:, :3] *= 1e-5
+    rows, scale = product_rows(agreeing, table, top, 3, np.float64, n_threads=1)
+    found, expected = np.log(rows) + scale[:, None], logs[agreeing].sum(axis=1)
+    np.testing.assert_allclose(found, expected - 6 * 5 * np.log(10.0), rtol=1e-12)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+
+
+def test_tables_are_made_anew_where_values_are_new():
+    rng = np.random.default_rng(0)
+    values = rng.poisson(rng.gamma(2.0, 20.0, (5000, 5))).astype(np.float64)
+    family = sj.Poisson().resolve(sj.Sequences(values, [0, 5000]), 4)
+    natural = family.prior() + rng.gamma(1.0, 1.0, (4, 5000)) @ family.statistics(values)
+    function = family.potentials(natural, collapsed=True)
+    # The second part has larger values, the third smaller ones, the last the same.
+    values[1000:2000] += 40.0
+    values[:2000] += 3.0
+    for part in (values[:1000], values[1000:2000], values[2000:], values[2000:]):
+        rows = function.rows(part, np.float64, 1)
+        found = np.log(np.maximum(rows.table[:, :4], 1e-300)) + rows.log_scale[:, None]
+        plain = function.plain(part)
+        near = plain > plain.max(axis=1, keepdims=True) - 20.0
+        np.testing.assert_allclose(found[near], plain[near], atol=1e-9)
 
 
 def test_few_combinations_become_symbols():

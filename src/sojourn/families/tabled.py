@@ -56,6 +56,8 @@ class TabledPotentials:
     compiled: Callable[[Floats, Any], tuple[Floats, Floats]] | None = None
     _known: dict[int, tuple[float, float, Floats]] = field(default_factory=dict, init=False)
     """The smallest and the largest value of columns so far, and their log potentials."""
+    _made: dict[Any, tuple[Floats, Floats, Any]] = field(default_factory=dict, init=False)
+    """Tables of these, by what they were made from: potentials, factors, where each begins."""
 
     def __call__(self, x: Floats) -> Floats:
         """Return the log potentials, by the closed form."""
@@ -76,14 +78,10 @@ class TabledPotentials:
         logs = [self._column(d, lows[d], tops[d], missing[d]) for d in range(x.shape[1])]
         sizes = np.array([len(part) for part in logs])
         groups, strides = _grouped(sizes, min(_MOST_ROWS, len(x)))
-        index = codes(x, sizes, groups, strides, n_threads=n_threads)
-        tables = [_joint([logs[d] for d in np.flatnonzero(groups == g)]) for g in set(groups)]
-        if len(tables) == 1:
-            table, log_scale = _scaled(tables[0], dtype)
+        table, log_scale, firsts = self._tables(logs, sizes, groups, dtype)
+        index = codes(x, sizes, groups, strides, firsts, n_threads=n_threads)
+        if len(firsts) == 1:
             return EmissionRows(table, log_scale, index[:, 0])
-        firsts = np.cumsum([0] + [len(table) for table in tables[:-1]])
-        index += firsts.astype(np.int32)
-        table, log_scale = _scaled(np.concatenate(tables), np.float64)
         found = product_rows(index, table, log_scale, self.n_states, dtype, n_threads=n_threads)
         return EmissionRows(*found, consecutive(len(x)))
 
@@ -93,8 +91,23 @@ class TabledPotentials:
             return None
         return tabled_rows(self.column, rows, dtype)
 
+    def _tables(
+        self, logs: list[Floats], sizes: Any, groups: Any, dtype: Any
+    ) -> tuple[Floats, Floats, Any]:
+        """Return the tables of all groups below each other, and where each begins.
+
+        Several are multiplied in double precision; other chunks of a batch have the same.
+        """
+        key = tuple(sizes), tuple(groups), np.dtype(dtype)
+        if key not in self._made:
+            tables = [_joint([logs[d] for d in np.flatnonzero(groups == g)]) for g in set(groups)]
+            firsts = np.cumsum([0] + [len(table) for table in tables[:-1]])
+            kind = dtype if len(tables) == 1 else np.float64
+            self._made[key] = *_scaled(np.concatenate(tables), kind), firsts
+        return self._made[key]
+
     def _column(self, d: int, low: float, top: float, missing: bool) -> Floats:
-        """Return the log potentials of the values of a column, zeros for a missing one."""
+        """Return the log potentials of the values of a column so far, zeros for a missing one."""
         none = np.zeros((int(missing), self.n_states))
         if not top >= low:  # all are missing
             return none
@@ -105,7 +118,8 @@ class TabledPotentials:
             values = np.maximum(np.arange(most + 1.0), least)[:, None]
             logs = self.column(values, d)
             self._known[d] = least, most, logs
-        return np.concatenate([logs[: int(top) + 1], none])
+            self._made.clear()
+        return np.concatenate([logs, none]) if missing else logs
 
 
 def _are_too_large(x: Floats) -> bool:

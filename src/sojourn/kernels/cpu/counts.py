@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.cpu.lane_math import largest
 from sojourn.kernels.cpu.lanes import LANES, add, get, least, load, store
-from sojourn.kernels.cpu.rows import copy_row, multiply_and_sum
+from sojourn.kernels.cpu.rows import copy_row, multiply_and_sum, product_of_rows
 from sojourn.kernels.interface import Floats, Integers, row_width
 from sojourn.kernels.threads import run_units, take_unit
 
 _STEPS_PER_UNIT = 4096
 _NEAR = 8.0  # counts from one to the next up to which a product is quicker than log Γ
 _SMALL = 1e-12  # a row whose sum is below this is scaled
+_TINY = 1e-150  # one whose sum is below this is computed again, and scaled after every factor
 
 
 def extremes(x: Floats, *, n_threads: int) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -103,33 +104,38 @@ def _with_totals(counter, n_units, x, out):
 
 
 def codes(
-    x: Floats, sizes: Integers, groups: Integers, strides: Integers, *, n_threads: int
+    x: Floats,
+    sizes: Integers,
+    groups: Integers,
+    strides: Integers,
+    firsts: Integers,
+    *,
+    n_threads: int,
 ) -> NDArray[np.int32]:
-    """Return the row of each step in every table, (T, tables).
+    """Return the row of each step in every table, (T, tables); table g begins at ``firsts[g]``.
 
     Column d adds ``strides[d]`` times its value to the row in table ``groups[d]``; a missing value
     is ``sizes[d] - 1``.
     """
-    out = np.empty((len(x), int(groups[-1]) + 1), np.int32)
+    out = np.empty((len(x), len(firsts)), np.int32)
     n_units = max(1, min(64, len(x) // _STEPS_PER_UNIT))
-    run_units(
-        _codes, n_units, n_threads, x, *(np.asarray(a) for a in (sizes, groups, strides)), out
-    )
+    columns = (np.asarray(a) for a in (sizes, groups, strides, firsts))
+    run_units(_codes, n_units, n_threads, x, *columns, out)
     return out
 
 
 @njit(nogil=True, cache=True)
-def _codes(counter, n_units, x, sizes, groups, strides, out):
+def _codes(counter, n_units, x, sizes, groups, strides, firsts, out):
     n_steps, n_columns = x.shape
     unit = take_unit(counter)
     while unit < n_units:
         for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
-            group, code = 0, 0
+            group, code = 0, firsts[0]
             for d in range(n_columns):
                 if groups[d] != group:
                     out[t, group] = code
                     group += 1
-                    code = 0
+                    code = firsts[group]
                 value = x[t, d]
                 code += strides[d] * (np.int64(value) if value == value else sizes[d] - 1)
             out[t, group] = code
@@ -176,17 +182,21 @@ def _product_rows(counter, n_units, index, table, log_scale, rows, scales):
     unit = take_unit(counter)
     while unit < n_units:
         for t in range(n_steps * unit // n_units, n_steps * (unit + 1) // n_units):
-            at = index[t, 0]
-            scale = log_scale[at]
-            copy_row(row, 0, table, at, width)
-            for g in range(1, n_tables):
-                at = index[t, g]
-                scale += log_scale[at]
-                total = multiply_and_sum(row, 0, table, at, width)
-                if total < _SMALL and total > 0.0:
-                    for k in range(width):
-                        row[0, k] /= total
-                    scale += np.log(total)
+            total, scale = product_of_rows(row, table, index, t, n_tables, width), 0.0
+            for g in range(n_tables):
+                scale += log_scale[index[t, g]]
+            if total < _TINY:
+                copy_row(row, 0, table, index[t, 0], width)
+                for g in range(1, n_tables):
+                    total = multiply_and_sum(row, 0, table, index[t, g], width)
+                    if total < _SMALL and total > 0.0:
+                        for k in range(width):
+                            row[0, k] /= total
+                        scale += np.log(total)
+            elif total < _SMALL:
+                for k in range(width):
+                    row[0, k] /= total
+                scale += np.log(total)
             copy_row(rows, t, row, 0, rows.shape[1])  # beyond the states there are zeros
             scales[t] = scale
         unit = take_unit(counter)

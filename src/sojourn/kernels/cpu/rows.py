@@ -49,8 +49,12 @@ def _emit_row_sum(
         if keep_product:
             builder.store(product, a_at, align=itemsize)
         builder.store(builder.fadd(builder.load(total), product), total)
-    # Halve the lanes until one is left.
-    vector, width = builder.load(total), PAD
+    return _across(builder, builder.load(total))
+
+
+def _across(builder: Any, vector: Any) -> Any:
+    """Emit the sum of `PAD` lanes: halve them until one is left."""
+    width = PAD
     while width > 1:
         width //= 2
         vector = builder.fadd(*(_part(builder, vector, first, width) for first in (0, width)))
@@ -64,6 +68,40 @@ def multiply_and_sum(typing_context, a, a_row, b, b_row, width):
 
     def generate(context, builder, signature, args):
         return _emit_row_sum(context, builder, signature, args, keep_product=True)
+
+    return signature, generate
+
+
+@intrinsic
+def product_of_rows(typing_context, out, table, index, index_row, n_factors, width):
+    """``out[0] = table[index[index_row, :n_factors]].prod(axis=0); return out[0].sum()``."""
+    n = types.intp
+    signature = out.dtype(out, table, index, n, n, n)
+
+    def generate(context, builder, signature, args):
+        element = context.get_data_type(signature.args[0].dtype)
+        itemsize = signature.args[0].dtype.bitwidth // 8
+        lanes, kinds = ir.VectorType(element, PAD), signature.args
+        numbers = _row_pointer(context, builder, kinds[2], args[2], args[3])
+        row = _row_pointer(context, builder, kinds[0], args[0], ir.Constant(args[3].type, 0))
+        total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
+        product = cgutils.alloca_once(builder, lanes)
+        n_pads = builder.udiv(args[5], ir.Constant(args[5].type, PAD))
+        with cgutils.for_range(builder, n_pads) as loop:
+            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
+            builder.store(ir.Constant(lanes, [1.0] * PAD), product)
+            with cgutils.for_range(builder, args[4]) as inner_loop:
+                number = builder.load(builder.gep(numbers, [inner_loop.index]))
+                factor = _row_pointer(
+                    context, builder, kinds[1], args[1], builder.sext(number, args[3].type)
+                )
+                place = builder.bitcast(builder.gep(factor, [at]), lanes.as_pointer())
+                value = builder.load(place, align=itemsize)
+                builder.store(builder.fmul(builder.load(product), value), product)
+            place = builder.bitcast(builder.gep(row, [at]), lanes.as_pointer())
+            builder.store(builder.load(product), place, align=itemsize)
+            builder.store(builder.fadd(builder.load(total), builder.load(product)), total)
+        return _across(builder, builder.load(total))
 
     return signature, generate
 
