@@ -41,6 +41,41 @@ def test_strips_agree_with_the_reference_wherever_tiles_are_cut(
     np.testing.assert_array_equal(alone, got.log_normalizers)
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.integers(1, 2 * NARROW),
+    lengths=st.lists(st.sampled_from([1, 2, 15, 16, 17, 33, 90]), min_size=1, max_size=30),
+    tile=st.sampled_from([None, 16, 32, 48]),
+    n_rows=st.sampled_from([1, 11, 80]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
+def test_sums_by_row_are_those_of_responsibilities(seed, n_states, lengths, tile, n_rows, dtype):
+    batch = random_batch(seed, n_states, lengths, n_rows=n_rows, dtype=dtype)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(narrow, "_WORTH_SUMMING", 0)
+        got = narrow.smooth(*batch, summed=True, tile=tile)
+    assert got.responsibilities.shape == (0, n_states)
+    assert got.row_sums.dtype == dtype
+    one = reference.forward_backward(*batch)
+    expected = np.zeros((n_rows, n_states))
+    np.add.at(expected, batch[1], one.responsibilities)
+    tolerance = TOLERANCE[dtype]
+    np.testing.assert_allclose(got.row_sums, expected, rtol=tolerance, atol=10 * tolerance)
+    np.testing.assert_allclose(got.transitions, one.transitions, rtol=tolerance, atol=tolerance)
+
+
+def test_sums_by_row_are_left_to_others_where_steps_are_few_beside_rows():
+    batch = random_batch(0, 3, [40, 30], n_rows=11)
+    assert cpu.forward_backward(*batch, summed=True).row_sums is not None
+    batch = random_batch(0, 3, [40, 30], n_rows=50)
+    assert cpu.forward_backward(*batch, summed=True).row_sums is None
+    wide = random_batch(0, 40, [40, 30], n_rows=11)
+    found = cpu.forward_backward(*wide, summed=True)
+    assert found.row_sums is None
+    assert found.responsibilities.shape == (70, 40)
+
+
 @pytest.mark.parametrize(("stay", "doubt"), [(0.6, 0.1), (0.95, 0.5), (0.99, 0.9)])
 @pytest.mark.parametrize("n_states", [2, 3, 10])
 def test_the_edges_of_tiles_of_a_long_sequence_are_exact(n_states, stay, doubt):
@@ -80,6 +115,15 @@ def test_threads_do_not_change_a_bit_of_one_long_sequence(dtype):
     for other in (two, five):
         for a, b in zip((*one[:4], *one.squares), (*other[:4], *other.squares), strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_threads_do_not_change_a_bit_of_sums_by_row():
+    lengths = np.random.default_rng(0).integers(1, 60, 1500)
+    batch = random_batch(0, 5, lengths, n_rows=90, dtype=np.float32)
+    one, two, five = (
+        narrow.smooth(*batch, summed=True, n_threads=n, tile=240).row_sums for n in (1, 2, 5)
+    )
+    assert one.tobytes() == two.tobytes() == five.tobytes()
 
 
 def test_tiles_cover_all_steps_and_begin_at_blocks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -103,11 +104,18 @@ class CpuBackend(KernelPieces, HostBackend):
         return sequences
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
+        self,
+        chunk: Chunk,
+        potentials: Potentials,
+        index: Integers,
+        *,
+        squares: int = False,
+        summed: bool = False,
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk."""
         self._read_ahead(chunk)
-        return super().forward_backward(chunk, self._floored(potentials), index, squares=squares)
+        potentials = self._floored(potentials)
+        return super().forward_backward(chunk, potentials, index, squares=squares, summed=summed)
 
     def _read_ahead(self, chunk: Chunk) -> None:
         if self._reader is not None and chunk.sequences.n_steps >= _WORTH_A_THREAD:
@@ -147,7 +155,7 @@ class CpuBackend(KernelPieces, HostBackend):
 
         In double precision at first, and then in logarithms.
         """
-        if self.floor or np.isfinite(smoothed.log_normalizers).all():
+        if self.floor or _are_finite(smoothed.log_normalizers, smoothed.log_normalizers.sum()):
             return None
         if smoothed.responsibilities.dtype == np.float32:
             return CpuBackend(self.kernel, self.n_threads, "float64")
@@ -160,13 +168,19 @@ class CpuBackend(KernelPieces, HostBackend):
 
     def total(self, chunk: Chunk, log_normalizers: Any) -> Any:
         """Return Σ log Z; raise an error for a sequence without a possible path."""
-        if not np.isfinite(log_normalizers).all():
+        total = log_normalizers.sum()
+        if not _are_finite(log_normalizers, total):
             raise impossible(chunk.sequences, log_normalizers)
-        return log_normalizers.sum()
+        return total
 
     def log_base(self, family: Family, chunk: Chunk) -> float:
         """Return Σ log h(x) of a chunk."""
         return sum_log_base(family, chunk.sequences)
+
+
+def _are_finite(values: Floats, total: Any) -> bool:
+    """Whether numbers are finite, given their sum, which mostly tells."""
+    return math.isfinite(total) or bool(np.isfinite(values).all())
 
 
 class _Whole:

@@ -84,7 +84,13 @@ class KernelPieces(ABC):
         return Rows(*self.kernel.transition_potentials(prior, total, counts, dtype))
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
+        self,
+        chunk: Chunk,
+        potentials: Potentials,
+        index: Integers,
+        *,
+        squares: int = False,
+        summed: bool = False,
     ) -> Smoothed:
         """Compute posterior expectations of every sequence of a chunk, or of its tiles."""
         tiles = self.tiles(chunk)
@@ -95,6 +101,7 @@ class KernelPieces(ABC):
             index,
             chunk.sequences.offsets,
             squares=squares,
+            summed=summed,
             order=self._order(chunk),
             n_threads=self.n_threads,
         )

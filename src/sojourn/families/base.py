@@ -194,6 +194,9 @@ class StepUnknowns(ExponentialFamily):
         sums = family.sum_statistics(encoded, responsibilities, n_threads=n_threads, masses=masses)
         return sums, 0.0
 
+    sums_rows: ClassVar[bool] = False
+    """Whether sums are responsibilities summed by row of `emission_rows`; see `rows_needed`."""
+
     sweeps: ClassVar[bool] = False
     """Whether potentials and sums of numbers may be computed in one sweep."""
 

@@ -85,6 +85,7 @@ class Categorical(DirichletFamily):
 
     step_ndim = 0
     statistics_are_counts = True
+    sums_rows = True
     parameter_names = ("emissionprob_",)
 
     def __init__(

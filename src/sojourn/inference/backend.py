@@ -148,9 +148,18 @@ class LocalPieces(Protocol):
         """Return what computes the tiles of a chunk; None if it has sequences."""
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
+        self,
+        chunk: Chunk,
+        potentials: Potentials,
+        index: Integers,
+        *,
+        squares: int = False,
+        summed: bool = False,
     ) -> Smoothed:
-        """Compute posterior expectations of every sequence of a chunk."""
+        """Compute posterior expectations of every sequence of a chunk.
+
+        Where they are needed `summed`, responsibilities may be summed by row of the potentials.
+        """
 
     def sweep(
         self, chunk: Chunk, transitions: Rows, numbers: Any, *, squares: int = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -150,12 +151,14 @@ def _apart(
 ) -> BatchSums:
     """Compute the sums of a chunk: potentials, forward-backward and statistics."""
     collapsed = objective.collapsed
-    sequences, encoded = chunk.sequences, chunk.encoded
+    sequences = chunk.sequences
     ((_, factors, index),) = chunk_potentials(
         posterior, family, [chunk], transitions, backend, collapsed=collapsed
     )
     wanted = 1 if entropy else SQUARE_EVERY if squares else 0  # the bound compares models
-    smoothed = backend.forward_backward(chunk, factors, index, squares=wanted)
+    # Labels give rows of their own to some steps, and what follows needs single steps.
+    summed = family.sums_rows and sequences.labels is None and not (entropy or shared)
+    smoothed = backend.forward_backward(chunk, factors, index, squares=wanted, summed=summed)
     exact = backend.exact_for(smoothed)
     if exact is not None:
         smoothed, factors, index = _in_full(
@@ -163,14 +166,8 @@ def _apart(
         )
     log_z = backend.total(chunk, smoothed.log_normalizers)
     whole = with_steps_within(smoothed)
-    emissions, local = family.sum_given(
-        encoded,
-        smoothed.responsibilities,
-        posterior.emissions,
-        collapsed=objective.collapsed,
-        masses=partial(backend.state_masses, whole),
-        n_threads=backend.n_threads,
-        bound=entropy,
+    emissions, local = emission_sums(
+        posterior, family, objective, chunk, whole, backend, bound=entropy
     )
     part = BatchSums(
         *whole[1:3],  # start and transitions
@@ -194,6 +191,33 @@ def _apart(
         of_some = shared_entropies(some, n_threads=backend.n_threads)
         part.shared = len(every) / len(some) * of_some
     return part
+
+
+def emission_sums(
+    posterior: Posterior,
+    family: Family,
+    objective: Objective,
+    chunk: Chunk,
+    smoothed: Smoothed,
+    backend: LocalPieces,
+    *,
+    bound: bool = False,
+) -> tuple[RowSums, Any]:
+    """Return the sums of a chunk's statistics, and what unknowns of steps add: `sum_given`."""
+    if smoothed.row_sums is not None:
+        rows = family.rows_needed(chunk.encoded)
+        # One row more is that of missing symbols.
+        n_rows = family.n_statistics if rows is None else len(rows)
+        return RowSums(rows, smoothed.row_sums[:n_rows], family.n_statistics), 0.0
+    return family.sum_given(
+        chunk.encoded,
+        smoothed.responsibilities,
+        posterior.emissions,
+        collapsed=objective.collapsed,
+        masses=partial(backend.state_masses, smoothed),
+        n_threads=backend.n_threads,
+        bound=bound,
+    )
 
 
 def with_steps_within(smoothed: Smoothed) -> Smoothed:

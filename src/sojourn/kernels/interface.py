@@ -189,6 +189,9 @@ class Smoothed(NamedTuple):
     ends : (2, N, K, J) array or None
         Probabilities of the copies at the first and the last step of every sequence; present where
         edges were given.
+    row_sums : (U, K) array or None
+        Responsibilities summed by row of the emission table, where they were asked for so and the
+        kernel summed them; then there are no `responsibilities`, shape (0, K).
     """
 
     log_normalizers: Floats
@@ -198,6 +201,7 @@ class Smoothed(NamedTuple):
     squares: Squares | None
     durations: DurationCounts | None = None
     ends: Floats | None = None
+    row_sums: Floats | None = None
 
 
 class Kernel(Protocol):
@@ -215,6 +219,7 @@ class Kernel(Protocol):
         offsets: Any,
         *,
         squares: int = False,
+        summed: bool = False,
         order: Any = None,
         n_threads: int = 1,
     ) -> Smoothed:
@@ -231,6 +236,9 @@ class Kernel(Protocol):
         squares : int
             Whether to collect the sums of q² of eqs (4), (6) and (19).  With more than one, those
             of improbable events may be estimates, from one step in `SQUARE_EVERY`.
+        summed : bool
+            Whether responsibilities are needed summed by row of the emission table alone: a kernel
+            may then give `Smoothed.row_sums` in their place.
         order : (N,) integer array, optional
             The sequences, longest first, if the caller knows that order.
         n_threads : int

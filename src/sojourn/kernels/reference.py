@@ -40,6 +40,7 @@ def forward_backward(
     offsets: Integers,
     *,
     squares: int = False,
+    summed: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -55,6 +56,8 @@ def forward_backward(
         Sequence n is the steps ``offsets[n]:offsets[n + 1]``; none is empty.
     squares : int
         Whether to collect the sums of q² of eqs (4), (6) and (19).
+    summed : bool
+        Part of the signature: responsibilities are always given.
     order : (N,) integer array, optional
         The sequences, longest first; part of the signature, as the order does not matter here.
     n_threads : int

@@ -250,7 +250,13 @@ class CudaBackend(KernelPieces):
         return CpuBackend(reference, self.n_threads, self.dtype)
 
     def forward_backward(
-        self, chunk: Chunk, potentials: Any, index: Any, *, squares: int = False
+        self,
+        chunk: Chunk,
+        potentials: Any,
+        index: Any,
+        *,
+        squares: int = False,
+        summed: bool = False,
     ) -> Smoothed:
         """Compute posterior expectations; those of steps that belong to no sequence are zero."""
         found = super().forward_backward(chunk, potentials, index, squares=squares)

@@ -54,7 +54,8 @@ def _place(builder: Any, data: Any, at: Any, lanes: Any) -> Any:
     return builder.bitcast(builder.gep(data, [at]), lanes.as_pointer())
 
 
-def _shuffled(builder: Any, left: Any, right: Any, order: list[int]) -> Any:
+def shuffled(builder: Any, left: Any, right: Any, order: list[int]) -> Any:
+    """Emit a vector of numbers of two others, in some order."""
     return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(_I32, len(order)), order))
 
 
@@ -62,7 +63,7 @@ def splatted(builder: Any, scalar: Any, n_lanes: int = LANES) -> Any:
     """Emit a vector with a number in all lanes."""
     nothing = ir.Constant(ir.VectorType(scalar.type, n_lanes), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(_I32, 0))
-    return _shuffled(builder, first, nothing, [0] * n_lanes)
+    return shuffled(builder, first, nothing, [0] * n_lanes)
 
 
 def _chosen(builder: Any, bits: Any, yes: Any, no: Any) -> Any:
@@ -308,7 +309,7 @@ def transpose(typing_context, source, places, first, stride, out, out_at, out_st
             _data(context, builder, signature.args[k], args[k]) for k in (0, 1, 4)
         )
         rows = _loaded_runs(context, builder, signature, data, where, args)
-        rows = _transposed(builder, rows)
+        rows = transposed(builder, rows)
         itemsize = signature.args[0].dtype.bitwidth // 8
         for j, row in enumerate(rows):
             at = builder.add(args[5], builder.mul(args[6], ir.Constant(args[6].type, j)))
@@ -350,7 +351,7 @@ def transpose_back(typing_context, source, at, stride, out, places, first, shift
         for j in range(LANES):
             begin = builder.add(args[1], builder.mul(args[2], ir.Constant(args[2].type, j)))
             rows.append(builder.load(_place(builder, data, begin, lanes), align=itemsize))
-        for i, row in enumerate(_transposed(builder, rows)):
+        for i, row in enumerate(transposed(builder, rows)):
             place = builder.gep(where, [builder.add(args[5], ir.Constant(args[5].type, i))])
             begin = builder.add(builder.load(place), args[6])
             builder.store(row, _place(builder, target, begin, lanes), align=itemsize)
@@ -359,18 +360,18 @@ def transpose_back(typing_context, source, at, stride, out, places, first, shift
     return signature, generate
 
 
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Transpose a square of vectors: exchange ever smaller blocks of it."""
-    size = LANES // 2
+def transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose a square of vectors, or two beside each other: exchange ever smaller blocks."""
+    size = len(rows) // 2
     columns = range(LANES)
     while size:
         upper = [c if not c & size else LANES + c - size for c in columns]
         lower = [c + size if not c & size else LANES + c for c in columns]
-        for i in range(LANES):
+        for i in range(len(rows)):
             if not i & size:
                 a, b = rows[i], rows[i | size]
-                rows[i] = _shuffled(builder, a, b, upper)
-                rows[i | size] = _shuffled(builder, a, b, lower)
+                rows[i] = shuffled(builder, a, b, upper)
+                rows[i | size] = shuffled(builder, a, b, lower)
         size //= 2
     return rows
 
@@ -458,7 +459,7 @@ def _move_picked(
                 LANES + lane if of == number else lane if of == 0 and number == 1 else i
                 for i, (of, lane) in enumerate(picks)
             ]
-            value = _shuffled(builder, value, row, mask)
+            value = shuffled(builder, value, row, mask)
         if sizes[1] > sizes[0]:
             value = builder.fpext(value, kinds[1])
         builder.store(value, _place(builder, target, at, kinds[1]), align=sizes[1])

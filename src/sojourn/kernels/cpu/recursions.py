@@ -50,6 +50,7 @@ def forward_backward(
     offsets: Integers,
     *,
     squares: int = False,
+    summed: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -68,7 +69,9 @@ def forward_backward(
         )
     squares = _square_every(len(potentials.start), squares)
     if _suits_strips(len(potentials.start), len(index)):
-        smoothed = narrow.smooth(potentials, index, offsets, squares=squares, n_threads=n_threads)
+        smoothed = narrow.smooth(
+            potentials, index, offsets, squares=squares, summed=summed, n_threads=n_threads
+        )
         if smoothed is not None:
             return smoothed
     return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)

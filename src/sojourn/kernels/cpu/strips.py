@@ -26,14 +26,11 @@ from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
-    copy_pad,
     lanes_not_above,
     load,
     multiply,
     splat,
     store,
-    transpose,
-    transpose_back,
     widened,
 )
 from sojourn.kernels.cpu.rows import lowest_bit
@@ -46,11 +43,17 @@ from sojourn.kernels.cpu.steps import (
     forward_block,
     move_sums,
 )
+from sojourn.kernels.cpu.strip_rows import (
+    add_block,
+    add_starts,
+    load_block,
+    mark_block,
+    store_block,
+)
 from sojourn.kernels.cpu.sweeps import add_moments, load_numbers
 from sojourn.kernels.interface import PAD
-from sojourn.kernels.threads import prefetch, take_unit
+from sojourn.kernels.threads import take_unit
 
-_ALL = 2**STEPS - 1
 _ALL_LANES = 2**WIDTH - 1
 _FIRST_WALK = 16  # steps of the shortest walk
 _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is computed step by step
@@ -90,11 +93,13 @@ def strip_units(
     row_squares,
     pairs,
     moments,
+    table_sums,
 ):
     """Smooth strips u, u + n_units, ... of every unit u taken.
 
     The potentials of steps are rows of a table, or functions of `numbers`, which are then summed
-    here too, and the responsibilities are not written.
+    here too, and the responsibilities are not written.  Nor are they where there is room in
+    `table_sums` for sums by row of the table: see `add_block`.
 
     `walks` has the steps of the walks forwards and backwards.  Where they are zero, the first strip
     of a unit finds them, and if only `probing`, writes them there and ends.
@@ -110,7 +115,7 @@ def strip_units(
     scales = np.empty((tile + 1) * WIDTH, dtype)
     ones = np.empty((STEPS + 1) * row, dtype)
     phi = np.empty((tile + STEPS) * row, dtype)  # behind those of the tile are those of a walk
-    gamma = np.empty(STEPS * row, dtype)
+    gamma = np.zeros(STEPS * row + PAD * WIDTH, dtype)  # rows are added with their padding
     epsilon = np.empty(STEPS * row, dtype)
     totals = np.empty(STEPS * WIDTH, dtype)
     beta = np.empty(row, dtype)
@@ -134,6 +139,7 @@ def strip_units(
         scratch[j] = 1.0
     begins, current = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
     places, masks = np.empty(2 * WIDTH, np.int64), np.empty(STEPS + 1, np.int64)
+    near = np.empty(WIDTH * STEPS, np.int32)
     product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
     limits[0], limits[1] = 1e-250, 1e250
     none, one, block = np.int64(0), np.int64(1), np.int64(STEPS)
@@ -152,6 +158,7 @@ def strip_units(
     unit = take_unit(counter)
     while unit < n_units:
         own_starts, own_squares = start_counts[unit], start_squares[unit]
+        own_sums = table_sums[unit]
         to_tiles, from_tiles = walks[0], walks[1]
         if numbers is not None:
             for j in range(moment_sums.shape[0]):
@@ -175,12 +182,12 @@ def strip_units(
                     for j in range(WIDTH):
                         scales[j] = 1.0
                 while shift < (tile if entered else none):
-                    _mark_block(begins, shift, starts, n_steps, masks)
+                    mark_block(begins, shift, starts, n_steps, masks)
                     phi_at = (shift if entered else tile) * row
                     if numbers is None:
-                        _load_block(
+                        load_block(
                             begins, shift, one, not entered, table, n_steps, n_states, scratch,
-                            places, phi, phi_at,
+                            near, places, phi, phi_at,
                         )  # fmt: skip
                     else:
                         unfit = load_numbers(
@@ -231,13 +238,13 @@ def strip_units(
                             beta[j] = 1.0
                     while shift > (none if entered else tile):
                         shift -= STEPS
-                        _mark_block(begins, shift, starts, n_steps, masks)
+                        mark_block(begins, shift, starts, n_steps, masks)
                         phi_at = (shift if entered else tile) * row
                         if not entered:
                             if numbers is None:
-                                _load_block(
+                                load_block(
                                     begins, shift, -one, not entered, table, n_steps, n_states,
-                                    scratch, places, phi, phi_at,
+                                    scratch, near, places, phi, phi_at,
                                 )  # fmt: skip
                             else:
                                 unfit = load_numbers(
@@ -272,14 +279,20 @@ def strip_units(
                             move_sums(square_sums, pair_squares[unit], weight)
                             move_sums(row_sums, row_squares[unit], weight)
                             n_sums = 0
-                        _add_starts(
+                        add_starts(
                             begins, shift, n_steps, n_states, masks, gamma, own_starts, own_squares
                         )
                         if numbers is None:
-                            _store_block(
-                                begins, shift, n_steps, n_states, gamma, scratch, places,
-                                responsibilities,
-                            )  # fmt: skip
+                            if own_sums.shape[0] > 0:
+                                add_block(
+                                    begins, shift, table, n_steps, n_states, gamma, near, places,
+                                    own_sums,
+                                )  # fmt: skip
+                            else:
+                                store_block(
+                                    begins, shift, n_steps, n_states, gamma, scratch, places,
+                                    responsibilities,
+                                )  # fmt: skip
                         else:
                             add_moments(
                                 begins, shift, n_steps, n_states, pairs, columns,
@@ -325,113 +338,6 @@ def strip_units(
                         value += moment_sums[(p * n_right + k) * LANES + i]
                     moments[unit, p, k] = value
         unit = take_unit(counter)
-
-
-@inner
-def _mark_block(begins, shift, starts, n_steps, masks):
-    """Find the lanes in which a sequence begins at each step of a block.
-
-    Steps outside of the data count as sequences of one step.
-    """
-    for s in range(STEPS):
-        masks[s] = 0
-    for i in range(WIDTH):
-        t = begins[i] + shift
-        bits = np.int64(starts[t // STEPS]) if 0 <= t < n_steps else _ALL
-        while bits != 0:
-            masks[lowest_bit(bits)] |= 1 << i
-            bits &= bits - 1
-
-
-@inner
-def _load_block(
-    begins, shift, ahead, walks, table, n_steps, n_states, scratch, places, phi, phi_at
-):
-    """Load the potentials of a block from rows of a table, or of consecutive steps.
-
-    Those of steps outside of the data are ones, or any where nothing is summed, on a walk.
-    """
-    index, emissions, row_width = table
-    run = STEPS * n_states
-    source, first, direct = emissions, 0, row_width == 0
-    for i in range(WIDTH):
-        t = begins[i] + shift
-        places[i] = t * n_states
-        if walks and not 0 <= t < n_steps:
-            places[i] = t = 0
-        direct = direct and 0 <= t <= n_steps - STEPS
-    if not direct:
-        source, first = scratch, WIDTH
-        for i in range(WIDTH):
-            at = i * (run + LANES)
-            end = at + run
-            places[WIDTH + i] = at
-            t = begins[i] + shift
-            inside = min(STEPS, n_steps - t) if t >= 0 else 0
-            if row_width == 0 and inside == STEPS:
-                for j in range(0, run, LANES):
-                    store(scratch, at + j, load(emissions, t * n_states + j))
-                continue
-            if row_width == 0:
-                for j in range(inside * n_states):
-                    scratch[at] = emissions[t * n_states + j]
-                    at += 1
-            else:
-                prefetch(index, t + ahead * STEPS)
-                for s in range(inside):
-                    row = np.int64(index[t + s]) * row_width
-                    for pad in range(0, row_width, PAD):
-                        copy_pad(emissions, row + pad, scratch, at + pad)
-                    at += n_states
-            while at < end:
-                scratch[at] = 1.0
-                at += 1
-    if direct:
-        # Too many streams for the processor to foresee: ask for the next block.
-        for i in range(WIDTH):
-            for at in range(ahead * run, (ahead + 1) * run, LANES):
-                prefetch(emissions, places[i] + at)
-    for half in range(0, WIDTH, LANES):
-        for at in range(0, run, LANES):
-            transpose(source, places, first + half, at, phi, phi_at + at * WIDTH + half, WIDTH)
-
-
-@inner
-def _store_block(begins, shift, n_steps, n_states, gamma, scratch, places, responsibilities):
-    """Write the probabilities of a block to the rows of its steps."""
-    run = STEPS * n_states
-    whole = begins[WIDTH - 1] + shift + STEPS <= n_steps
-    target = responsibilities if whole else scratch
-    for i in range(WIDTH):
-        places[i] = (begins[i] + shift) * n_states if whole else i * run
-    for half in range(0, WIDTH, LANES):
-        for at in range(0, run, LANES):
-            transpose_back(gamma, at * WIDTH + half, WIDTH, target, places, half, at)
-    if not whole:
-        for i in range(WIDTH):
-            t = begins[i] + shift
-            if t + STEPS <= n_steps:
-                for j in range(0, run, LANES):
-                    store(responsibilities, t * n_states + j, load(scratch, i * run + j))
-                continue
-            for j in range((n_steps - t) * n_states):
-                responsibilities[t * n_states + j] = scratch[i * run + j]
-
-
-@inner
-def _add_starts(begins, shift, n_steps, n_states, masks, gamma, start_counts, start_squares):
-    """Add the probabilities at the steps of a block at which a sequence begins."""
-    for s in range(STEPS):
-        bits = masks[s]
-        while bits != 0:
-            i = lowest_bit(bits)
-            bits &= bits - 1
-            if begins[i] + shift + s < n_steps:
-                for k in range(n_states):
-                    q = np.float64(gamma[(s * n_states + k) * WIDTH + i])
-                    start_counts[k] += q
-                    if start_squares.shape[0] > 0:
-                        start_squares[k] += q * q
 
 
 @inner

@@ -59,6 +59,7 @@ class PaddedKernel:
         offsets: Tensor,
         *,
         squares: int = False,
+        summed: bool = False,
         order: Tensor | None = None,
         n_threads: int = 1,
     ) -> Smoothed:

@@ -69,6 +69,7 @@ def forward_backward(
     offsets: Tensor,
     *,
     squares: int = False,
+    summed: bool = False,
     order: Tensor | None = None,
     n_threads: int = 1,
 ) -> Smoothed:
@@ -85,6 +86,8 @@ def forward_backward(
     offsets : (N + 1,) int64 tensor
     squares : int
         Whether to collect the sums of q².
+    summed : bool
+        Part of the signature: responsibilities are always given.
     order : (N,) tensor, optional
         The sequences, longest first; found here where not given.
     n_threads : int
