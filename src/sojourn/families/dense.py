@@ -23,6 +23,7 @@ from sojourn.families.blocks import (
 )
 from sojourn.families.checks import plain_values
 from sojourn.families.fused import QuadraticStatistics, TensorRows
+from sojourn.families.prior_scale import likely_factor
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor
@@ -183,6 +184,24 @@ class DenseFamily(Family):
     def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the family from `config`."""
         return cls(**values, **arrays)
+
+    def rescaled(self, given: Family, statistics: Floats) -> Family:
+        """Return the family with the prior scale that suits statistics (K, S) best, eq (69)."""
+        own = given.get_params(deep=False)
+        if any(own.get(name, given) is not None for name in ("scale", "degrees_of_freedom")):
+            return self
+        scale = np.asarray(self.get_params(deep=False)["scale"])
+
+        def scaled(factor: float) -> DenseFamily:
+            return self.changed(scale=factor * scale)
+
+        def evidence(factor: float) -> float:
+            family = scaled(factor)
+            with_data = family.log_normalizer(family.prior() + statistics)
+            return float((with_data - family.log_normalizer(family.prior() + nothing)).sum())
+
+        nothing = np.zeros_like(statistics)
+        return scaled(likely_factor(evidence))
 
     def changed(self, **changes: Any) -> Self:
         """Return the family with some of its parameters changed."""
