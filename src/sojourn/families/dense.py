@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -190,18 +192,15 @@ class DenseFamily(Family):
         own = given.get_params(deep=False)
         if any(own.get(name, given) is not None for name in ("scale", "degrees_of_freedom")):
             return self
-        scale = np.asarray(self.get_params(deep=False)["scale"])
+        scaled: Any = copy(self)
+        scale, nothing = np.asarray(scaled.scale), np.zeros_like(statistics)
 
-        def scaled(factor: float) -> DenseFamily:
-            return self.changed(scale=factor * scale)
+        def total(factor: float, of: Floats) -> float:
+            scaled.scale = factor * scale
+            return float(scaled.log_normalizer(scaled.prior() + of).sum())
 
-        def evidence(factor: float) -> float:
-            family = scaled(factor)
-            with_data = family.log_normalizer(family.prior() + statistics)
-            return float((with_data - family.log_normalizer(family.prior() + nothing)).sum())
-
-        nothing = np.zeros_like(statistics)
-        return scaled(likely_factor(evidence))
+        factor = likely_factor(partial(total, of=nothing), partial(total, of=statistics))
+        return self if factor == 1.0 else self.changed(scale=factor * scale)
 
     def changed(self, **changes: Any) -> Self:
         """Return the family with some of its parameters changed."""

@@ -6,47 +6,47 @@ from collections.abc import Callable
 
 import numpy as np
 
-_MOST = 40.0  # log factor: nothing in double precision is further from the guess
-_CLOSE = 1e-3
-_GOLDEN = 0.5 * (3.0 - np.sqrt(5.0))
+_STEP, _CLOSE, _MOST_STEPS = 1e-3, 1e-3, 50  # of the logarithm of the factor
 
 
-def likely_factor(evidence: Callable[[float], float]) -> float:
-    """Return the factor, one at least, with which a prior scale has the most evidence.
+def likely_factor(nothing: Callable[[float], float], data: Callable[[float], float]) -> float:
+    """Return the factor, one at least, with which a prior scale has the most evidence, eq (69).
 
-    The evidence of eq (69) is concave in the logarithm of the factor, and falls in the end: the
-    golden section finds its maximum.  One at least, since the evidence of a state whose steps are
-    all equal has none: it grows as the scale becomes smaller.
+    The log normaliser of the prior falls by the same for every e-fold of the scale, that of the
+    posterior by the less the smaller the scale is.  Where they fall alike, the difference is
+    largest: the secants of the logarithms of these slopes lead there, at first as an EM step does.
+    One at least, since the evidence of a state whose steps are all equal has no maximum: it grows
+    as the scale becomes smaller.
 
     Parameters
     ----------
-    evidence : callable
-        Of a factor.
+    nothing, data : callable
+        Σ_k a_g(λ°) and Σ_k a_g(λ° + E[t_k]) of the scale times a factor.
 
     Examples
     --------
-    >>> round(likely_factor(lambda factor: np.log(factor) - factor / 7.0), 3)
-    7.0
-    >>> likely_factor(lambda factor: -factor)
+    >>> factor = likely_factor(lambda s: -3.0 * np.log(s), lambda s: -9.0 * np.log(s + 8.0))
+    >>> round(factor, 3)
+    4.0
+    >>> likely_factor(lambda s: -3.0 * np.log(s), lambda s: -9.0 * np.log(s + 1.0))
     1.0
     """
 
-    def at(log_factor: float) -> float:
-        return evidence(float(np.exp(log_factor)))
+    def slope(log_normalizer: Callable[[float], float], at: float) -> float:
+        low, high = (log_normalizer(float(np.exp(at + end))) for end in (-_STEP, _STEP))
+        return (low - high) / (2.0 * _STEP)
 
-    low, high = 0.0, 1.0
-    best, value = 0.0, at(0.0)
-    while high < _MOST and (further := at(high)) > value:
-        low, best, value, high = best, high, further, 2.0 * high
-    while high - low > _CLOSE:
-        right = high - best > best - low
-        other = best + _GOLDEN * (high - best) if right else best - _GOLDEN * (best - low)
-        found = at(other)
-        if found > value:
-            low, high = (best, high) if right else (low, best)
-            best, value = other, found
-        elif right:
-            high = other
-        else:
-            low = other
-    return float(np.exp(best))
+    wanted = slope(nothing, 0.0)
+    last, at = 0.0, 0.0
+    excess = before = float(np.log(wanted / slope(data, 0.0)))
+    move = excess
+    for _ in range(_MOST_STEPS):
+        if at + move <= 0.0:
+            return 1.0
+        last, at, before = at, at + move, excess
+        if abs(move) < _CLOSE:
+            break
+        excess = float(np.log(wanted / slope(data, at)))
+        change = (before - excess) / (at - last)
+        move = excess / change if change > 0.0 else excess
+    return float(np.exp(at))
