@@ -319,13 +319,6 @@ class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
         """Return the family with other prior counts, if `learned_prior` can learn them."""
         raise NotImplementedError(f"the prior of {type(self).__name__} is not learned")
 
-    def rescaled(self, given: Family, statistics: Floats) -> Family:
-        """Return the family with the prior scale that suits statistics (K, S) best, eq (69).
-
-        Itself, if it has no such scale, or if `given`, the family before `resolve`, has one.
-        """
-        return self
-
     @abstractmethod
     def initial_statistics(
         self, data: Sequences, n_states: int, total_steps: float, rng: np.random.Generator

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import copy
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,7 +23,6 @@ from sojourn.families.blocks import (
 )
 from sojourn.families.checks import plain_values
 from sojourn.families.fused import QuadraticStatistics, TensorRows
-from sojourn.families.prior_scale import likely_factor
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.arrays import is_tensor
@@ -186,21 +183,6 @@ class DenseFamily(Family):
     def from_config(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild the family from `config`."""
         return cls(**values, **arrays)
-
-    def rescaled(self, given: Family, statistics: Floats) -> Family:
-        """Return the family with the prior scale that suits statistics (K, S) best, eq (69)."""
-        own = given.get_params(deep=False)
-        if any(own.get(name, given) is not None for name in ("scale", "degrees_of_freedom")):
-            return self
-        scaled: Any = copy(self)
-        scale, nothing = np.asarray(scaled.scale), np.zeros_like(statistics)
-
-        def total(factor: float, of: Floats) -> float:
-            scaled.scale = factor * scale
-            return float(scaled.log_normalizer(scaled.prior() + of).sum())
-
-        factor = likely_factor(partial(total, of=nothing), partial(total, of=statistics))
-        return self if factor == 1.0 else self.changed(scale=factor * scale)
 
     def changed(self, **changes: Any) -> Self:
         """Return the family with some of its parameters changed."""

@@ -3,10 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from sojourn.families.base import Family
+from sojourn.families.dense import DenseFamily
+from sojourn.families.product import Product
+from sojourn.kernels.interface import Floats
+
 _STEP, _CLOSE, _MOST_STEPS = 1e-3, 1e-3, 50  # of the logarithm of the factor
+
+
+def rescaled(family: Family, given: Family, statistics: Floats) -> Family:
+    """Return a family with the prior scale Ψ° that suits statistics best, eq (69).
+
+    That is the family itself if it has no such scale, or if one was given.
+
+    Parameters
+    ----------
+    family : Family
+        After `resolve`.
+    given : Family
+        The same before it.
+    statistics : (K, S) array
+        E[t].
+    """
+    if isinstance(family, Product) and isinstance(given, Product):
+        ends = np.cumsum([part.n_statistics for part in family.parts])[:-1]
+        own = np.split(statistics, ends, axis=1)
+        parts = map(rescaled, family.parts, given.parts, own)
+        return Product(*parts, columns=family.columns)
+    names, before = ("scale", "degrees_of_freedom"), given.get_params(deep=False)
+    if not isinstance(family, DenseFamily) or any(before.get(n, n) is not None for n in names):
+        return family
+    scaled: Any = copy(family)
+    scale, nothing = np.asarray(scaled.scale), np.zeros_like(statistics)
+
+    def total(factor: float, of: Floats) -> float:
+        scaled.scale = factor * scale
+        return float(scaled.log_normalizer(scaled.prior() + of).sum())
+
+    factor = likely_factor(partial(total, of=nothing), partial(total, of=statistics))
+    return family if factor == 1.0 else family.changed(scale=factor * scale)
 
 
 def likely_factor(nothing: Callable[[float], float], data: Callable[[float], float]) -> float:

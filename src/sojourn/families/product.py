@@ -199,13 +199,6 @@ class Product(Family):
         pairs = zip(self.parts, _split(self.parts, columns, data), strict=True)
         return Product(*(part.resolve(own, n_states) for part, own in pairs), columns=columns)
 
-    def rescaled(self, given: Family, statistics: Floats) -> Product:
-        """Return the parts with the prior scales that suit their statistics best, eq (69)."""
-        assert isinstance(given, Product)
-        every = zip(self.parts, given.parts, _naturals(self.parts, statistics), strict=True)
-        parts = [part.rescaled(before, own) for part, before, own in every]
-        return Product(*parts, columns=self.columns)
-
     def validate(self, data: Sequences) -> Sequences:
         """Check the columns of every part."""
         columns = _known_columns(self)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families import Family
+from sojourn.families.prior_scale import rescaled
 from sojourn.inference import Posterior, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import RowConstraints, Rows
@@ -148,7 +149,7 @@ def rescaling_of(model: BaseHMM, family: Family) -> Callable[[Floats], Family] |
     parts = fixed_parts_of(model)
     if parts is not None and parts.emissions.any():
         return None
-    return partial(family.rescaled, model._unresolved or model.emission)
+    return partial(rescaled, family, model._unresolved or model.emission)
 
 
 def take_given(model: BaseHMM) -> Family:

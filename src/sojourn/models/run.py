@@ -25,7 +25,6 @@ from sojourn.inference.problem import Tiled
 from sojourn.inference.schedule import StepSizes, ThenWhole
 from sojourn.inference.shapes import LearnedShapes
 from sojourn.inference.trainer import StateMoves
-from sojourn.kernels.interface import Floats
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models import sampled
 from sojourn.models.advice import warn_of_fit
@@ -169,19 +168,15 @@ def fit(
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
         family = found[0].family if state.n_rounds else family  # its prior may have been learned
-    rescaled = rescaling_of(model, family)
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
     fitted.state_names, fitted.provenance, model._fitted = data.names, data.record(), fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
     minibatches = minibatches_of(model, plan, data, family, seed, cluster)
-    on_host = cluster is not None or plan.size is Size.SMALL
-    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
+    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, remote=cluster is not None)
     source = _read_here(plan, fitted, data, minibatches, seed)
     shapes = shapes_of(model, fitted, source, data, seed, plan.narrow)
-    training = Training(
-        plan, minibatches, position, moves, checkpoints, cluster, held_out, rescaled, shapes
-    )
+    training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
 
@@ -200,7 +195,6 @@ class Training:
     checkpoints: Checkpoints | None
     cluster: Cluster | None
     held_out: Data | None
-    rescaled: Callable[[Floats], Family] | None = None
     shapes: LearnedShapes | None = None
 
     def score(self, fitted: FittedModel) -> Callable[..., float] | None:
@@ -355,7 +349,8 @@ def _search_first(
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     data, score = joined(parts), training.score(fitted)
-    rules = SEARCH_TOL, moves.settings, moves.seed, score, training.rescaled
+    rescaled = rescaling_of(model, fitted.family)
+    rules = SEARCH_TOL, moves.settings, moves.seed, score, rescaled
     found, tried = StateSearch.on(data, bench, n_states, *rules).run(
         moves.backend.place(fitted.posterior)
     )
@@ -388,9 +383,10 @@ def _moves_of_fit(
     minibatches: Minibatches,
     seed: int,
     *,
-    on_host: bool,
+    remote: bool,
 ) -> StateMoves | None:
     """Return the moves at the ends of passes, with the source of their samples."""
+    on_host = remote or plan.size is Size.SMALL
     source = _read_here(plan, fitted, data, minibatches, seed)
     moves = make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
