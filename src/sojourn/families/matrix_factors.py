@@ -162,6 +162,7 @@ def _span(weights: Floats, end: int) -> tuple[int, int, int]:
     return (int(used[0]), int(used[-1]) + 1, end) if len(used) else (1, 1, end)
 
 
+@cache
 def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
     """Return what the coordinates of z are: 0 for the constant, 1 + d for column d of x.
 
@@ -173,7 +174,9 @@ def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
     array([0, 3, 4, 1, 2])
     """
     columns = np.roll(np.arange(1, n_targets + max(n_regressors, 1)), -n_targets)
-    return np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
+    found = np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
+    found.flags.writeable = False
+    return found
 
 
 def scale_log_normalizer(factors: Factors, n_targets: int) -> Floats:
