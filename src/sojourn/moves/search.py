@@ -199,8 +199,8 @@ class StateSearch:
         """Whether the score on data that the user held out is lower."""
         if self.validate is None:
             return False
-        before = self.validate(present.posterior, present.family)
-        return self.validate(found.posterior, found.family) < before
+        after = self.validate(found.posterior, found.family)
+        return after < self.validate(present.posterior, present.family)
 
     def candidates(self, present: Fit) -> list[Pair]:
         """Return the pairs that may gain most: by the sure gain, eq (22), and at best."""
