@@ -30,57 +30,57 @@ def search_of(fitted, n_states):
 
 def test_states_that_differ_are_kept(fitted):
     search = search_of(fitted, 3)
-    posterior, bound, moves = search.run(fitted[0].fitted_.posterior)
-    assert posterior.n_states == 3
+    found, moves = search.run(fitted[0].fitted_.posterior)
+    assert found.posterior.n_states == 3
     assert moves
     assert not any(move.accepted for move in moves)
     assert all(move.gain < 0.0 for move in moves)
-    assert bound == pytest.approx(search.converged(posterior).bound, abs=0.01)
+    assert found.bound == pytest.approx(search.converged(found.posterior).bound, abs=0.01)
 
 
 def test_parts_of_states_become_one_again(fitted):
     parts = np.repeat(np.eye(3), 3, axis=0) / 3.0
     search = search_of(fitted, 9)
-    posterior, bound, moves = search.run(fitted[0].fitted_.posterior.regrouped(parts))
-    assert posterior.n_states == 3
+    found, moves = search.run(fitted[0].fitted_.posterior.regrouped(parts))
+    assert found.posterior.n_states == 3
     assert sum(move.accepted for move in moves) == 6
     assert [move.n_states for move in moves if move.accepted] == [8, 7, 6, 5, 4, 3]
-    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
-    assert bound == pytest.approx(whole, abs=0.1)
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[0]
+    assert found.bound == pytest.approx(whole.bound, abs=0.1)
 
 
 def test_one_state_is_left_alone(fitted):
     one = fitted[0].fitted_.posterior.regrouped(np.ones((1, 3)))
-    posterior, _, moves = search_of(fitted, 1).run(one)
-    assert (posterior.n_states, moves) == (1, [])
+    found, moves = search_of(fitted, 1).run(one)
+    assert (found.posterior.n_states, moves) == (1, [])
 
 
 def test_statistics_are_those_of_the_data(fitted):
-    posterior, _, _ = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
+    found, _ = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
     n_steps = fitted[1].n_steps
-    start, transitions = posterior.counts
+    start, transitions = found.posterior.counts
     assert start.sum() == pytest.approx(1.0)
     assert transitions.sum() == pytest.approx(n_steps - 1)
 
 
 def test_a_state_that_shares_another_one_is_found(fitted):
-    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[1]
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[0]
     two = fitted[0].fitted_.posterior.regrouped(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    assert search_of(fitted, 2).run(two)[0].n_states == 2  # there is no room for it
-    posterior, bound, moves = search_of(fitted, 6).run(two)
-    assert posterior.n_states == 3
-    assert bound == pytest.approx(whole, abs=0.1)
+    assert search_of(fitted, 2).run(two)[0].posterior.n_states == 2  # there is no room for it
+    found, moves = search_of(fitted, 6).run(two)
+    assert found.posterior.n_states == 3
+    assert found.bound == pytest.approx(whole.bound, abs=0.1)
     assert [move.n_states for move in moves if move.accepted] == [3]
     assert {move.kind for move in moves} == {"merge", "split"}
-    again = search_of(fitted, 6).run(two)[0]
-    assert (again.emissions.rows == posterior.emissions.rows).all()
+    again = search_of(fitted, 6).run(two)[0].posterior
+    assert (again.emissions.rows == found.posterior.emissions.rows).all()
 
 
 def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
     two = fitted[0].fitted_.posterior.regrouped(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    search = replace(search_of(fitted, 6), validate=lambda posterior: -posterior.n_states)
-    posterior, _, moves = search.run(two)
-    assert posterior.n_states < 3
+    search = replace(search_of(fitted, 6), validate=lambda posterior, _: -posterior.n_states)
+    found, moves = search.run(two)
+    assert found.posterior.n_states < 3
     assert not any(move.accepted for move in moves if move.kind == "split")
 
 
@@ -96,20 +96,20 @@ def full():
 
 def test_states_without_steps_go_at_once(full):
     fitted, posterior = full
-    found, bound, moves = search_of(fitted, 30).run(posterior)
+    found, moves = search_of(fitted, 30).run(posterior)
     assert moves[0].accepted
     assert moves[0].n_states < 15
     gone = [state for group in moves[0].states for state in group[1:]]
     assert len(gone) == len(set(gone)) == 30 - moves[0].n_states
-    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)
-    assert found.n_states == whole[0].n_states
-    assert bound == pytest.approx(whole[1], abs=0.1)
+    whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[0]
+    assert found.posterior.n_states == whole.posterior.n_states
+    assert found.bound == pytest.approx(whole.bound, abs=0.1)
 
 
 def test_states_without_steps_stay_where_held_out_data_need_them(full):
-    search = replace(search_of(full[0], 30), validate=lambda posterior: posterior.n_states)
-    posterior, _, moves = search.run(full[1])
-    assert posterior.n_states == 30
+    search = replace(search_of(full[0], 30), validate=lambda posterior, _: posterior.n_states)
+    found, moves = search.run(full[1])
+    assert found.posterior.n_states == 30
     assert not any(move.accepted for move in moves)
 
 

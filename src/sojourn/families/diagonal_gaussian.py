@@ -66,7 +66,7 @@ class DiagonalGaussian(ColumnFamily):
         ν°; by default 2.1, or 3 where Ψ° is given, which then is the prior mean.
     scale : float or (D,) array, optional
         Ψ°; by default the prior mean is each column's variance divided by K^(2/D), and counts for
-        a tenth of a step, or for one where ν° is given.
+        a tenth of a step, or for one where ν° is given.  Moves may learn a factor, see `Gaussian`.
     location : float or (D,) array, optional
         c, as in `Gaussian`.
 

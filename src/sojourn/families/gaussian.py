@@ -54,7 +54,8 @@ class Gaussian(MatrixNormalFamily):
     scale : float, (D,) or (D, D) array, optional
         Ψ°, or its diagonal.  By default the prior covariance is diagonal on average, with the
         variance of each column divided by K^(2/D), as the states divide the space that the data
-        fill; it counts for a tenth of a step, or for one where ν° is given.
+        fill; it counts for a tenth of a step, or for one where ν° is given.  Where neither is, and
+        moves find the number of states of small data, they also learn one factor of Ψ°, eq (69).
     location : float or (D,) array, optional
         c, subtracted from the data to keep sums of squares accurate; by default the data's mean.
         It affects only rounding, and the location of ``statistics_``.

@@ -5,6 +5,8 @@ Formulas and layout are those of `sojourn.families.matrix_normal`.
 
 from __future__ import annotations
 
+from functools import cache
+from math import isqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +45,22 @@ class Factors(NamedTuple):
     log_det_scale: Floats
 
 
+@cache
+def upper_triangle(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows and columns of the upper triangle of an n × n matrix, computed once."""
+    rows, columns = np.triu_indices(n)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
+
+
 def pack_prior(dof: float, mean: Floats, precision: Floats, scale: Floats) -> Floats:
     """Return λ° from ν°, M° (D, R), the diagonal of P° (R,) and Ψ° (D, D)."""
-    corner = np.diag(precision)
-    side = mean * precision
-    joint = np.block([[corner, side.T], [side, scale + side @ mean.T]])
-    return np.concatenate([[dof], joint[np.triu_indices(len(joint))]])
+    r, side = len(precision), mean * precision
+    joint = np.zeros((r + len(mean), r + len(mean)))
+    joint[range(r), range(r)] = precision
+    joint[:r, r:] = side.T
+    joint[r:, r:] = scale + side @ mean.T
+    return np.concatenate([[dof], joint[upper_triangle(len(joint))]])
 
 
 def pack_joint(dof: Floats, precision: Floats, side: Floats, last: Floats) -> Floats:
@@ -57,7 +69,7 @@ def pack_joint(dof: Floats, precision: Floats, side: Floats, last: Floats) -> Fl
     above = xp.concatenate([precision, xp.transpose(side, (0, 2, 1))], axis=2)
     joint = xp.concatenate([above, xp.concatenate([side, last], axis=2)], axis=1)
     n = joint.shape[1]
-    upper = np.ravel_multi_index(np.triu_indices(n), (n, n))
+    upper = np.ravel_multi_index(upper_triangle(n), (n, n))
     packed = xp.take(joint.reshape(len(joint), n * n), upper, 1)
     return xp.concatenate([dof[:, None], packed], axis=1)
 
@@ -74,11 +86,20 @@ def factorize(natural: Floats, n_regressors: int) -> Factors:
 
 def joint_matrices(natural: Floats) -> Floats:
     """Return the matrices whose upper triangles are packed in λ, shape (K, R + D, R + D)."""
-    side = round((np.sqrt(8 * (natural.shape[1] - 1) + 1) - 1) / 2)
+    places = _places(natural.shape[1])
+    side = isqrt(len(places))
+    return namespace(natural).take(natural, places, 1).reshape(-1, side, side)
+
+
+@cache
+def _places(n_packed: int) -> NDArray[np.int64]:
+    """Return where in λ the entries of the whole matrix are, row by row."""
+    side = (isqrt(8 * (n_packed - 1) + 1) - 1) // 2
     place = np.zeros((side, side), dtype=np.int64)
-    place[np.triu_indices(side)] = np.arange(1, natural.shape[1])
-    joint = namespace(natural).take(natural, np.maximum(place, place.T).ravel(), 1)
-    return joint.reshape(-1, side, side)
+    place[upper_triangle(side)] = np.arange(1, n_packed)
+    found = np.maximum(place, place.T).ravel()
+    found.flags.writeable = False
+    return found
 
 
 def stable_cholesky(matrices: Floats) -> Floats:
@@ -141,6 +162,7 @@ def _span(weights: Floats, end: int) -> tuple[int, int, int]:
     return (int(used[0]), int(used[-1]) + 1, end) if len(used) else (1, 1, end)
 
 
+@cache
 def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
     """Return what the coordinates of z are: 0 for the constant, 1 + d for column d of x.
 
@@ -152,7 +174,9 @@ def columns_of_design(n_regressors: int, n_targets: int) -> NDArray[np.int64]:
     array([0, 3, 4, 1, 2])
     """
     columns = np.roll(np.arange(1, n_targets + max(n_regressors, 1)), -n_targets)
-    return np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
+    found = np.concatenate([np.zeros(min(n_regressors, 1), np.int64), columns])
+    found.flags.writeable = False
+    return found
 
 
 def scale_log_normalizer(factors: Factors, n_targets: int) -> Floats:

@@ -39,6 +39,7 @@ from sojourn.families.matrix_factors import (
     predictive,
     scale_log_normalizer,
     squared,
+    upper_triangle,
 )
 from sojourn.families.start import sample_sequences, soft_assignments, standardized
 from sojourn.kernels.arrays import is_tensor, maybe_any, namespace
@@ -84,7 +85,7 @@ class MatrixNormalFamily(DenseFamily):
         present = xp.astype(present, "float64")[:, None]
         if maybe_any(present == 0.0):
             z = z * present
-        first, second = (xp.take(z, upper, 1) for upper in np.triu_indices(z.shape[1]))
+        first, second = (xp.take(z, upper, 1) for upper in upper_triangle(z.shape[1]))
         return xp.concatenate([present, first * second], axis=1)
 
     def compiled_sums(self, x: Floats, weights: Floats, n_threads: int) -> Floats | None:
@@ -95,7 +96,7 @@ class MatrixNormalFamily(DenseFamily):
     def product_pairs(self) -> NDArray[np.int64]:
         """Return those of (1, z zᵀ)."""
         # The first row and column of z zᵀ are those of the constant, if that is a regressor.
-        pairs = columns_of_design(*self.sizes)[np.column_stack(np.triu_indices(sum(self.sizes)))]
+        pairs = columns_of_design(*self.sizes)[np.column_stack(upper_triangle(sum(self.sizes)))]
         return np.concatenate([[[0, 0]], pairs])
 
     def center(self) -> Floats:
@@ -118,7 +119,7 @@ class MatrixNormalFamily(DenseFamily):
         constant = int(self.sizes[0] > 0)
         # The constant has no column: what it is multiplied with stands alone.
         own = np.concatenate([np.zeros(constant, dtype=np.int64), columns])
-        first, second = np.triu_indices(sum(self.sizes))
+        first, second = upper_triangle(sum(self.sizes))
         has_first, has_second = first >= constant, second >= constant
         degree = np.concatenate([[0], has_first.astype(np.int64) + has_second])
         left = np.concatenate([[0], np.where(has_first, own[first], own[second])])

@@ -87,6 +87,7 @@ class BaseHMM(PredictionMixin, Estimator, ABC):  # type: ignore[misc]
     _fitted: FittedModel
     _track_bound: bool | None = None  # what a deprecated parameter says
     _given: Given | None = None  # what fixed parts are fixed to, while it is fitted
+    _unresolved: Family | None = None  # `emission` before it saw data, where that has been replaced
 
     _methods: ClassVar[frozenset[str]] = frozenset(METHODS)
     """Variational methods that the model offers."""

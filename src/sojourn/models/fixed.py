@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sojourn.families import Family
+from sojourn.families.prior_scale import rescaled
 from sojourn.inference import Posterior, Statistics
 from sojourn.kernels.interface import Floats
 from sojourn.transitions import RowConstraints, Rows
@@ -140,6 +142,14 @@ def emission_of(model: BaseHMM) -> Family:
     if parts is None or model._given is None or not parts.emissions.any():
         return model.emission
     return model._given.family
+
+
+def rescaling_of(model: BaseHMM, family: Family) -> Callable[[Floats], Family] | None:
+    """Return what fits a resolved prior to statistics, eq (69); None where emissions are fixed."""
+    parts = fixed_parts_of(model)
+    if parts is not None and parts.emissions.any():
+        return None
+    return partial(rescaled, family, model._unresolved or model.emission)
 
 
 def take_given(model: BaseHMM) -> Family:

@@ -100,8 +100,11 @@ corpus, and the cells of sentences, where prior counts of 0.1 blur the states.""
 MOST_RESTARTS = 10
 RESTART_SECONDS = 2.0
 _CALL_SECONDS, _WORK_SECONDS = 3e-4, 2e-10  # of a pass, and of a unit of its work (K + 32)² T
-_PASSES, _SEARCH_PASSES = 100, 1500  # of one start, without and with a search for merges
-"""Restarts take about two seconds by these estimates of a pass, measured once on one machine.
+_PASSES = 100  # of one start
+_SEARCH_SECONDS = 1.2e-3  # of a local step of the search, in place of `_CALL_SECONDS`
+_SEARCH_STEPS, _SEARCH_STEPS_PER_STATE = 300, 40  # its local steps: each state may be merged
+"""Restarts take about two seconds by these estimates of a pass, measured once on one machine:
+with 4 states allowed for 100 steps of two Gaussians a search takes 360 local steps, with 50 2,300.
 They are counted, not timed, so that a seed gives the same model anywhere."""
 
 
@@ -274,7 +277,10 @@ def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
         return int(model.n_init)
     if size_of(model, n_sequences, n_steps) is not Size.SMALL:
         return 1
-    passes = _SEARCH_PASSES if may_move(model) else _PASSES
+    passes, call = float(_PASSES), _CALL_SECONDS
+    if may_move(model):
+        most = min(float(model.n_states), n_steps)  # more states than steps are not begun with
+        passes, call = _SEARCH_STEPS + _SEARCH_STEPS_PER_STATE * most, _SEARCH_SECONDS
     work = n_steps * (model.n_states + 32.0) ** 2
-    seconds = passes * (_CALL_SECONDS + _WORK_SECONDS * work)
+    seconds = passes * (call + _WORK_SECONDS * work)
     return int(min(MOST_RESTARTS, max(1, RESTART_SECONDS / seconds)))

@@ -1,4 +1,4 @@
-"""What `fit` does before it trains: checks, the data with what is known of them, and the plan."""
+"""What `fit` does before it trains: checks, data with what is known of them, plan, minibatches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from sojourn import results
+from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles
 from sojourn.data import Data
 from sojourn.estimator import clone
 from sojourn.families import Family
@@ -27,6 +29,8 @@ from sojourn.models.parameters import (
 )
 from sojourn.models.plan import FEW_SEQUENCES, FULL_STEPS, Plan, plan_training
 from sojourn.models.start import is_symmetric
+from sojourn.sequences import Sequences
+from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.arrow_arrays import Roles
 from sojourn.sources.frames import TableUse
 from sojourn.sources.npy import NpySource
@@ -118,3 +122,43 @@ def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     uncut = clone(model).set_params(tile_length=None)
     uncut._given = model._given
     return plan_training(uncut, data.n_sequences, data.n_steps)
+
+
+def minibatches_of(
+    model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
+) -> Minibatches:
+    """Return the minibatches for the training loop."""
+    files = None
+    if cluster is not None:
+        files = results.remote_files(cluster, data, family, compute_of(model))
+    if plan.tile_length is not None:
+        tiles = data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
+        return tiles if files is None else ClusterTiles(files, tiles)
+    if files is not None:
+        return ClusterSource(files, plan.batch_size, seed)
+    if not method_of(model).remembers:
+        return data.minibatches(family, plan.batch_size, seed)
+    if data.n_sequences < 2:
+        raise ValueError(
+            f"inference={inference_name(model)!r} subtracts a sequence from the statistics before "
+            "updating it, and needs at least two"
+        )
+    return RememberingSource(in_memory(model, data), seed)
+
+
+def in_memory(model: BaseHMM, data: Data) -> Sequences:
+    """Return data that are in memory, or say why they must be."""
+    if data.sequences is None:
+        raise ValueError(
+            f"inference={inference_name(model)!r} keeps statistics of every sequence, and takes "
+            "data in memory only: sj.open(path).read_all()"
+        )
+    return data.sequences
+
+
+def connect(model: BaseHMM, client: Any, data: Data) -> Cluster | None:
+    """Check the client, that its workers can open the data, and that the method supports it."""
+    is_remote = client is not None and data.source is not None
+    if is_remote and not is_sampled(model) and method_of(model).remembers:
+        in_memory(model, data)
+    return results.connect(client, data)

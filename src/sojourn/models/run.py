@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sojourn import results
 from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
-from sojourn.backends.dask import Cluster, ClusterSource, ClusterTiles, DaskBackend
+from sojourn.backends.dask import Cluster, ClusterTiles, DaskBackend
 from sojourn.data import Data
 from sojourn.estimator import clone
 from sojourn.families import Family
@@ -36,10 +35,8 @@ from sojourn.models.checkpoints import (
     seed_of,
 )
 from sojourn.models.durations import shapes_of
-from sojourn.models.fixed import emission_of
+from sojourn.models.fixed import emission_of, rescaling_of
 from sojourn.models.parameters import (
-    compute_of,
-    inference_name,
     is_sampled,
     may_move,
     method_of,
@@ -53,7 +50,14 @@ from sojourn.models.plan import (
     Size,
     n_restarts,
 )
-from sojourn.models.prepare import checked_options, labelled_data, plan_of
+from sojourn.models.prepare import (
+    checked_options,
+    connect,
+    in_memory,
+    labelled_data,
+    minibatches_of,
+    plan_of,
+)
 from sojourn.models.start import (
     Callback,
     make_moves,
@@ -69,8 +73,7 @@ from sojourn.moves.search import StateSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
-from sojourn.sequences import Sequences
-from sojourn.sources import Minibatches, RememberingSource, TiledSource
+from sojourn.sources import Minibatches, TiledSource
 from sojourn.sources.arrow_arrays import NO_ROLES, Roles
 from sojourn.sources.base import joined, pieces_of
 from sojourn.warnings import FitWarning
@@ -142,13 +145,13 @@ def fit(
     if restarts > 1 and not may_be_at_once:
         _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight, roles)
         return
-    cluster = _connect(model, client, data)
+    cluster = connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
     held_out = observers.held_out(family, data, model.n_states)
     found = checkpoints.newest() if checkpoints is not None and resume else None
     seed = as_seed(model.random_state) if found is None else seed_of(found[1], model.random_state)
     if is_sampled(model):
-        sequences = _in_memory(model, data)
+        sequences = in_memory(model, data)
         sampled.fit(model, family, sequences, held_out, seed, observers.callback, data.names)
         model._fitted.provenance = data.record()
         return
@@ -164,13 +167,13 @@ def fit(
     else:
         position = checked_position(*found, identity)
         posterior, state = found[0].posterior, found[0].move_state
+        family = found[0].family if state.n_rounds else family  # its prior may have been learned
     fitted = new_fitted(model, family, posterior, data.n_sequences, state)
     fitted.state_names, fitted.provenance, model._fitted = data.names, data.record(), fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
-    minibatches = _minibatches(model, plan, data, family, seed, cluster)
-    on_host = cluster is not None or plan.size is Size.SMALL
-    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, on_host=on_host)
+    minibatches = minibatches_of(model, plan, data, family, seed, cluster)
+    moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, remote=cluster is not None)
     source = _read_here(plan, fitted, data, minibatches, seed)
     shapes = shapes_of(model, fitted, source, data, seed, plan.narrow)
     training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
@@ -194,15 +197,18 @@ class Training:
     held_out: Data | None
     shapes: LearnedShapes | None = None
 
-    def score(self, fitted: FittedModel) -> Callable[[Posterior], float] | None:
-        """Return what scores a posterior on held-out data, per step; None if there are none."""
+    def score(self, fitted: FittedModel) -> Callable[..., float] | None:
+        """Return what scores a posterior on held-out data, per step; None if there are none.
+
+        It may be given a family too, with another prior.
+        """
         held_out = self.held_out
         if held_out is None:
             return None
         remote = None if held_out.source is None else self.cluster
 
-        def score(posterior: Posterior) -> float:
-            model = replace(fitted, posterior=posterior)
+        def score(posterior: Posterior, family: Family | None = None) -> float:
+            model = replace(fitted, posterior=posterior, family=family or fitted.family)
             return model.score_data(held_out, per_step=True, cluster=remote)
 
         return score
@@ -343,15 +349,19 @@ def _search_first(
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
     data, score = joined(parts), training.score(fitted)
-    search = StateSearch.on(data, bench, n_states, SEARCH_TOL, moves.settings, moves.seed, score)
-    found, bound, tried = search.run(moves.backend.place(fitted.posterior))
-    fitted.posterior.become(backend.place(found.fetched()))
+    rescaled = rescaling_of(model, fitted.family)
+    rules = SEARCH_TOL, moves.settings, moves.seed, score, rescaled
+    found, tried = StateSearch.on(data, bench, n_states, *rules).run(
+        moves.backend.place(fitted.posterior)
+    )
+    fitted.posterior.become(backend.place(found.posterior.fetched()))
+    fitted.family = found.family
     moves.state.n_rounds += 1
     seconds = time.perf_counter() - before
     entry = at.history[-1]._replace(
         seconds=at.seconds + seconds,
-        states=found.n_states,
-        bound=bound,
+        states=found.posterior.n_states,
+        bound=found.bound,
         moves=[move._asdict() for move in tried],
         move_seconds=seconds,
     )
@@ -361,7 +371,8 @@ def _search_first(
         log_likelihood=None,
         converged=False,
     )
-    return replace(training, position=position)
+    shapes = training.shapes and replace(training.shapes, family=found.family)
+    return replace(training, position=position, shapes=shapes)
 
 
 def _moves_of_fit(
@@ -372,9 +383,10 @@ def _moves_of_fit(
     minibatches: Minibatches,
     seed: int,
     *,
-    on_host: bool,
+    remote: bool,
 ) -> StateMoves | None:
     """Return the moves at the ends of passes, with the source of their samples."""
+    on_host = remote or plan.size is Size.SMALL
     source = _read_here(plan, fitted, data, minibatches, seed)
     moves = make_moves(
         model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
@@ -401,8 +413,7 @@ def _fit_one_by_one(
     model: BaseHMM, data: Data, family: Family, observers: Observers, restarts: int
 ) -> None:
     """Fit copies to data that are prepared already, one after another, and keep the best."""
-    named = clone(model).set_params(state_names=data.names, emission=family)
-    named._given = model._given
+    named = _copied(model, state_names=data.names, emission=family)
     _fit_best(named, data.sequences, None, observers, None, restarts)
     model._fitted = named.fitted_
     model._fitted.provenance = data.record()
@@ -430,8 +441,7 @@ def _fit_best(
     best: FittedModel | None = None
     best_score = -np.inf
     for own in restart_seeds(seed, n_init):
-        candidate = clone(model).set_params(n_init=1, random_state=own)
-        candidate._given = model._given
+        candidate = _copied(model, n_init=1, random_state=own)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # once, of the best, is enough
             known = {"y": y, "sample_weight": sample_weight, "client": client}
@@ -451,43 +461,8 @@ def _fit_best(
         warn_of_fit(model, best)
 
 
-# ---- data ---------------------------------------------------------------------------------------
-
-
-def _minibatches(
-    model: BaseHMM, plan: Plan, data: Data, family: Family, seed: int, cluster: Cluster | None
-) -> Minibatches:
-    """Return the minibatches for the training loop."""
-    files = None
-    if cluster is not None:
-        files = results.remote_files(cluster, data, family, compute_of(model))
-    if plan.tile_length is not None:
-        tiles = data.tiles(family, plan.tile_length, plan.batch_size, seed, plan.whole_from)
-        return tiles if files is None else ClusterTiles(files, tiles)
-    if files is not None:
-        return ClusterSource(files, plan.batch_size, seed)
-    if not method_of(model).remembers:
-        return data.minibatches(family, plan.batch_size, seed)
-    if data.n_sequences < 2:
-        raise ValueError(
-            f"inference={inference_name(model)!r} subtracts a sequence from the statistics before "
-            "updating it, and needs at least two"
-        )
-    return RememberingSource(_in_memory(model, data), seed)
-
-
-def _in_memory(model: BaseHMM, data: Data) -> Sequences:
-    if data.sequences is None:
-        raise ValueError(
-            f"inference={inference_name(model)!r} keeps statistics of every sequence, and takes "
-            "data in memory only: sj.open(path).read_all()"
-        )
-    return data.sequences
-
-
-def _connect(model: BaseHMM, client: Any, data: Data) -> Cluster | None:
-    """Check the client, that its workers can open the data, and that the method supports it."""
-    is_remote = client is not None and data.source is not None
-    if is_remote and not is_sampled(model) and method_of(model).remembers:
-        _in_memory(model, data)
-    return results.connect(client, data)
+def _copied(model: BaseHMM, **changes: Any) -> BaseHMM:
+    """Return a model that is not fitted, with some parameters changed."""
+    own = clone(model).set_params(**changes)
+    own._given, own._unresolved = model._given, model._unresolved or model.emission
+    return own

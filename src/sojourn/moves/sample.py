@@ -117,13 +117,16 @@ class Fit(NamedTuple):
     uncertain : (C, K, U) array or None
         How far E[t] may be from the statistics of the states, eq (27), by state: of all the data,
         not of a sample.
+    family : Family
+        With the prior under which it was fitted.
     """
 
     posterior: Posterior
     bound: float
     held_out: Floats
     shared: Floats | None
-    uncertain: Floats | None = None
+    uncertain: Floats | None
+    family: Family
 
 
 @dataclass
@@ -176,7 +179,7 @@ class SampleFitter:
             own = replace(own, transitions=posterior.transitions)
             held_out = bench.log_likelihoods(own, sample.held_out)
         pairs = None if sums.shared is None else sample.copies * to_host(sums.shared)
-        return Fit(posterior, bound, held_out, pairs, bench.uncertain(sums))
+        return Fit(posterior, bound, held_out, pairs, bench.uncertain(sums), self.family)
 
     def spend(self, work: float) -> None:
         """Pay for something else from the budget."""

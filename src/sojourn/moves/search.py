@@ -10,12 +10,15 @@ there is a state for every step, those without one are merged first, at once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sojourn.families import Family
 from sojourn.inference.occupancy import is_idle
 from sojourn.inference.posterior import Posterior
+from sojourn.kernels.arrays import to_host
+from sojourn.kernels.interface import Floats
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import MergedStates, Pair, merge_weights
 from sojourn.moves.sample import Fit, Sample, SampleFitter
@@ -40,14 +43,17 @@ class StateSearch:
     seed : int
         Of the parts that states are split into.
     validate : callable, optional
-        Returns the score of a posterior on data that the user held out: moves that lower it are
-        refused.
+        Returns the score of a posterior, and of a family with its prior, on data that the user held
+        out: moves that lower it are refused.
+    rescaled : callable, optional
+        Returns the family with the prior that suits emission statistics best, eq (69).
     """
 
     fitter: SampleFitter
     tol: float
     seed: int = 0
-    validate: Callable[[Posterior], float] | None = None
+    validate: Callable[[Posterior, Family], float] | None = None
+    rescaled: Callable[[Floats], Family] | None = None
 
     @classmethod
     def on(
@@ -58,21 +64,22 @@ class StateSearch:
         tol: float,
         settings: MoveSettings,
         seed: int = 0,
-        validate: Callable[[Posterior], float] | None = None,
+        validate: Callable[[Posterior, Family], float] | None = None,
+        rescaled: Callable[[Floats], Family] | None = None,
     ) -> StateSearch:
         """Search on these data, with models of at most so many states."""
         chunks = bench.chunks(data, n_states)
         sample = Sample(chunks, [], data, len(data), data.n_steps, 0, 1.0, stands_for_all=True)
-        return cls(SampleFitter(sample, bench, settings, np.inf, n_states), tol, seed, validate)
+        fitter = SampleFitter(sample, bench, settings, np.inf, n_states)
+        return cls(fitter, tol, seed, validate, rescaled)
 
-    def run(self, posterior: Posterior) -> tuple[Posterior, float, list[Move]]:
+    def run(self, posterior: Posterior) -> tuple[Fit, list[Move]]:
         """Merge and split states as long as that raises the bound.
 
         Returns
         -------
-        posterior : Posterior
+        fit : Fit
             With the statistics of all the data.
-        bound : float
         moves : list of Move
             Every move that was tried with all its local steps.
         """
@@ -84,18 +91,24 @@ class StateSearch:
         while True:
             best = self._best_merge(present, moves) or self._best_split(present, moves, rng)
             if best is None:
-                return present.posterior, present.bound, moves
-            present = self.converged(best.posterior)
+                return present, moves
+            present = self.converged(best.posterior, best.family)
 
-    def converged(self, posterior: Posterior) -> Fit:
-        """Take local steps until the bound rises no more."""
+    def converged(self, posterior: Posterior, family: Family | None = None) -> Fit:
+        """Take local steps until the bound rises no more, in turn with the prior on emissions.
+
+        The prior is a part of the model that is learned: what it is fitted to only raises the
+        bound, and the two models that a move compares have the same one at first.
+        """
         settings, before = self.fitter.settings, -np.inf
         least = self.tol * self.fitter.sample.n_steps * settings.search_steps
         for _ in range(settings.search_max_rounds):
-            found = self.stepped(posterior, settings.search_steps)
+            found = self.stepped(posterior, settings.search_steps, family)
             if found.bound - before < least:
                 break
             posterior, before = found.posterior, found.bound
+            if self.rescaled is not None:
+                family = self.rescaled(to_host(posterior.emissions.dense()))
         return found
 
     def _without_idle(self, present: Fit, moves: list[Move]) -> Fit:
@@ -116,23 +129,23 @@ class StateSearch:
         if constraints is not None and not constraints.lasting:
             pairs = pairs[:1]  # a merge decides what others there are
         merged = posterior.regrouped(merge_weights(posterior.n_states, pairs))
-        found = self.stepped(merged, self.fitter.settings.search_screen_steps)
+        found = self.stepped(merged, self.fitter.settings.search_screen_steps, present.family)
         gain = found.bound - present.bound
         accepted = gain > 0.0 and not self._is_worse(found, present)
         n_states = (merged if accepted else posterior).n_states
         moves.append(Move("merge", _groups(pairs), gain, 0.0, accepted, n_states))
-        return self.converged(found.posterior) if accepted else present
+        return self.converged(found.posterior, found.family) if accepted else present
 
     def _best_merge(self, present: Fit, moves: list[Move]) -> Fit | None:
         """Return the best merge of two states, or None if none gains."""
         settings, n_states = self.fitter.settings, present.posterior.n_states
         if n_states == 1:
             return None
-        trials = []
+        trials, family = [], present.family
         for pair in self.candidates(present):
             merged = present.posterior.regrouped(merge_weights(n_states, [pair]))
             try:
-                trials.append((self.stepped(merged, settings.search_screen_steps), pair))
+                trials.append((self.stepped(merged, settings.search_screen_steps, family), pair))
             except FloatingPointError:  # under constraints fewer states may leave data without path
                 if merged.transitions.constraints is None:
                     raise
@@ -140,7 +153,7 @@ class StateSearch:
         for found, pair in trials[: settings.search_finalists]:
             if found.bound <= present.bound:
                 # States need some time to take over from those that are gone.
-                found = self.stepped(found.posterior, settings.search_steps)
+                found = self.stepped(found.posterior, settings.search_steps, family)
             gain = found.bound - present.bound
             accepted = gain > 0.0 and not self._is_worse(found, present)
             moves.append(Move("merge", [list(pair)], gain, 0.0, accepted, n_states - accepted))
@@ -150,7 +163,7 @@ class StateSearch:
 
     def _best_split(self, present: Fit, moves: list[Move], rng: np.random.Generator) -> Fit | None:
         """Return the best split of a state in two, or None if none gains."""
-        settings, bench = self.fitter.settings, self.fitter.bench
+        settings, bench = self.fitter.settings, self._fitter(present.family).bench
         n_states = present.posterior.n_states
         if n_states >= self.fitter.most_states:
             return None
@@ -163,17 +176,18 @@ class StateSearch:
                 continue
             parts = split_posterior(
                 whole,
-                self.fitter.family,
+                present.family,
                 {state: own}.get,
                 [[state, n_states]],
                 rng,
                 settings,
             )
-            trials.append((self.stepped(bench.place(parts), settings.search_steps), state))
+            found = self.stepped(bench.place(parts), settings.search_steps, present.family)
+            trials.append((found, state))
         trials.sort(key=lambda trial: -trial[0].bound)
         for found, state in trials[: settings.search_finalists]:
             if found.bound <= present.bound:
-                found = self.converged(found.posterior)
+                found = self.converged(found.posterior, found.family)
             gain = found.bound - present.bound
             accepted = gain > 0.0 and not self._is_worse(found, present)
             moves.append(Move("split", [[state]], gain, 0.0, accepted, n_states + accepted))
@@ -185,7 +199,8 @@ class StateSearch:
         """Whether the score on data that the user held out is lower."""
         if self.validate is None:
             return False
-        return self.validate(found.posterior) < self.validate(present.posterior)
+        after = self.validate(found.posterior, found.family)
+        return after < self.validate(present.posterior, present.family)
 
     def candidates(self, present: Fit) -> list[Pair]:
         """Return the pairs that may gain most: by the sure gain, eq (22), and at best."""
@@ -200,16 +215,23 @@ class StateSearch:
     def _merged_states(self, present: Fit) -> MergedStates:
         """Return what merges of two states would gain."""
         assert present.shared is not None
-        fitter = self.fitter
-        return MergedStates.of(fitter.family, present.posterior, present.shared, fitter.settings)
+        own = present.posterior, present.shared
+        return MergedStates.of(present.family, *own, self.fitter.settings)
 
-    def stepped(self, posterior: Posterior, n_local: int) -> Fit:
+    def stepped(self, posterior: Posterior, n_local: int, family: Family | None = None) -> Fit:
         """Take local steps; the prior on transitions is fitted to the counts after the last."""
-        bench, fitter = self.fitter.bench, self.fitter
+        fitter = self._fitter(family)
+        bench = fitter.bench
         for _ in range(n_local - 1):
             sums = bench.statistics(posterior, fitter.sample.fitted)
             posterior = fitter.with_statistics(posterior, sums)
         return fitter.fit(posterior, 1, shared=True)
+
+    def _fitter(self, family: Family | None) -> SampleFitter:
+        """Return what fits models with the prior of a family; by default as the search began."""
+        if family is None:
+            return self.fitter
+        return replace(self.fitter, bench=replace(self.fitter.bench, family=family))
 
 
 def _groups(pairs: list[Pair]) -> list[list[int]]:
