@@ -198,7 +198,7 @@ def propose_once(model, X, kind):
     bench = Workbench(fitted.family, moves.backend)
     plan = moves._plan(fitted.posterior, bench, len(X), 1e9, early=False, surveys=False)
     plan = plan._replace(kind=kind, n_steps=1e9)
-    judge = moves._judge(plan, fitted.posterior, bench, [data], 12, surveys=False)
+    judge = moves._judge(plan, fitted.posterior, bench, [data], 12)
     propose(kind, judge, np.random.default_rng(0))
     fitted.posterior.become(judge.present.posterior)
 
