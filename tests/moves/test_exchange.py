@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.moves.exchange import exchange_states, split_by_runs
-from sojourn.moves.search import StateSearch
+from sojourn.moves.exchange import exchange_states
+from sojourn.moves.search import StateSearch, split_by_runs
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import runs_of
 from sojourn.moves.workbench import Workbench
