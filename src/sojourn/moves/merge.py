@@ -151,11 +151,16 @@ class MergedStates:
         states.keep(range(posterior.held))
         return states
 
-    def best(self, *, promising_only: bool = False) -> Pair | None:
-        """Return the pair with the largest gain, of all or of those that may gain something."""
-        gains = self.gains
-        if promising_only:
-            gains = np.where(gains + self.entropy_bounds >= 0.0, gains, -np.inf)
+    def best(self, *, promising_only: bool = False, at_best: bool = False) -> Pair | None:
+        """Return the pair with the largest gain, of all or of those that may gain something.
+
+        `at_best` goes by the largest gain that is possible, and not by that which is sure.
+        """
+        gains, most = self.gains, self.gains + self.entropy_bounds
+        if at_best:
+            gains = most
+        elif promising_only:
+            gains = np.where(most >= 0.0, gains, -np.inf)
         first, second = np.unravel_index(int(np.argmax(gains)), gains.shape)
         return (int(first), int(second)) if gains[first, second] > -np.inf else None
 
@@ -374,10 +379,15 @@ def merge_states(judge: Judge) -> None:
             if merges[0].gain + merges[0].entropy_bound < 0.0 or not merge_likely(judge, merges):
                 return
         elif not merge_best(judge, merges):
-            # States that take turns need time to become one.
+            if judge.ran_out or judge.changed:
+                return
+            # States that take turns need time to become one, and share much entropy until then.
             least = -settings.hopeless_cost * settings.held_out_tolerance
-            hopeless = judge.ran_out or judge.moves[-1].fresh < least
-            if hopeless or judge.changed or not merge_slowly(judge, merges[0]):
+            slow = [] if judge.moves[-1].fresh < least else merges[:1]
+            likeliest = likeliest_merge(judge, kept)
+            if likeliest is not None and likeliest.states != merges[0].states:
+                slow.append(likeliest)
+            if not any(merge_slowly(judge, merge) for merge in slow):
                 return
 
 
@@ -445,6 +455,22 @@ def try_merge(judge: Judge, merge: Merge) -> Trial | None:
     verdict = judge.compare(*tried)
     judge.record("merge", merge.states, verdict, accepted=False)
     return Trial(tried[0], verdict, len(judge.moves) - 1)
+
+
+def likeliest_merge(judge: Judge, kept: Iterable[int]) -> Merge | None:
+    """Return the merge of two states that may gain most, whatever entropy they share."""
+    present, settings = judge.present, judge.settings
+    assert present.shared is not None
+    judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
+    states = MergedStates.of(
+        judge.family, present.posterior, present.shared, settings, present.uncertain
+    )
+    states.keep(kept)
+    pair = states.best(at_best=True)
+    if pair is None:
+        return None
+    weights = merge_weights(judge.n_states, [pair])
+    return Merge(float(states.gains[pair]), float(states.entropy_bounds[pair]), weights)
 
 
 def merge_slowly(judge: Judge, merge: Merge) -> bool:
