@@ -570,8 +570,10 @@ def test_halves_of_a_state_become_one_though_other_states_seem_more_alike(
     start = merged.fitted_.posterior.regrouped(parts)
     judge = judge_of(merged, gaussian, 1e18, start=start, most_states=6)
 
-    def wrong(family, posterior, *_, **__):
+    def wrong(family, posterior, *rest, at_best=False, **options):
         """Propose to merge states that differ, before all others."""
+        if at_best:
+            return successive_merges(family, posterior, *rest, at_best=True, **options)
         n_states = posterior.n_states
         return [Merge(0.0, 0.0, merge_weights(n_states, [(n_states - 2, n_states - 1)]))]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -277,6 +279,7 @@ def successive_merges(
     kept: Iterable[int] = (),
     *,
     promising_only: bool = False,
+    at_best: bool = False,
     uncertain: Floats | None = None,
 ) -> Iterator[Merge]:
     """Merge pairs of states on paper, always that with the largest sure gain, while there is one.
@@ -290,6 +293,8 @@ def successive_merges(
     promising_only : bool
         Only pairs that may gain something: the upper bound of what they add is not negative.  The
         best pair where there is none.
+    at_best : bool
+        Always the pair with the largest gain that is possible, whatever entropy its states share.
     uncertain : (C, K, U) array or None
         As `Fit` has it.
     """
@@ -297,7 +302,7 @@ def successive_merges(
     states.keep(kept)
     groups = np.eye(posterior.n_states)
     while len(groups) > 1:
-        pair = states.best(promising_only=promising_only)
+        pair = states.best(promising_only=promising_only, at_best=at_best)
         if pair is None and len(groups) == posterior.n_states:
             pair = states.best()
         if pair is None:
@@ -357,21 +362,20 @@ def merge_states(judge: Judge) -> None:
     """
     settings = judge.settings
     while judge.n_states > 1:
-        shared = judge.present.shared
-        assert shared is not None
-        judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
-        present, kept = judge.present.posterior, judge.unseen_states()
-        merges = list(
-            successive_merges(
-                judge.family,
-                present,
-                shared,
-                settings,
-                kept,
-                promising_only=True,
-                uncertain=judge.present.uncertain,
-            )
+        fit, kept = judge.present, judge.unseen_states()
+        assert fit.shared is not None
+        work = search_work(judge.n_states, judge.family.n_statistics, settings)
+        judge.fitter.spend(work)
+        rank = partial(
+            successive_merges,
+            judge.family,
+            fit.posterior,
+            fit.shared,
+            settings,
+            kept,
+            uncertain=fit.uncertain,
         )
+        merges = list(rank(promising_only=True))
         if not merges:
             return
         if judge.sample.is_all:
@@ -384,8 +388,9 @@ def merge_states(judge: Judge) -> None:
             # States that take turns need time to become one, and share much entropy until then.
             least = -settings.hopeless_cost * settings.held_out_tolerance
             slow = [] if judge.moves[-1].fresh < least else merges[:1]
-            likeliest = likeliest_merge(judge, kept)
-            if likeliest is not None and likeliest.states != merges[0].states:
+            judge.fitter.spend(work)
+            likeliest = next(rank(at_best=True))
+            if likeliest.states != merges[0].states:
                 slow.append(likeliest)
             if not any(merge_slowly(judge, merge) for merge in slow):
                 return
@@ -417,19 +422,23 @@ def merge_best(judge: Judge, merges: list[Merge]) -> bool:
 
 
 def merge_likely(judge: Judge, merges: list[Merge]) -> bool:
-    """Make the first of successive merges: those that are likely to gain, all, or fewer than both.
+    """Make the first of successive merges: those likely to gain, all that are safe, or fewer.
 
     A look at all the data costs a pass, so that few are tried.  Entropies are overestimated most
-    where one state takes in many others: all together may gain, and lose much beside.
+    where one state takes in many others: all together may gain, and lose much beside.  What they
+    would lose is seen without a look.
     """
     doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
+    safe = bisect_left(
+        range(len(merges)), True, key=lambda n: not judge.may_merge(merges[n].groups)
+    )
     likely = next(doubtful, len(merges))
-    sizes, best = dict.fromkeys(n for n in (likely, len(merges)) if n), None
+    sizes, best = dict.fromkeys(n for n in (likely, max(likely, safe)) if n), None
     for size in sizes:
         trial = try_merge(judge, merges[size - 1])
         if trial is not None and trial.is_better_than(best):
             best, chosen = trial, size
-    size = min(sizes) // 2
+    size = min(sizes, default=0) // 2
     while best is None and size and (trial := try_merge(judge, merges[size - 1])):
         if trial.is_better_than(None):
             best, chosen = trial, size
@@ -455,22 +464,6 @@ def try_merge(judge: Judge, merge: Merge) -> Trial | None:
     verdict = judge.compare(*tried)
     judge.record("merge", merge.states, verdict, accepted=False)
     return Trial(tried[0], verdict, len(judge.moves) - 1)
-
-
-def likeliest_merge(judge: Judge, kept: Iterable[int]) -> Merge | None:
-    """Return the merge of two states that may gain most, whatever entropy they share."""
-    present, settings = judge.present, judge.settings
-    assert present.shared is not None
-    judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
-    states = MergedStates.of(
-        judge.family, present.posterior, present.shared, settings, present.uncertain
-    )
-    states.keep(kept)
-    pair = states.best(at_best=True)
-    if pair is None:
-        return None
-    weights = merge_weights(judge.n_states, [pair])
-    return Merge(float(states.gains[pair]), float(states.entropy_bounds[pair]), weights)
 
 
 def merge_slowly(judge: Judge, merge: Merge) -> bool:

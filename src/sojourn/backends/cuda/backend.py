@@ -237,7 +237,7 @@ class CudaBackend(KernelPieces):
         """
         sized = copy(self)
         sized.kernel = self.kernel.at_least(n_states)
-        sized._feed = sized._recorder = None
+        sized._recorder = None
         return sized
 
     @property
