@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.moves.exchange import exchange_states, split_by_runs
-from sojourn.moves.search import StateSearch
+from sojourn.moves.exchange import exchange_states
+from sojourn.moves.search import StateSearch, split_by_runs
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import runs_of
 from sojourn.moves.workbench import Workbench
@@ -54,7 +54,7 @@ def test_a_split_by_runs_keeps_what_the_state_had(trapped):
     whole, bench = poor.posterior, search.fitter.bench
     sequences, path = bench.likely_states(whole, search.fitter.sample.fitted[0])
     own = runs_of(sequences, path, 3, 8)
-    parts = split_by_runs(search, whole, 3, own, np.random.default_rng(0))
+    parts = split_by_runs(search.fitter, whole, 3, own, np.random.default_rng(0))
     back = np.eye(4, 5)
     back[3, 4] = 1.0
     merged = parts.regrouped(back)

@@ -19,6 +19,7 @@ from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_
 from sojourn.moves.delete import dissolve
 from sojourn.moves.judge import Judge, Move
 from sojourn.moves.merge import (
+    Merge,
     MergedStates,
     merge_best,
     merge_states,
@@ -559,6 +560,28 @@ def test_states_are_merged_where_the_bound_is_highest(merged, gaussian):
     pairs = sorted(group for move in accepted[:1] for group in move.states)
     assert pairs == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert judge.moves[-1].gain < 0.0
+
+
+def test_halves_of_a_state_become_one_though_other_states_seem_more_alike(
+    merged, gaussian, monkeypatch
+):
+    parts = np.delete(np.repeat(np.eye(5), 2, axis=0), [3, 5, 7, 9], axis=0)
+    parts[:2] *= 0.5
+    start = merged.fitted_.posterior.regrouped(parts)
+    judge = judge_of(merged, gaussian, 1e18, start=start, most_states=6)
+
+    def wrong(family, posterior, *rest, at_best=False, **options):
+        """Propose to merge states that differ, before all others."""
+        if at_best:
+            return successive_merges(family, posterior, *rest, at_best=True, **options)
+        n_states = posterior.n_states
+        return [Merge(0.0, 0.0, merge_weights(n_states, [(n_states - 2, n_states - 1)]))]
+
+    monkeypatch.setattr("sojourn.moves.merge.successive_merges", wrong)
+    merge_states(judge)
+    found = [(move.states, move.accepted) for move in judge.moves]
+    assert found == [([[4, 5]], False), ([[0, 1]], True), ([[3, 4]], False)]
+    assert judge.moves[0].fresh < -MOVES.hopeless_cost * MOVES.held_out_tolerance
 
 
 @pytest.mark.parametrize("best", range(5))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sojourn as sj
+from sojourn.moves.merge import merge_weights
 from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
@@ -84,6 +85,51 @@ def test_a_split_must_not_lower_the_score_of_held_out_data(fitted):
     assert not any(move.accepted for move in moves if move.kind == "split")
 
 
+def test_the_model_without_a_merge_gets_as_many_local_steps(fitted):
+    halves = np.repeat(np.eye(3), 2, axis=0) / 2.0
+    # A model that has not converged gains by itself, and that is no gain of a merge.
+    begun = fitted[0].fitted_.posterior.regrouped(halves)
+    begun = replace(begun, emissions=begun.emissions.refilled(0.2 * begun.emissions.dense()))
+    settings = replace(MoveSettings(), search_steps=3, search_max_rounds=1)
+    search = search_of(fitted, 6)
+    search = replace(search, fitter=replace(search.fitter, settings=settings))
+    (move, *_) = search.run(begun)[1]
+    present = search.stepped(begun, 3).posterior
+    merged = present.regrouped(merge_weights(6, [tuple(move.states[0])]))
+    both = [search.stepped(posterior, 2) for posterior in (merged, present)]
+    if both[0].bound <= both[1].bound:
+        both = [search.stepped(fit.posterior, 3) for fit in both]
+    assert move.gain == pytest.approx(both[0].bound - both[1].bound, abs=1e-6)
+    assert abs(search.stepped(present, 2).bound - search.stepped(begun, 3).bound) > 0.01
+
+
+@pytest.fixture(scope="module")
+def symbols():
+    """A model of three states of symbols, two of which share most of theirs."""
+    rng = np.random.default_rng(0)
+    shares = np.array([[8.0, 1, 1, 0, 0], [1, 8, 1, 0, 0], [0, 0, 0, 5, 5]]) / 10.0
+    X = []
+    for _ in range(20):
+        states = np.repeat(rng.integers(0, 3, 12), rng.geometric(0.1, 12))
+        X.append(np.array([rng.choice(5, p=shares[k]) for k in states]))
+    model = sj.HDPHMM(3, sj.Categorical(5), random_state=0).fit(X)
+    assert model.n_states_ == 3
+    return model, model.emission_.validate(sj.Sequences.from_list(X))
+
+
+def test_a_state_of_symbols_is_split_into_what_its_runs_are(symbols):
+    whole = symbols[0].fitted_.posterior
+    other = int(symbols[0].emissionprob_[:, [3, 4]].sum(axis=1).argmax())
+    search = search_of(symbols, 6)
+    apart = np.eye(3)[other]
+    mixed = search.converged(whole.regrouped(np.array([1.0 - apart, apart])))
+    (found, state), *_ = search.splits(mixed, np.random.default_rng(0))
+    assert state == 0
+    # After two local steps it has all but a little of what there is to gain.
+    gain = search.converged(whole).bound - mixed.bound
+    assert found.bound - mixed.bound > 0.9 * gain > 0.0
+
+
 @pytest.fixture(scope="module")
 def full():
     """A model of 30 steps with 30 states, most of which have no step."""
@@ -104,6 +150,20 @@ def test_states_without_steps_go_at_once(full):
     whole = search_of(fitted, 3).run(fitted[0].fitted_.posterior)[0]
     assert found.posterior.n_states == whole.posterior.n_states
     assert found.bound == pytest.approx(whole.bound, abs=0.1)
+
+
+def test_states_without_steps_do_not_hide_those_that_are_one(symbols):
+    parts = np.vstack([np.repeat(np.eye(3), 2, axis=0) / 2.0, np.zeros((4, 3))])
+    begun, search = symbols[0].fitted_.posterior.regrouped(parts), search_of(symbols, 10)
+    counts = search.converged(begun).posterior.counts
+    idle = np.flatnonzero(counts.start + counts.transitions.sum(axis=0) < 1.0).tolist()
+    assert idle
+    found, moves = search.run(begun)
+    assert found.posterior.n_states == 3
+    gone = [state for group in moves[0].states for state in group[1:]]
+    assert (sorted(gone), moves[0].accepted, moves[0].n_states) == (idle, True, 10 - len(idle))
+    whole = search_of(symbols, 3).run(symbols[0].fitted_.posterior)[0]
+    assert found.bound == pytest.approx(whole.bound, abs=0.5)
 
 
 def test_states_without_steps_stay_where_held_out_data_need_them(full):

@@ -7,8 +7,6 @@ out of it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from sojourn.inference.posterior import Posterior
@@ -16,10 +14,6 @@ from sojourn.moves.judge import Move
 from sojourn.moves.merge import Pair, merge_weights
 from sojourn.moves.sample import Fit
 from sojourn.moves.search import StateSearch
-from sojourn.moves.split import runs_of
-from sojourn.moves.workbench import longest
-from sojourn.sequences import Sequences
-from sojourn.transitions import Dirichlet, Rows
 
 
 def exchange_states(
@@ -38,7 +32,6 @@ def exchange_states(
     """
     n_steps, moves = search.fitter.settings.search_steps, list[Move]()
     present, found = search.stepped(posterior, n_steps), None
-    least = search.tol * search.fitter.sample.n_steps * n_steps
     for _ in range(n_rounds):
         best = _best_exchange(search, present, rng)
         present = search.stepped(present.posterior, n_steps)
@@ -46,8 +39,8 @@ def exchange_states(
             break
         fit, states = best
         gain, n_states = fit.bound - present.bound, posterior.n_states
-        moves.append(Move("exchange", states, gain, 0.0, gain > least, n_states))
-        if gain <= least:
+        moves.append(Move("exchange", states, gain, 0.0, gain > search.least, n_states))
+        if gain <= search.least:
             break
         present = fit
         found = fit.posterior
@@ -60,7 +53,7 @@ def _best_exchange(
     """Return the exchange with the highest bound, and its states: the split one, and the merged."""
     settings, n_states = search.fitter.settings, present.posterior.n_states
     trials: list[tuple[Fit, int, Pair]] = []
-    for found, state in _best_splits(search, present, rng):
+    for found, state in search.splits(present, rng)[: settings.search_finalists]:
         more = search.stepped(found.posterior, settings.search_steps)
         for pair in search.candidates(more):
             if pair != (state, n_states):
@@ -72,64 +65,3 @@ def _best_exchange(
         for found, state, pair in trials[: settings.search_finalists]
     ]
     return max(finalists, key=lambda trial: trial[0].bound, default=None)
-
-
-def _best_splits(
-    search: StateSearch, present: Fit, rng: np.random.Generator
-) -> list[tuple[Fit, int]]:
-    """Return the splits with the highest bounds, and which states they split."""
-    settings, bench = search.fitter.settings, search.fitter.bench
-    whole = bench.fetch(present.posterior)
-    sequences, path = bench.likely_states(present.posterior, longest(search.fitter.sample.fitted))
-    trials = []
-    for state in range(whole.n_states):
-        own = runs_of(sequences, path, state, 2 * settings.split_min_steps)
-        if own is not None:
-            parts = split_by_runs(search, whole, state, own, rng)
-            fit = search.stepped(bench.place(parts), settings.search_screen_steps)
-            trials.append((fit, state))
-    trials.sort(key=lambda trial: -trial[0].bound)
-    return trials[: settings.search_finalists]
-
-
-def split_by_runs(
-    search: StateSearch, whole: Posterior, state: int, own: Sequences, rng: np.random.Generator
-) -> Posterior:
-    """Split a state into the two of a model of its runs, which costs little to learn.
-
-    At first they follow each other as rarely as the state is left.  Runs are entered and left as
-    that model begins.
-    """
-    fitter, n_states, n_steps = search.fitter, whole.n_states, float(own.n_steps)
-    row = whole.counts.transitions[state]
-    leave = 1.0 - row[state] / max(row.sum(), 1e-300)
-    changes = np.array([[1.0 - leave, leave], [leave, 1.0 - leave]])
-    parts = fitter.family.segment_statistics(own, 2, n_steps, rng)
-    two = Posterior(
-        Rows(np.full(2, len(own) / 2.0), n_steps / 2.0 * changes),
-        whole.emissions.refilled(np.asarray(parts, dtype=np.float64)),
-        Dirichlet.make(2, None, 1.0),
-    )
-    bench, settings = fitter.bench, fitter.settings
-    alone = StateSearch.on(own, bench, 2, search.tol, settings)
-    two = bench.fetch(alone.stepped(bench.place(two), settings.search_steps).posterior)
-    group = [state, n_states]
-    weights = np.eye(n_states + 1, n_states)
-    weights[group, state] = 0.5
-    split = whole.regrouped(weights)
-    emissions = split.emissions.dense().astype(np.float64)
-    mass = whole.counts.start[state] + whole.counts.transitions[:, state].sum()
-    emissions[group] = mass / n_steps * two.emissions.dense()
-    begins = two.counts.start / two.counts.start.sum()
-    start, transitions = (np.array(part, dtype=np.float64) for part in split.counts)
-    start[group] = start[group].sum() * begins
-    within = transitions[np.ix_(group, group)].sum()
-    transitions[:, group] = transitions[:, group].sum(axis=1, keepdims=True) * begins
-    transitions[group] = begins[:, None] * transitions[group].sum(axis=0)
-    own_changes = two.counts.transitions + 1.0
-    transitions[np.ix_(group, group)] = within * own_changes / own_changes.sum()
-    return replace(
-        split,
-        counts=Rows(start, transitions),
-        emissions=whole.emissions.refilled(emissions),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -152,11 +153,16 @@ class MergedStates:
         states.keep(range(posterior.held))
         return states
 
-    def best(self, *, promising_only: bool = False) -> Pair | None:
-        """Return the pair with the largest gain, of all or of those that may gain something."""
-        gains = self.gains
-        if promising_only:
-            gains = np.where(gains + self.entropy_bounds >= 0.0, gains, -np.inf)
+    def best(self, *, promising_only: bool = False, at_best: bool = False) -> Pair | None:
+        """Return the pair with the largest gain, of all or of those that may gain something.
+
+        `at_best` goes by the largest gain that is possible, and not by that which is sure.
+        """
+        gains, most = self.gains, self.gains + self.entropy_bounds
+        if at_best:
+            gains = most
+        elif promising_only:
+            gains = np.where(most >= 0.0, gains, -np.inf)
         first, second = np.unravel_index(int(np.argmax(gains)), gains.shape)
         return (int(first), int(second)) if gains[first, second] > -np.inf else None
 
@@ -273,6 +279,7 @@ def successive_merges(
     kept: Iterable[int] = (),
     *,
     promising_only: bool = False,
+    at_best: bool = False,
     uncertain: Floats | None = None,
 ) -> Iterator[Merge]:
     """Merge pairs of states on paper, always that with the largest sure gain, while there is one.
@@ -286,6 +293,8 @@ def successive_merges(
     promising_only : bool
         Only pairs that may gain something: the upper bound of what they add is not negative.  The
         best pair where there is none.
+    at_best : bool
+        Always the pair with the largest gain that is possible, whatever entropy its states share.
     uncertain : (C, K, U) array or None
         As `Fit` has it.
     """
@@ -293,7 +302,7 @@ def successive_merges(
     states.keep(kept)
     groups = np.eye(posterior.n_states)
     while len(groups) > 1:
-        pair = states.best(promising_only=promising_only)
+        pair = states.best(promising_only=promising_only, at_best=at_best)
         if pair is None and len(groups) == posterior.n_states:
             pair = states.best()
         if pair is None:
@@ -353,21 +362,20 @@ def merge_states(judge: Judge) -> None:
     """
     settings = judge.settings
     while judge.n_states > 1:
-        shared = judge.present.shared
-        assert shared is not None
-        judge.fitter.spend(search_work(judge.n_states, judge.family.n_statistics, settings))
-        present, kept = judge.present.posterior, judge.unseen_states()
-        merges = list(
-            successive_merges(
-                judge.family,
-                present,
-                shared,
-                settings,
-                kept,
-                promising_only=True,
-                uncertain=judge.present.uncertain,
-            )
+        fit, kept = judge.present, judge.unseen_states()
+        assert fit.shared is not None
+        work = search_work(judge.n_states, judge.family.n_statistics, settings)
+        judge.fitter.spend(work)
+        rank = partial(
+            successive_merges,
+            judge.family,
+            fit.posterior,
+            fit.shared,
+            settings,
+            kept,
+            uncertain=fit.uncertain,
         )
+        merges = list(rank(promising_only=True))
         if not merges:
             return
         if judge.sample.is_all:
@@ -375,10 +383,16 @@ def merge_states(judge: Judge) -> None:
             if merges[0].gain + merges[0].entropy_bound < 0.0 or not merge_likely(judge, merges):
                 return
         elif not merge_best(judge, merges):
-            # States that take turns need time to become one.
+            if judge.ran_out or judge.changed:
+                return
+            # States that take turns need time to become one, and share much entropy until then.
             least = -settings.hopeless_cost * settings.held_out_tolerance
-            hopeless = judge.ran_out or judge.moves[-1].fresh < least
-            if hopeless or judge.changed or not merge_slowly(judge, merges[0]):
+            slow = [] if judge.moves[-1].fresh < least else merges[:1]
+            judge.fitter.spend(work)
+            likeliest = next(rank(at_best=True))
+            if likeliest.states != merges[0].states:
+                slow.append(likeliest)
+            if not any(merge_slowly(judge, merge) for merge in slow):
                 return
 
 

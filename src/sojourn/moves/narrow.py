@@ -159,13 +159,12 @@ class Narrowing:
         while len(groups) > target:
             assert fit.shared is not None
             states = MergedStates.of(family, fit.posterior, fit.shared, settings)
-            at_best = states.gains + states.entropy_bounds
-            first, second = np.unravel_index(int(np.argmax(at_best)), at_best.shape)
-            weights = merge_weights(len(groups), [(int(first), int(second))])
+            pair = states.best(at_best=True)
+            assert pair is not None
+            weights = merge_weights(len(groups), [pair])
             before, fit = fit, fitter.fit(fit.posterior.regrouped(weights), 1, shared=True)
             groups = weights @ groups
-            pair = [[int(first), int(second)]]
-            move = Move("merge", pair, fit.bound - before.bound, 0.0, True, len(groups))
+            move = Move("merge", [list(pair)], fit.bound - before.bound, 0.0, True, len(groups))
             made.append(move._asdict())
         bench.check()
         return groups

@@ -153,7 +153,7 @@ class MoveSettings:
     search_max_rounds : int
         On small data: evaluations of the bound after which a model counts as converged anyway.
     search_screen_steps : int
-        On small data: local steps that every candidate for a merge gets.
+        On small data: local steps that every candidate for a merge or a split gets.
     search_pairs : int
         On small data: candidates for a merge by each of two rankings, by the gain that is sure and
         by the largest that is possible.
