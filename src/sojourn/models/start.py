@@ -78,7 +78,8 @@ def start(
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
     posterior.held = data.n_labelled
     if _may_stay(model, plan, data):
-        posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
+        n_threads, dtype = resolve_jobs(model.n_jobs), model.dtype
+        posterior = with_persistence(posterior, family, sample, n_threads, dtype)
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):

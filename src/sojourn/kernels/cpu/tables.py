@@ -79,8 +79,17 @@ def update_posteriors(
     totals = np.full(n_states + 1, posterior[1] / posterior[2])
     exchangeable_tables(prior, counts, squares, copies * row_squares, totals, cells, log_eta)
     gamma = posterior[3] / posterior[4]
-    fresh = cells.sum(axis=0)
-    order = _stick_order(fresh, by_size)
+    # Loops, not sums of arrays or sorting by numpy's names: those take seconds to compile.
+    fresh, all_fresh, all_eta = np.empty(n_states), 0.0, 0.0
+    for j in range(n_states):
+        fresh[j] = 0.0
+        for i in range(n_states + 1):
+            fresh[j] += cells[i, j]
+        all_fresh += fresh[j]
+    for i in range(n_states + 1):
+        all_eta += log_eta[i]
+    order = np.empty(n_states, np.int64)
+    _write_stick_order(fresh, by_size, order)
     later, all_rest = 0.0, 0.0
     for n in range(n_states - 1, -1, -1):
         own = fresh[order[n]]
@@ -89,8 +98,8 @@ def update_posteriors(
     for j in range(n_states):
         tables[j] = keep * tables[j] + step * fresh[j]
     posterior[0] = keep * posterior[0] + step * gamma
-    posterior[1] = keep * posterior[1] + step * (known[0] + fresh.sum())
-    posterior[2] = keep * posterior[2] + step * (known[1] - log_eta.sum())
+    posterior[1] = keep * posterior[1] + step * (known[0] + all_fresh)
+    posterior[2] = keep * posterior[2] + step * (known[1] - all_eta)
     posterior[3] = keep * posterior[3] + step * (known[2] + n_states)
     posterior[4] = keep * posterior[4] + step * (known[3] - all_rest)
     # G[π] of the new sticks, whose parameters follow from the blended tables.
@@ -101,8 +110,8 @@ def update_posteriors(
 def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
     """Write G[α π] of every state, eq (8), with α Gamma(`shape`, `rate`) and blended `tables`."""
     n_states = tables.shape[0]
-    log_rest = np.empty(n_states)
-    order = _stick_order(tables, by_size)
+    log_rest, order = np.empty(n_states), np.empty(n_states, np.int64)
+    _write_stick_order(tables, by_size, order)
     later = 0.0
     for n in range(n_states - 1, -1, -1):
         own = tables[order[n]]
@@ -118,12 +127,15 @@ def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
         before += log_rest[n]
 
 
-@njit(nogil=True)
-def _stick_order(tables, by_size):
-    """Return the state of the first stick, of the second, and so on."""
-    if by_size:
-        return np.argsort(-tables, kind="mergesort")
-    return np.arange(tables.shape[0])
+@inner
+def _write_stick_order(tables, by_size, order):
+    """Write the state of the first stick, of the second, and so on; equal ones stay in order."""
+    for n in range(tables.shape[0]):
+        at = n
+        while by_size and at > 0 and tables[order[at - 1]] < tables[n]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = n
 
 
 @inner
