@@ -25,16 +25,15 @@ from sojourn.transitions import Rows
 
 
 def with_persistence(
-    posterior: Posterior, family: Family, data: Sequences, n_threads: int, dtype: str
+    posterior: Posterior, family: Family, data: Sequences, n_threads: int
 ) -> Posterior:
     """Return the posterior with transitions that stay as often as suits the data best.
 
     Every share of `sojourn.models.plan.STAYING` is given some full batches of pieces of the data,
-    and the one with the highest bound is taken.  Potentials have the precision of training, whose
-    compiled functions serve here too.
+    and the one with the highest bound is taken.
     """
     n_states, settings = posterior.n_states, MoveSettings()
-    bench = Workbench(family, CpuBackend(cpu, n_threads, dtype)).for_states(n_states)
+    bench = Workbench(family, CpuBackend(cpu, n_threads)).for_states(n_states)
     pieces = spread_pieces(data)
     sample = Sample.draw([pieces], pieces.n_steps, len(pieces), bench, n_states, settings)
     fitter = SampleFitter(sample, bench, settings, np.inf, n_states)

@@ -78,8 +78,7 @@ def start(
         return *_start_together(model, plan, family, sample, starts, callback), MoveState()
     posterior.held = data.n_labelled
     if _may_stay(model, plan, data):
-        n_threads, dtype = resolve_jobs(model.n_jobs), model.dtype
-        posterior = with_persistence(posterior, family, sample, n_threads, dtype)
+        posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size in (Size.SMALL, Size.TILED):
