@@ -44,10 +44,11 @@ GROUPS = {
     "update of the table": ("add_rows", "rescale"),
     "minibatch": ("load_minibatch",),
 }
+REST = "potentials, blend and the rest"
 # What makes a window, while the device is at work on the one before; and copies of the whole run.
 PLANNING = (
-    *("gather_sequences", "make_keys", "mark_", "begin_segments", "note_pieces"),
-    *("sort", "Sort", "scan", "Scan", "Memcpy HtoD", "Memcpy DtoH"),
+    *("gather_sequences", "make_keys", "mark_", "begin_segments", "write_pieces"),
+    *("sort", "Sort", "scan", "Scan", "Memcpy", "Memset", "at::native"),
 )
 
 
@@ -172,21 +173,26 @@ def time_of_a_step(data: Sequences, batch_size: int) -> dict[str, Any]:
     n_steps = len(data) // batch_size
     kinds = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=kinds) as profile:
-        _, passes, _ = fit(data, batch_size=batch_size, n_passes=1)
-    groups = dict.fromkeys((*GROUPS, "potentials, blend and the rest"), 0.0)
-    planning = 0.0
-    for event in profile.key_averages():
-        own = event.device_time_total / n_steps
-        if any(key in event.key for key in PLANNING):
-            planning += own
+        fit(data, batch_size=batch_size, n_passes=4)
+    ranges = sorted(
+        (event.time_range.end, event.time_range.start, event.name) for event in profile.events()
+    )
+    # The second and third pass: the first waits for its window, and the last makes no next one.
+    begins = sorted(start for _, start, name in ranges if "load_minibatch" in name)
+    first, last = begins[n_steps + 1], begins[3 * n_steps + 1]
+    groups = dict.fromkeys((*GROUPS, REST), 0.0)
+    planning, done = 0.0, first
+    for end, start, name in ranges:
+        if not first <= start < last:
             continue
-        group = next(
-            (name for name, keys in GROUPS.items() if any(key in event.key for key in keys)),
-            "potentials, blend and the rest",
-        )
-        # Recursions of long sequences run beside those of the others.
-        longer = max(groups[group], own)
-        groups[group] = longer if group == "recursions" else groups[group] + own
+        if any(key in name for key in PLANNING):
+            planning += end - start
+            continue
+        group = next((own for own, keys in GROUPS.items() if any(k in name for k in keys)), REST)
+        # A kernel is launched while the one before runs, and recursions run beside each other.
+        groups[group] += max(0.0, end - max(start, done))
+        done = max(end, done)
+    groups = {name: time / (2 * n_steps) for name, time in groups.items()}
     _, passes, _ = fit(data, batch_size=batch_size, n_passes=9)
     whole = steady(passes) / n_steps * 1e6
     row_bytes = 4 * 48 * data.n_steps / n_steps
@@ -195,8 +201,8 @@ def time_of_a_step(data: Sequences, batch_size: int) -> dict[str, Any]:
         "batch_size": batch_size,
         "microseconds": groups,
         "whole_step_microseconds": whole,
-        "gaps_microseconds": whole - sum(groups.values()),
-        "planning_beside_microseconds": planning,
+        "gaps_microseconds": max(0.0, whole - sum(groups.values())),
+        "planning_beside_microseconds": planning / (2 * n_steps),
         # α, e and v written and read, responsibilities written and read, potentials read twice.
         "bytes_of_messages": 10 * row_bytes,
     }

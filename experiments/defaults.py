@@ -3,10 +3,10 @@
 python -m experiments.defaults [--only NAME ...] [--seeds 10] [--first-seed 400]
                                [--corpus FOLDER] [--device cpu|cuda] [--jobs N] [--again]
 
-Models are given nothing but the family and `n_states`, twice the true number.  Each cell (a data
-set with its size) is written when it ends.  A cell in the file that was measured with the same
-settings and the same source of the package is not measured again, unless with `--again`; names
-may have wildcards.  With `--device cuda` the cells of that device are measured, and no others.
+Models are given nothing but the family and `n_states`, twice the true number.  A cell is a data
+set with its size; what was measured with a seed is written when it ends, and is not measured again
+with the same settings and the same source of the package, unless with `--again`.  Names may have
+wildcards.  With `--device cuda` the cells of that device are measured, and no others.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import sojourn as sj
 from benchmarks.results import machine, write_result
 from experiments.defaults_data import GROUPS, Problem, draw_problem
@@ -34,10 +36,11 @@ RESULT = Path(__file__).parent / "results" / "defaults.json"
 CPU_GROUPS = ("sizes", "known", "peers", "corpus")
 NAMES = [*(name for cells in GROUPS.values() for name in cells), *PEERS]
 WARM_STEPS = 300
+_warm: set[tuple[str, str]] = set()  # cells whose kernels this process has compiled
 
 
 class Task(NamedTuple):
-    """A cell with everything that its measurement needs."""
+    """A cell and a seed, or all seeds of a comparison, with everything that is needed."""
 
     group: str
     name: str
@@ -46,14 +49,14 @@ class Task(NamedTuple):
     n_jobs: int | None
 
     def settings(self) -> dict[str, Any]:
-        """Return what must be equal for a result to count as this one's."""
+        """Return what must be equal for results to be those of one cell."""
         if self.group == "peers":
             cell: dict[str, Any] = {"n_states": PEERS[self.name].n_states}
         else:
             known = GROUPS[self.group][self.name]
             cell = known._asdict() | {"n_states": known.truncation, "n_steps": known.n_steps}
         # Through JSON and back, as what it is compared with: tuples become lists.
-        settings: dict[str, Any] = json.loads(json.dumps(cell | {"seeds": self.seeds}))
+        settings: dict[str, Any] = json.loads(json.dumps(cell))
         return settings
 
 
@@ -106,8 +109,9 @@ def run_cell(task: Task) -> dict[str, Any]:
     runs = []
     for seed in task.seeds:
         problem = draw_problem(task.name, cell, seed, task.corpus)
-        if seed == task.seeds[0]:
+        if (task.group, task.name) not in _warm:
             compile_kernels(problem, cell.truncation, options)
+            _warm.add((task.group, task.name))
         run = {
             "seed": seed,
             "true_states": problem.true_states,
@@ -142,23 +146,26 @@ def measure(task: Task) -> dict[str, Any]:
 
 
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
-    """Yield what is asked for."""
+    """Yield what is asked for, first seeds first."""
     n_jobs = None if arguments.jobs == 1 else max(1, available_cores() // arguments.jobs)
     groups = ("gpu",) if arguments.device == "cuda" else CPU_GROUPS
-    for group in groups:
-        if group == "corpus" and arguments.corpus is None:
-            continue
-        for name in PEERS if group == "peers" else GROUPS[group]:
-            if not any(fnmatchcase(name, pattern) for pattern in arguments.only):
+    for number in range(arguments.seeds):
+        seed = arguments.first_seed + number
+        for group in groups:
+            if group == "corpus" and arguments.corpus is None:
                 continue
-            most = None if group == "peers" else GROUPS[group][name].most_seeds
-            n_seeds = arguments.seeds if most is None else min(arguments.seeds, most)
-            seeds = list(range(arguments.first_seed, arguments.first_seed + n_seeds))
-            yield Task(group, name, seeds, arguments.corpus, n_jobs)
+            for name in PEERS if group == "peers" else GROUPS[group]:
+                if not any(fnmatchcase(name, pattern) for pattern in arguments.only):
+                    continue
+                if group == "peers" and number == 0:
+                    seeds = list(range(seed, seed + arguments.seeds))
+                    yield Task(group, name, seeds, arguments.corpus, n_jobs)
+                elif group != "peers" and number < (GROUPS[group][name].most_seeds or np.inf):
+                    yield Task(group, name, [seed], arguments.corpus, n_jobs)
 
 
 def finished(todo: list[Task], jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    """Yield cells with what was measured, as they end."""
+    """Yield what was measured, as it ends."""
     if jobs == 1:
         for task in todo:
             yield task, measure(task)
@@ -170,6 +177,19 @@ def finished(todo: list[Task], jobs: int) -> Iterator[tuple[Task, dict[str, Any]
             yield futures[future], future.result()
 
 
+def same_cell(cell: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two results may stand in one row: all but the seeds is equal."""
+    return all(cell.get(key) == other[key] for key in ("package", "settings", "jobs", "machine"))
+
+
+def with_others(cell: dict[str, Any], there: dict[str, Any]) -> dict[str, Any]:
+    """Return a result together with what other seeds have given in the same cell."""
+    if cell["group"] == "peers" or not same_cell(there, cell):
+        return cell
+    runs = {run["seed"]: run for run in [*there["each"], *cell["each"]]}
+    return {**cell, "each": [runs[seed] for seed in sorted(runs)]}
+
+
 def main() -> None:
     """Measure what is not in the file yet, and write it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -178,7 +198,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=400)
     parser.add_argument("--corpus", type=Path, help="folder with train.txt and test.txt")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--jobs", type=int, default=1, help="cells at a time; times are then worse")
+    parser.add_argument("--jobs", type=int, default=1, help="fits at a time; times are then worse")
     parser.add_argument("--again", action="store_true", help="also what is in the file already")
     parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()
@@ -188,16 +208,18 @@ def main() -> None:
     for task in tasks(arguments):
         there = cells.get(task.name, {})
         same = there.get("package") == state and there.get("settings") == task.settings()
-        if arguments.again or not same:
+        seeds = {run["seed"] for run in there.get("each", [])}
+        if arguments.again or not (same and seeds.issuperset(task.seeds)):
             todo.append(task)
     for task, found in finished(todo, arguments.jobs):
-        cells[task.name] = {
+        cell = {
             "group": task.group,
             "settings": task.settings(),
             "package": state,
             "jobs": arguments.jobs,
             **found,
         }
+        cells[task.name] = with_others(cell, cells.get(task.name, {}))
         cells = {name: cells[name] for name in NAMES if name in cells}
         result = {"command": "python -m experiments.defaults", "cells": cells}
         write_result(arguments.out, result, packages=("hmmlearn",))

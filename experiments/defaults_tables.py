@@ -131,9 +131,9 @@ def source(cells: Cells) -> str:
         if "device" in where:
             place = f"{where['device']}, {place}"
         if cell["jobs"] > 1:
-            place += f", {cell['jobs']} cells at a time"
+            place += f", {cell['jobs']} fits at a time"
         places.add(f"{place}, {cell['date']}")
-    seeds = [seed for cell in cells.values() for seed in cell["settings"]["seeds"]]
+    seeds = [run["seed"] for cell in cells.values() for run in cell["each"]]
     command = "python -m experiments.defaults"
     return f"({'; '.join(sorted(places))}; seeds {min(seeds)} to {max(seeds)}; `{command}`)"
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from sojourn.inference.local import SHARED_STEPS
 from sojourn.inference.occupancy import USED_SHARE
+from sojourn.inference.survey import SHARED_STEPS
+from sojourn.moves.sample import SHARED_STEPS as SAMPLE_SHARED_STEPS
 from sojourn.moves.settings import MoveSettings
 from tools.source import ROOT
 
@@ -39,9 +40,15 @@ ELSEWHERE = [
         "no experiment: a convention of `n_states_` and of the tables",
     ),
     Threshold(
-        "inference.local.SHARED_STEPS",
+        "inference.survey.SHARED_STEPS",
         SHARED_STEPS,
-        "Steps of a chunk from which the entropies that pairs of states share are estimated.",
+        "Steps of all the data from which the entropies that pairs of states share are estimated.",
+        "no experiment: keeps their cost small beside forward-backward",
+    ),
+    Threshold(
+        "moves.sample.SHARED_STEPS",
+        SAMPLE_SHARED_STEPS,
+        "The same of a sample; of more than 65,536 steps it is one in 32.",
         "no experiment: keeps their cost small beside forward-backward",
     ),
 ]

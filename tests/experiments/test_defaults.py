@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
-from experiments.defaults import Task, run_cell
+from experiments.defaults import Task, run_cell, with_others
 from experiments.defaults_data import (
     EARTHQUAKES,
     GROUPS,
@@ -101,3 +101,16 @@ def test_a_cell_and_a_comparison_make_a_row_each():
     assert "| earthquakes, 3 states | −328.6 | " in text
     assert text.count("Not measured yet.") == 2
     assert updated(text, cells) == text
+
+
+def test_seeds_of_a_cell_add_up_unless_something_else_differs():
+    def cell(seeds, **changes):
+        each = [{"seed": seed} for seed in seeds]
+        same = {"group": "sizes", "package": "a", "settings": {}, "jobs": 1, "machine": {}}
+        return {**same, "each": each, **changes}
+
+    both = with_others(cell([2]), cell([3, 1, 2]))
+    assert [run["seed"] for run in both["each"]] == [1, 2, 3]
+    assert with_others(cell([2]), cell([1], package="b")) == cell([2])
+    assert with_others(cell([2], group="peers"), cell([1])) == cell([2], group="peers")
+    assert with_others(cell([2]), {}) == cell([2])

@@ -245,3 +245,33 @@ def test_states_whose_words_are_their_own_are_not_merged_though_the_bound_gains(
     verdict = judge.compare(*tried)
     assert verdict.fresh < -0.01
     assert not verdict.is_safe
+
+
+def test_entropies_of_a_few_steps_stand_for_those_of_all(monkeypatch):
+    family, drawn = simulate("categorical", 3, 3, n_train=200)
+    family, posterior = posterior_of(family, drawn.train, 4)
+    of_all = surveyed_by(family, drawn.train, CpuBackend(cpu, 1, "float64"))
+    every = of_all(posterior).shared
+    # One step in some 60, and minibatches of fewer than that.
+    monkeypatch.setattr("sojourn.inference.survey.SHARED_STEPS", drawn.train.n_steps // 60)
+    for size in (1, 50):
+        own = surveyed_by(family, drawn.train, CpuBackend(cpu, 1, "float64"), batch_size=size)
+        some = own(posterior).shared
+        assert some.sum() == pytest.approx(every.sum(), rel=0.35)
+        assert (some != every).any()
+
+
+def test_what_a_merge_would_cost_is_seen_without_a_look():
+    family, data, posterior = clear("categorical")
+    looks = []
+    of_all = surveyed_by(family, data, CpuBackend(cpu, 1, "float64"))
+
+    def counted(own):
+        looks.append(own.n_states)
+        return of_all(own)
+
+    _, judge = judge_of(family, data, posterior, counted)
+    assert looks == [posterior.n_states]
+    assert judge.may_merge(np.eye(posterior.n_states))
+    assert not judge.may_merge(merge_weights(posterior.n_states, [(0, 1)]))
+    assert looks == [posterior.n_states]

@@ -32,7 +32,7 @@ class HostBackend(ABC):
         *,
         squares: bool = False,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch."""
 
@@ -98,6 +98,10 @@ class HostBackend(ABC):
     def finish_pass(self) -> None:
         """Do nothing: steps are synchronous, and raise their own errors."""
         return
+
+    def sized_for(self, n_states: int) -> Self:
+        """Return the backend itself: what is compiled works for any number of states."""
+        return self
 
     def resized(self) -> Self:
         """Return the backend itself, which does not depend on the number of states."""

@@ -102,10 +102,6 @@ class CpuBackend(KernelPieces, HostBackend):
         sequences: Sequences = chunk.sequences
         return sequences
 
-    def sized_for(self, n_states: int) -> CpuBackend:
-        """Return the backend itself: the compiled kernel works for any number of states."""
-        return self
-
     def forward_backward(
         self, chunk: Chunk, potentials: Potentials, index: Integers, *, squares: int = False
     ) -> Smoothed:

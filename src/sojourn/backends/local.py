@@ -52,7 +52,7 @@ class KernelPieces(ABC):
         *,
         squares: bool = False,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute the expected counts of chunks; the sums are not fetched."""
         return expected_statistics(

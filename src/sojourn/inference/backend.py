@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from sojourn.families import Family
 from sojourn.inference.objective import Objective
@@ -90,7 +90,7 @@ class Backend(Protocol):
         *,
         squares: bool = False,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute the expected counts of a prepared minibatch: the local step, eqs (1) and (2)."""
 
@@ -119,6 +119,9 @@ class Backend(Protocol):
 
     def finish_pass(self) -> None:
         """Wait until everything is computed; raise an error if a sequence had no possible path."""
+
+    def sized_for(self, n_states: int) -> Self:
+        """Return the backend for trying many models of at most `n_states` states."""
 
     def resized(self) -> Backend:
         """Return the backend for a model whose number of states has changed."""
@@ -201,9 +204,6 @@ class LocalBackend(Backend, LocalPieces, Protocol):
         **wanted: bool,
     ) -> BatchSums:
         """Run the local step for a posterior and chunks in memory, and return sums in memory."""
-
-    def sized_for(self, n_states: int) -> LocalBackend:
-        """Return the backend for trying many models of at most `n_states` states."""
 
     @property
     def slow_launches(self) -> bool:

@@ -34,11 +34,6 @@ SWEPT_STEPS = 2**20
 """Steps of such a chunk, at most."""
 
 
-SHARED_STEPS = 2**11
-"""Approximate number of steps per chunk used for the shared entropies of pairs of states; more of
-chunks that are larger than usual."""
-
-
 def prepare(
     family: Family, data: Sequences | Iterable[Sequences], n_states: int | None = None
 ) -> Iterable[Chunk]:
@@ -71,12 +66,13 @@ def expected_statistics(
     *,
     squares: bool = False,
     entropy: bool = False,
-    shared: bool = False,
+    shared: int = 0,
 ) -> BatchSums:
     """Compute E[C_0], E[C] and E[t] of a batch by forward-backward, eqs (1) and (2).
 
     On request, also the sums that the HDP, the bound and merges need; see `BatchSums`.  All
-    sequences of a chunk have the same weight, and its sums are multiplied by that.
+    sequences of a chunk have the same weight, and its sums are multiplied by that.  Entropies that
+    pairs of states share come from one step in `shared`.
 
     Memory: the responsibilities of one chunk, or of the longest sequence.
     """
@@ -150,7 +146,7 @@ def _apart(
     *,
     squares: bool,
     entropy: bool,
-    shared: bool,
+    shared: int,
 ) -> BatchSums:
     """Compute the sums of a chunk: potentials, forward-backward and statistics."""
     collapsed = objective.collapsed
@@ -193,10 +189,10 @@ def _apart(
         rows = EmissionRows(factors.emissions, factors.log_scale, index)
         part.uncertainty = _uncertainty(posterior, family, chunk, rows, smoothed, backend)
     if shared:
-        every = min(max(1, sequences.n_steps // SHARED_STEPS), CHUNK_STEPS // SHARED_STEPS)
-        part.shared = every * shared_entropies(
-            smoothed.responsibilities[::every], n_threads=backend.n_threads
-        )
+        every = smoothed.responsibilities
+        some = every[shared // 2 % len(every) :: shared]
+        of_some = shared_entropies(some, n_threads=backend.n_threads)
+        part.shared = len(every) / len(some) * of_some
     return part
 
 

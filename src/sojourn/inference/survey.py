@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sojourn.inference.backend import Backend
+from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.problem import Problem
 from sojourn.inference.statistics import BatchSums
 from sojourn.sources import Minibatches
+
+SHARED_STEPS = 2**14
+"""Approximate number of steps used for the entropies that pairs of states share."""
 
 Survey = Callable[[Posterior], BatchSums]
 """Returns the sums of all the data under a posterior, which it does not change."""
@@ -27,10 +31,12 @@ def survey(
     n_pass : int
         The pass whose minibatches they are, counted from 0.  All the data are in any pass.
     """
+    n_steps = float(state_masses(posterior.counts).sum())
+    shared = max(1, round(n_steps) // SHARED_STEPS)
     total: BatchSums | None = None
     for batch in backend.pieces(problem, source, posterior.n_states, n_pass):
         part = backend.statistics(
-            posterior, problem.family, problem.objective, batch, entropy=True, shared=True
+            posterior, problem.family, problem.objective, batch, entropy=True, shared=shared
         )
         total = part if total is None else total.__iadd__(part)
     backend.finish_pass()

@@ -180,8 +180,9 @@ class _Training:
             if self.problem.family.latent and not isinstance(self.source, RememberingSource):
                 self.posterior.align(self.problem.family)
             # In the order of the pass to come, which may have been drawn already.
+            backend = self.backend.sized_for(self.posterior.n_states)
             of_all = partial(
-                survey, self.problem, source=self.source, backend=self.backend, n_pass=n_pass + 1
+                survey, self.problem, source=self.source, backend=backend, n_pass=n_pass + 1
             )
             proposals = self.moves.after_pass(
                 self.posterior, self.problem.family, n_pass, n_passes, of_all

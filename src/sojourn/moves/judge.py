@@ -195,16 +195,18 @@ class Judge:
         from_sample = self.groups is None
         if not self.affords(len(weights), n_more + 1, n_more + from_sample):
             return None
-        if self.groups is None:
-            begin = self.present.posterior.regrouped(weights)
-        else:
-            begin = self.start.regrouped(weights @ self.groups)
+        begin = self._regrouped(weights)
         try:
             return self.fitter.fit(begin, n_more + 1, shared=True), n_more + from_sample
         except FloatingPointError:
             if begin.transitions.constraints is None:
                 raise
             return None
+
+    def _regrouped(self, weights: Floats) -> Posterior:
+        if self.groups is None:
+            return self.present.posterior.regrouped(weights)
+        return self.start.regrouped(weights @ self.groups)
 
     # ---- verdicts ---------------------------------------------------------------------------
 
@@ -222,17 +224,28 @@ class Judge:
         return Verdict(proposed.bound - base.bound, fresh, variance, bool(is_safe))
 
     def _on_all_the_data(self, proposed: Fit, base: Fit) -> Verdict:
-        """Compare by the bound, unless much of what states tell of new sequences would be lost.
+        """Compare by the bound, unless much of what states tell of new sequences would be lost."""
+        fresh, is_safe = self._keeps_enough(proposed.held_out, base.held_out)
+        return Verdict(proposed.bound - base.bound, fresh, self.held_out_variance, is_safe)
+
+    def _keeps_enough(self, proposed: Floats, base: Floats) -> tuple[float, bool]:
+        """Return the change of the likelihood of left-out sequences, and whether that is little.
 
         Training makes good what a merge costs at first, but not what it takes to learn states anew.
         """
         settings = self.settings
-        fresh, variance, _ = self._held_out(proposed.held_out, base.held_out)
-        learned = float((base.held_out - self.alone).sum()) / max(1, self.sample.held_out_steps)
+        fresh, variance, _ = self._held_out(proposed, base)
+        learned = float((base - self.alone).sum()) / max(1, self.sample.held_out_steps)
         allowed = max(settings.held_out_tolerance, settings.survey_loss * learned)
-        is_safe = fresh + settings.held_out_errors * np.sqrt(variance) >= -allowed
-        gain = proposed.bound - base.bound
-        return Verdict(gain, fresh, self.held_out_variance, bool(is_safe))
+        return fresh, bool(fresh + settings.held_out_errors * np.sqrt(variance) >= -allowed)
+
+    def may_merge(self, weights: Floats) -> bool:
+        """Whether states that are sums of the present ones would keep enough of what is learned.
+
+        As far as can be said before a look at all the data.
+        """
+        proposed = self.fitter.bench.left_out(self._regrouped(weights))
+        return self._keeps_enough(proposed, self.present.held_out)[1]
 
     @cached_property
     def alone(self) -> Floats:

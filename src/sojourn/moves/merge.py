@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -407,19 +408,23 @@ def merge_best(judge: Judge, merges: list[Merge]) -> bool:
 
 
 def merge_likely(judge: Judge, merges: list[Merge]) -> bool:
-    """Make the first of successive merges: those that are likely to gain, all, or fewer than both.
+    """Make the first of successive merges: those likely to gain, all that are safe, or fewer.
 
     A look at all the data costs a pass, so that few are tried.  Entropies are overestimated most
-    where one state takes in many others: all together may gain, and lose much beside.
+    where one state takes in many others: all together may gain, and lose much beside.  What they
+    would lose is seen without a look.
     """
     doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
+    safe = bisect_left(
+        range(len(merges)), True, key=lambda n: not judge.may_merge(merges[n].groups)
+    )
     likely = next(doubtful, len(merges))
-    sizes, best = dict.fromkeys(n for n in (likely, len(merges)) if n), None
+    sizes, best = dict.fromkeys(n for n in (likely, max(likely, safe)) if n), None
     for size in sizes:
         trial = try_merge(judge, merges[size - 1])
         if trial is not None and trial.is_better_than(best):
             best, chosen = trial, size
-    size = min(sizes) // 2
+    size = min(sizes, default=0) // 2
     while best is None and size and (trial := try_merge(judge, merges[size - 1])):
         if trial.is_better_than(None):
             best, chosen = trial, size

@@ -63,6 +63,8 @@ class RoundPlan(NamedTuple):
         Steps of the sample.
     overhead_steps : float
         Steps that would take as long as what a local step does beside those of the sample.
+    stands_for_all : bool
+        Whether the sample and its copies are all the data, as far as judgement goes.
     surveys : bool
         Whether merges are judged by all the data.
     """
@@ -72,6 +74,7 @@ class RoundPlan(NamedTuple):
     advance: float
     n_steps: float
     overhead_steps: float
+    stands_for_all: bool
     surveys: bool
 
 
@@ -229,9 +232,7 @@ class Moves:
         )
         if plan is None:
             return []
-        judge = self._judge(
-            plan, posterior, bench, batches, total_sequences, surveys=of_all is not None
-        )
+        judge = self._judge(plan, posterior, bench, batches, total_sequences)
         if plan.surveys:
             assert of_all is not None
             judge = merge_in_survey(judge, of_all, total_sequences)
@@ -302,7 +303,9 @@ class Moves:
             return None
         enough = least if growing else max(least, settings.sample_steps_per_state * n_states)
         n_steps = min(settings.sample_max_steps, enough, max(least, budget / cost - other))
-        return RoundPlan(kind, budget, advance, n_steps, other, surveys=looks > 0.0)
+        is_much = self.exceeds_sample(total_steps)
+        stands_for_all = not (is_much and (surveys or bench.family.statistics_are_counts))
+        return RoundPlan(kind, budget, advance, n_steps, other, stands_for_all, looks > 0.0)
 
     def _kind(self, n_states: int, family: Family, transitions: Transitions) -> RoundKind:
         """Return what to propose: where one kind was refused, another is left to try.
@@ -350,8 +353,6 @@ class Moves:
         bench: Workbench,
         batches: Batches,
         total_sequences: int,
-        *,
-        surveys: bool,
     ) -> Judge:
         """Draw the sample of a round, and fit the present model to it."""
         state, settings, most_states = self.state, self.settings, self.most_states
@@ -363,10 +364,7 @@ class Moves:
             bench,
             most_states,
             settings,
-            stands_for_all=not (
-                (surveys or bench.family.statistics_are_counts)
-                and self.exceeds_sample(_total_steps(posterior))
-            ),
+            stands_for_all=plan.stands_for_all,
         )
         # Training makes good some of what moves have cost.
         kept = settings.held_out_decay ** (state.n_sequences / total_sequences)

@@ -23,6 +23,9 @@ from sojourn.sequences import Sequences
 from sojourn.sources.base import first_steps
 from sojourn.transitions import Rows
 
+SHARED_STEPS = 2**11  # used for the entropies that pairs of states share; of large samples
+_SHARED_EVERY = 2**5  # one step in so many
+
 Batches = Iterable[Sequences | Iterable[Sequences]]
 
 
@@ -92,6 +95,11 @@ class Sample:
             stands_for_all,
         )
 
+    @property
+    def shared_every(self) -> int:
+        """One step in so many is used for the entropies that pairs of states share."""
+        return min(max(1, self.n_steps // SHARED_STEPS), _SHARED_EVERY)
+
 
 class Fit(NamedTuple):
     """A posterior after local steps on a sample.
@@ -155,10 +163,11 @@ class SampleFitter:
         for _ in range(n_local - 1):
             sums = bench.statistics(posterior, self._whole)
             posterior = self.with_statistics(posterior, sums, refit=True)
-        sums = bench.statistics(posterior, sample.fitted, entropy=True, shared=shared)
+        every = sample.shared_every if shared else 0
+        sums = bench.statistics(posterior, sample.fitted, entropy=True, shared=every)
         own = self.with_statistics(posterior, sums) if sample.held_out else None
         if own is not None:
-            sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=shared)
+            sums += bench.statistics(posterior, sample.held_out, entropy=True, shared=every)
         posterior = self.with_statistics(posterior, sums, refit=True)
         bound = COLLAPSED_BOUND.compute(posterior, self.family, sums, sample.copies)
         held_out = bench.left_out(posterior)

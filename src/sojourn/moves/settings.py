@@ -27,11 +27,7 @@ _GPU = "`python -m benchmarks.gpu --only moves`"
 _NONE = "no experiment: "
 _SMALL = "`python -m experiments.defaults`, the small cells"
 _MUCH = "`python -m experiments.defaults`, the cells of 2 million steps, seeds below 430"
-_SENTENCES = (
-    _NONE
-    + "sentences of `sojourn.sources.generate` with 20 to 45 states, seeds 400 to 402, on which "
-    "merges of states that are the same cost at most 0.07"
-)
+_SENTENCES = "`python -m experiments.much_data`"
 _TIME = f"{_STUDY}, the column of time in moves"
 _BY_HAND = _NONE + "chosen by hand"
 _SEEN_IN = _BY_HAND + "; its effect, with that of others, is seen in "

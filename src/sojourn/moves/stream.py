@@ -57,7 +57,7 @@ class StreamBench(Workbench):
         chunks: list[Chunk],
         *,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute expected statistics of all the data, eqs (1) and (2)."""
         return self.of_all(posterior)

@@ -53,7 +53,7 @@ class Workbench:
         chunks: list[Chunk],
         *,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute expected statistics by one local step, eqs (1) and (2).
 
@@ -61,8 +61,9 @@ class Workbench:
         ----------
         entropy : bool
             Whether the entropy of the states is wanted, for the bound.
-        shared : bool
-            Whether the entropies that pairs of states share are wanted, eq (22).
+        shared : int
+            One step in so many is used for the entropies that pairs of states share, eq (22); none
+            by default.
         """
         return expected_statistics(
             posterior, self.family, COLLAPSED, chunks, self.backend, entropy=entropy, shared=shared

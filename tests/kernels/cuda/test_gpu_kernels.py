@@ -1,6 +1,8 @@
 """The GPU kernels against the reference; without a GPU through Triton's interpreter."""
 
+import ast
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,6 +88,19 @@ SHAPES = [
 @pytest.mark.parametrize("kernel", [cuda, cuda.PaddedKernel(8)], ids=["cuda", "padded"])
 def test_all_kernels_have_the_declared_signatures(kernel):
     assert_signatures_are_those_declared(kernel)
+
+
+def test_every_kernel_waits_for_the_one_before_as_the_first_thing():
+    """It may be launched while that one still runs."""
+    names = []
+    for path in sorted(Path(cuda.__file__).parent.glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and "Launched" in map(
+                ast.unparse, node.decorator_list
+            ):
+                names.append(node.name)
+                assert ast.unparse(node.body[1]) == "in_turn()", node.name
+    assert {"warp_chains", "_sum_pieces_kernel", "_row_potentials_kernel"} <= set(names)
 
 
 @pytest.mark.parametrize("as_tensors", [False, True])
@@ -370,7 +385,7 @@ def test_minibatches_are_taken_out_of_a_window_one_by_one():
         torch.zeros(size, dtype=part.dtype, device=DEVICE)
         for size, part in zip(sizes, window.tensors(), strict=True)
     )
-    number = torch.tensor([1], device=DEVICE)
+    number = torch.tensor([1, 0], device=DEVICE)
     cuda.load_minibatch(target, window, found.begins, number, 3)
     own = found.batch(1)
     np.testing.assert_array_equal(host(target.index), [1, 3, 0, 3, 3])
@@ -381,3 +396,4 @@ def test_minibatches_are_taken_out_of_a_window_one_by_one():
     np.testing.assert_array_equal(host(target.offsets), [0, 1, 3])
     np.testing.assert_array_equal(host(target.order), [1, 0])
     np.testing.assert_array_equal(host(target.rates), [2.0, 3.0])
+    assert number.tolist() == [2, 0]

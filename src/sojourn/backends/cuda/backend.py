@@ -102,7 +102,11 @@ class CudaBackend(KernelPieces):
         if self._recorder is None and graphs.can_record(self.device):
             is_able = cuda.is_narrow(n_states, self.dtype)
             self._recorder = graphs.Recorder(problem, is_able=is_able)
-        return feed.batches(n_states, n_pass, start, n_more)
+        yield from feed.batches(n_states, n_pass, start, n_more)
+        coming = feed.coming
+        if self._recorder is not None and coming is not None:
+            # Otherwise the device would wait for the host at the beginning of the next pass.
+            self._recorder.prepare(coming)
 
     def pieces(
         self, problem: Problem, source: Minibatches, n_states: int, n_pass: int
@@ -237,7 +241,7 @@ class CudaBackend(KernelPieces):
         """
         sized = copy(self)
         sized.kernel = self.kernel.at_least(n_states)
-        sized._feed = sized._recorder = None
+        sized._recorder = None
         return sized
 
     @property

@@ -223,6 +223,11 @@ class Feed:
             elif n_more:
                 self._make_ahead(source, n_pass + 1, n_more - 1, slice(0, at_a_time), size)
 
+    @property
+    def coming(self) -> Window | None:
+        """The first window of the next pass, if it has been made."""
+        return None if self._ahead is None else self._ahead[1]
+
     def _make_ahead(
         self, source: MemorySource, n_pass: int, n_more: int, part: slice, size: int
     ) -> None:

@@ -55,27 +55,35 @@ class Recorder:
         self._place: _Place | _RowPlace | None = None
         self._recording: _Recording | None = None
         self._update: _RecordedUpdate | None = None
-        self._next = -1
+        self._next, self._n_before = -1, 0
 
     def takes(self, batch: Any) -> bool:
         """Whether a batch belongs to a window of equal batches on the device, and is not small."""
-        if not isinstance(batch, WindowBatch) or batch.window.n_batches == 1 or not self._is_able:
+        if not isinstance(batch, WindowBatch) or not self._takes_window(batch.window):
             return False
-        window = batch.window
+        return batch.n_sequences == batch.window.batch_size
+
+    def _takes_window(self, window: Window) -> bool:
         is_resident = window.store is not None and window.store.is_shared
         is_plain = (window.is_sorted or is_resident) and not window.is_tiled
-        return is_plain and batch.n_sequences == window.batch_size
+        return is_plain and window.n_batches > 1 and self._is_able
+
+    def prepare(self, window: Window) -> None:
+        """Load the window that follows, while the device is at the steps of the current one."""
+        if self._window is not None and self._takes_window(window):
+            self._load(window, self._n_before + self._window.n_batches)
 
     def replay(self, advance: Advance, posterior: Posterior, batch: WindowBatch) -> BatchSums:
         """Replay ``advance`` on the posterior, and return the sums.
 
         The sums are overwritten by the next replay.
         """
-        if batch.window is not self._window:
-            self._load(batch.window, posterior.n_updates - batch.number)
+        n_before = posterior.n_updates - batch.number
+        if batch.window is not self._window or n_before != self._n_before:
+            self._load(batch.window, n_before)
         assert self._place is not None
         if batch.number != self._next:
-            self._place.number.fill_(batch.number)
+            self._place.number[:1] = batch.number
         known = None if self._update is None else self._update.prior
         if self._recording is None or not self._recording.serves(posterior, known):
             # It is tried out on this minibatch, as there may be no next one.
@@ -93,10 +101,10 @@ class Recorder:
             self._update = _RecordedUpdate(transitions, total_sequences)
         return self._update.replay(transitions)
 
-    def _load(self, window: Window, n_updates: int) -> None:
+    def _load(self, window: Window, n_before: int) -> None:
         """Copy a window to where the recorded step reads it, or allocate a larger place."""
         own = [
-            self._problem.rates(n_updates + 1 + b, window.batch_size)
+            self._problem.rates(n_before + 1 + b, window.batch_size)
             for b in range(window.n_batches)
         ]
         source = window.all(to_device(np.array(own).reshape(-1), window.device))
@@ -104,7 +112,7 @@ class Recorder:
             kind = _Place if window.store is None else _RowPlace
             self._place, self._recording = kind(source, window), None
         self._place.load(source, window)
-        self._window, self._next = window, -1
+        self._window, self._next, self._n_before = window, -1, n_before
 
 
 class _Place:
@@ -131,7 +139,7 @@ class _Place:
             dtype=begins.dtype,
             device=begins.device,
         )
-        self.number = torch.zeros(1, dtype=torch.int64, device=begins.device)
+        self.number = torch.zeros(2, dtype=torch.int64, device=begins.device)
 
     def holds(self, source: cuda.Minibatch, window: Window) -> bool:
         """Whether a window and each of its minibatches fit."""
@@ -159,7 +167,6 @@ class _Place:
     def take_out(self) -> None:
         """Load the next minibatch."""
         cuda.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
-        self.number += 1
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""
@@ -193,7 +200,7 @@ class _RowPlace:
         # Beyond the steps of a minibatch stand those of others, and before that a possible one.
         room = window.largest + window.largest // 10 + 16
         self._values = self._store.values[:1].repeat(room, 1)
-        self.number = torch.zeros(1, dtype=torch.int64, device=self._values.device)
+        self.number = torch.zeros(2, dtype=torch.int64, device=self._values.device)
 
     def holds(self, source: cuda.RowBatch, window: Window) -> bool:
         """Whether a window and each of its minibatches fit, and the data are the same."""
@@ -217,7 +224,6 @@ class _RowPlace:
         """Gather the next minibatch."""
         values = self._store.values
         cuda.load_rows(self.batch, self._values, self._window, values, self.number)
-        self.number += 1
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""

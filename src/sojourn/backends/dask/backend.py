@@ -81,7 +81,7 @@ class DaskBackend(HostBackend):
         *,
         squares: bool = False,
         entropy: bool = False,
-        shared: bool = False,
+        shared: int = 0,
     ) -> BatchSums:
         """Compute E[C_0], E[C] and E[t] of a minibatch, eqs (1) and (2), on the workers."""
         wanted = {

@@ -79,27 +79,24 @@ def update_posteriors(
     totals = np.full(n_states + 1, posterior[1] / posterior[2])
     exchangeable_tables(prior, counts, squares, copies * row_squares, totals, cells, log_eta)
     gamma = posterior[3] / posterior[4]
-    # Loops, not sums of arrays or sorting by numpy's names: those take seconds to compile.
-    fresh, all_fresh, all_eta = np.empty(n_states), 0.0, 0.0
-    for j in range(n_states):
-        fresh[j] = 0.0
-        for i in range(n_states + 1):
-            fresh[j] += cells[i, j]
-        all_fresh += fresh[j]
+    # Loops, here and below: NumPy's sums and sorts take the compiler longer than all the rest.
+    fresh, n_tables, log_etas = np.zeros(n_states), 0.0, 0.0
     for i in range(n_states + 1):
-        all_eta += log_eta[i]
-    order = np.empty(n_states, np.int64)
-    _write_stick_order(fresh, by_size, order)
+        log_etas += log_eta[i]
+        for j in range(n_states):
+            fresh[j] += cells[i, j]
+    order = _stick_order(fresh, by_size)
     later, all_rest = 0.0, 0.0
     for n in range(n_states - 1, -1, -1):
         own = fresh[order[n]]
         all_rest += _digamma(gamma + later) - _digamma(1.0 + own + gamma + later)
         later += own
     for j in range(n_states):
+        n_tables += fresh[j]
         tables[j] = keep * tables[j] + step * fresh[j]
     posterior[0] = keep * posterior[0] + step * gamma
-    posterior[1] = keep * posterior[1] + step * (known[0] + all_fresh)
-    posterior[2] = keep * posterior[2] + step * (known[1] - all_eta)
+    posterior[1] = keep * posterior[1] + step * (known[0] + n_tables)
+    posterior[2] = keep * posterior[2] + step * (known[1] - log_etas)
     posterior[3] = keep * posterior[3] + step * (known[2] + n_states)
     posterior[4] = keep * posterior[4] + step * (known[3] - all_rest)
     # G[π] of the new sticks, whose parameters follow from the blended tables.
@@ -110,8 +107,8 @@ def update_posteriors(
 def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
     """Write G[α π] of every state, eq (8), with α Gamma(`shape`, `rate`) and blended `tables`."""
     n_states = tables.shape[0]
-    log_rest, order = np.empty(n_states), np.empty(n_states, np.int64)
-    _write_stick_order(tables, by_size, order)
+    log_rest = np.empty(n_states)
+    order = _stick_order(tables, by_size)
     later = 0.0
     for n in range(n_states - 1, -1, -1):
         own = tables[order[n]]
@@ -127,15 +124,17 @@ def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
         before += log_rest[n]
 
 
-@inner
-def _write_stick_order(tables, by_size, order):
-    """Write the state of the first stick, of the second, and so on; equal ones stay in order."""
-    for n in range(tables.shape[0]):
-        at = n
-        while by_size and at > 0 and tables[order[at - 1]] < tables[n]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = n
+@njit(nogil=True)
+def _stick_order(tables, by_size):
+    """Return the state of the first stick, of the second, and so on; of equals the first first."""
+    order = np.empty(tables.shape[0], np.int64)
+    for j in range(tables.shape[0]):
+        n = j
+        while by_size and n > 0 and tables[order[n - 1]] < tables[j]:
+            order[n] = order[n - 1]
+            n -= 1
+        order[n] = j
+    return order
 
 
 @inner

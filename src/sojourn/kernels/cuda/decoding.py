@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.potentials import affine_parts, pad_matrix, written_out
 from sojourn.kernels.durations import Folding, with_edges
 from sojourn.kernels.interface import Potentials
@@ -87,6 +87,7 @@ def _viterbi_kernel(
     SCALED: tl.constexpr,
 ):
     """Find the best path of one sequence, in logarithms and double precision."""
+    in_turn()
     sequence = tl.program_id(0)
     begin = tl.load(offsets + sequence)
     end = tl.load(offsets + sequence + 1)

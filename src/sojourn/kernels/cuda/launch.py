@@ -1,4 +1,7 @@
-"""Kernels that can be compiled side by side before they run.
+"""Launches of kernels: close together, and compiled side by side before they run.
+
+A kernel is launched while the one before still runs, where the device can do that, and waits for
+it as the first thing: what a launch takes is then over by the time it is needed.
 
 Triton compiles a kernel when it is launched, one after another.  What is launched under
 `compiled_together` is noted and not run, and then compiled on several threads, as a compiler
@@ -7,6 +10,7 @@ spends most of its time outside of Python.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +18,43 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
 
+from sojourn.kernels.cuda import settings
 from sojourn.kernels.threads import available_cores
+
+try:
+    from triton.language.target_info import cuda_capability_geq
+except ImportError:  # before 3.5
+    cuda_capability_geq = None
+
+_OVERLAPS = tl.constexpr(cuda_capability_geq is not None and not settings.INTERPRETED)
+
+
+@triton.jit
+def in_turn():
+    """Let the next kernel be launched, and wait until the one before is done.
+
+    The first thing in every kernel.  As all of them wait, everything launched before is done, too.
+    """
+    if _OVERLAPS:
+        if cuda_capability_geq(9, 0):
+            tl.inline_asm_elementwise(
+                "griddepcontrol.launch_dependents; griddepcontrol.wait; mov.b32 $0, 0;",
+                "=r,r",
+                [tl.program_id(0)],
+                dtype=tl.int32,
+                is_pure=False,
+                pack=1,
+            )
+
+
+@functools.cache
+def _options() -> dict[str, bool]:
+    """Return how kernels are launched on this device: before the ones before are done, or not."""
+    able = _OVERLAPS.value and torch.cuda.get_device_capability() >= (9, 0)
+    return {"launch_pdl": True} if able else {}
 
 
 class _Noted(threading.local):
@@ -39,10 +78,12 @@ class Launched:
         self.kernel = kernel
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        noted = _NOTED.launches
+        noted, how = _NOTED.launches, _options()
         if noted is None:
-            return self.kernel[grid]
-        return lambda *arguments, **options: noted.append((self.kernel, grid, arguments, options))
+            return functools.partial(self.kernel[grid], **how)
+        return lambda *arguments, **options: noted.append(
+            (self.kernel, grid, arguments, options | how)
+        )
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.symbols import Segments
 
 _PIECE = 64  # rows of one symbol that are summed by one program
@@ -84,6 +84,8 @@ def load_rows(
 ) -> None:
     """Gather the minibatch with a number that is on the device, one of several, from all data.
 
+    The number becomes that of the next.
+
     Parameters
     ----------
     target : RowBatch
@@ -94,7 +96,8 @@ def load_rows(
         The minibatches.
     source : (S, C) tensor
         All data.
-    number : (1,) int64 tensor
+    number : (2,) int64 tensor
+        The number, and a zero: how many programs have read it.
     """
     n_sequences = len(target.order)
     _load_rows_kernel[(triton.cdiv(n_sequences, 4),)](
@@ -106,7 +109,7 @@ def load_rows(
 def load_minibatch(
     target: Minibatch, window: Minibatch, begins: Tensor, number: Tensor, n_symbols: int
 ) -> None:
-    """Copy the minibatch with a number that is on the device out of several.
+    """Copy the minibatch with a number that is on the device out of several, as `load_rows` does.
 
     Beyond those of the minibatch symbols become `n_symbols`, which no table has.
     """
@@ -199,29 +202,31 @@ def find_segments(
     def empty(n: int, dtype: Any = torch.int32) -> Tensor:
         return torch.empty(n, dtype=dtype, device=device)
 
-    by_batch, by_step = (
-        (n_batches, triton.cdiv(largest or n_steps, 1024)),
-        (triton.cdiv(n_steps, 1024),),
-    )
+    # One minibatch after another: what is written here and there in one stays in the cache.
+    n_tiles = triton.cdiv(int(largest or n_steps), 1024)
+    by_batch, by_step = (n_batches * n_tiles,), (triton.cdiv(n_steps, 1024),)
     options = {"BLOCK": 1024, "num_warps": 4}
     # Half the work to sort, if they fit.
     keys = empty(n_steps, torch.int32 if n_batches * n_keys < 2**31 else torch.int64)
-    _make_keys_kernel[by_batch](symbols, batches, keys, n_keys, **options)
+    _make_keys_kernel[by_batch](symbols, batches, keys, n_keys, n_tiles, **options)
     # Minibatches stay where they are.
     keys, order = torch.sort(keys, stable=True)
     marks = empty(n_steps, torch.int8)
     _mark_segments_kernel[by_step](keys, marks, n_steps, **options)
     segments = torch.cumsum(marks, 0, dtype=torch.int32)
     begins, distinct = empty(n_steps), empty(n_steps)
-    _begin_segments_kernel[by_batch](keys, batches, segments, begins, distinct, n_keys, **options)
+    _begin_segments_kernel[by_batch](
+        keys, batches, segments, begins, distinct, n_keys, n_tiles, **options
+    )
     _mark_pieces_kernel[by_step](segments, begins, marks, n_steps, PIECE=_PIECE, **options)
     numbers = torch.cumsum(marks, 0, dtype=torch.int32)
     steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
     pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
     layout = torch.zeros((n_batches, 6), dtype=torch.int64, device=device)
     _write_pieces_kernel[by_batch](
-        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, **options
-    )
+        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, n_tiles,
+        **options,
+    )  # fmt: skip
     on_host = layout.tolist()
     _, piece, symbol, _, n_pieces, n_distinct = on_host[-1]
     found = Segments(
@@ -244,6 +249,7 @@ def _gather_sequences_kernel(
     GROUP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy some sequences, each from where it begins, one after another."""
+    in_turn()
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences
     n = tl.load(lengths + place, mask=there, other=0) * n_columns
@@ -257,11 +263,12 @@ def _gather_sequences_kernel(
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_keys"])
-def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["n_keys", "n_tiles"])
+def _make_keys_kernel(symbols, batches, keys, n_keys, n_tiles, BLOCK: tl.constexpr):
     """Number the symbols of a minibatch apart from those of others."""
-    batch = tl.program_id(0)
-    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    in_turn()
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
+    at = tl.load(batches + batch) + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
     symbol = tl.load(symbols + at, mask=mask, other=0)
     key = batch.to(keys.dtype.element_ty) * n_keys + symbol
@@ -272,6 +279,7 @@ def _make_keys_kernel(symbols, batches, keys, n_keys, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["n"])
 def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
     """Mark the first of equal keys."""
+    in_turn()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < n, other=0)
     before = tl.load(keys + at - 1, mask=(at < n) & (at > 0), other=-1)
@@ -279,11 +287,14 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_keys"])
-def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["n_keys", "n_tiles"])
+def _begin_segments_kernel(
+    keys, batches, segments, begins, symbols, n_keys, n_tiles, BLOCK: tl.constexpr
+):
     """Note where each segment begins, and its symbol."""
-    batch = tl.program_id(0)
-    at = tl.load(batches + batch) + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    in_turn()
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
+    at = tl.load(batches + batch) + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < tl.load(batches + batch + 1)
     segment = tl.load(segments + at, mask=mask, other=0)
     before = tl.load(segments + at - 1, mask=mask & (at > 0), other=0)
@@ -298,6 +309,7 @@ def _begin_segments_kernel(keys, batches, segments, begins, symbols, n_keys, BLO
 @triton.jit(do_not_specialize=["n"])
 def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: tl.constexpr):
     """Mark every so many steps of a segment."""
+    in_turn()
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     segment = tl.load(segments + at, mask=at < n, other=1)
     begin = tl.load(begins + segment - 1, mask=at < n, other=0)
@@ -305,7 +317,7 @@ def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: 
 
 
 @Launched
-@triton.jit
+@triton.jit(do_not_specialize=["n_tiles"])
 def _write_pieces_kernel(
     order,
     batches,
@@ -317,15 +329,17 @@ def _write_pieces_kernel(
     bounds,
     sizes,
     layout,
+    n_tiles,
     BLOCK: tl.constexpr,
 ):
     """Write down the steps, pieces and segments of a minibatch, counted from its own beginning."""
-    batch = tl.program_id(0)
+    in_turn()
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
     begin = tl.load(batches + batch)
     end = tl.load(batches + batch + 1)
     first_segment = tl.load(segments + begin) - 1
     first_piece = tl.load(numbers + begin) - 1
-    at = begin + tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    at = begin + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < end
     segment = tl.load(segments + at, mask=mask, other=0) - 1
     piece = tl.load(numbers + at, mask=mask, other=0) - 1
@@ -354,6 +368,16 @@ def _write_pieces_kernel(
 
 
 @triton.jit
+def _count_up(number, read):
+    """Make a number that all programs have read the next, in the last program to get here."""
+    tl.debug_barrier()  # all threads are here
+    n_programs = tl.num_programs(0) * tl.num_programs(1)
+    if tl.atomic_add(number + 1, 1, sem="relaxed") == n_programs - 1:
+        tl.store(number + 1, 0)
+        tl.store(number, read + 1)
+
+
+@triton.jit
 def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     """Copy this program's part of an array."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -375,35 +399,13 @@ def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
     ],
 )
 def _load_minibatch_kernel(
-    index,
-    places,
-    steps,
-    pieces,
-    symbols,
-    bounds,
-    sizes,
-    offsets,
-    order,
-    rates,
-    to_index,
-    to_places,
-    to_steps,
-    to_pieces,
-    to_symbols,
-    to_bounds,
-    to_sizes,
-    to_offsets,
-    to_order,
-    to_rates,
-    begins,
-    number,
-    n_sequences,
-    step_capacity,
-    symbol_capacity,
-    n_symbols_in_all,
-    BLOCK: tl.constexpr,
-):
+    index, places, steps, pieces, symbols, bounds, sizes, offsets, order, rates,
+    to_index, to_places, to_steps, to_pieces, to_symbols, to_bounds, to_sizes, to_offsets,
+    to_order, to_rates, begins, number, n_sequences, step_capacity, symbol_capacity,
+    n_symbols_in_all, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Copy one minibatch out of several."""
+    in_turn()
     b = tl.load(number)
     row = begins + b * 6
     step = tl.load(row)
@@ -435,6 +437,7 @@ def _load_minibatch_kernel(
     else:
         _copy_part(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
         _copy_part(order, b * n_sequences, to_order, n_sequences, BLOCK)
+    _count_up(number, b)
 
 
 @Launched
@@ -448,6 +451,7 @@ def _load_rows_kernel(
     GROUP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy some sequences of a minibatch, and what is known of them."""
+    in_turn()
     b = tl.load(number)
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences
@@ -468,3 +472,4 @@ def _load_rows_kernel(
         mask = at < n[:, None]
         found = tl.load(source + (row * n_columns)[:, None] + at, mask=mask, other=0.0)
         tl.store(values + (begin * n_columns)[:, None] + at, found, mask=mask)
+    _count_up(number, b)

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.symbols import sum_columns
 from sojourn.kernels.interface import padded_states
 
@@ -173,6 +173,7 @@ def _tabled_rows_kernel(
     TILE: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Look up the log potentials of every column, and add them."""
+    in_turn()
     step = tl.program_id(0) * TILE + tl.arange(0, TILE)
     state = tl.arange(0, LANES)
     there = step < n_steps
@@ -223,6 +224,7 @@ def _squared_rows_kernel(
     COLLAPSED: tl.constexpr, LEVERAGE: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Evaluate the forms one after another; what they are multiplied with stays in the cache."""
+    in_turn()
     step = tl.program_id(0) * TILE + tl.arange(0, TILE)
     state = tl.arange(0, LANES)
     there = step < n_steps
@@ -281,6 +283,7 @@ def _quadratic_sums_kernel(
     BLOCK: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Sum some statistics of some states over a span of steps."""
+    in_turn()
     program = tl.program_id(0)
     statistic = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     state = tl.program_id(2) * LANES + tl.arange(0, LANES)

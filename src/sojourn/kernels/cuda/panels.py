@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import (
     add_product,
     from_any_lane,
@@ -160,6 +160,7 @@ def panel_chains(
 
     `room` is for what programs send each other, and begins with zeros.
     """
+    in_turn()
     n_pairs: tl.constexpr = triton.cdiv(K, 16)
     pitch: tl.constexpr = 16 * (n_pairs + 1 - n_pairs % 2)  # in which no two threads collide
     # Numbers in the order of starting: those that a program waits for have started, or come next.

@@ -15,8 +15,8 @@ leave is combined afterwards, where all steps are independent:
 
     q(z_t) ∝ v_t ∘ e_t,   q(z_{t−1}, z_t) ∝ α_{t−1} θ e_t,
 
-with α and v from forward and e from backward.  `sojourn.kernels.cuda.wide` has the recursions of
-more states, and of double precision.
+with α = x and v from forward and e = x from backward.  `sojourn.kernels.cuda.wide` has the
+recursions of more states, and of double precision.
 
 With ``TRITON_INTERPRET=1`` the same code runs on the CPU, slowly, for tests.
 """
@@ -57,7 +57,7 @@ PROGRAMS = 132
 """Programs that sum pairs of more states, each over a span of the steps: as many as there are
 multiprocessors, for a minibatch of a thousand sequences."""
 
-LONG = 8
+LONG = 16
 """One of so many sequences, the longest, goes the other way all the same."""
 
 Tensor = Any
@@ -143,11 +143,14 @@ class _Chains(NamedTuple):
     predictions : (T, W) tensor
         v forward: a step's state given the steps before.  Narrow ones have the gain of an
         `AffineTable` in v and not in e, so that potentials are a sum: (row + offset) ∘ gain.
+        Where it `_is_waited_for`, room for them alone.
     first : (T,) int8 tensor
         Whether a step is the first of its sequence.
     log_z : (N,) float64 tensor
     norms : (T,) tensor, optional
         Sums of α; with few states they are found where they are needed.
+    missing : (W,) tensor
+        The row of the emission table that a missing observation has.
     """
 
     messages: Tensor
@@ -155,6 +158,7 @@ class _Chains(NamedTuple):
     first: Tensor
     log_z: Tensor
     norms: Tensor | None
+    missing: Tensor
 
 
 @contextmanager
@@ -181,20 +185,17 @@ def _narrow_chains(
     rows, gain, shift = affine_parts(potentials)
     n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
     device, dtype = index.device, rows.dtype
-    width = _width(n_states)
+    width, table = _width(n_states), potentials.emissions
     chains = _Chains(
         torch.empty((1 + both, n_steps, width), dtype=dtype, device=device),
         torch.empty((n_steps if both else 1, width), dtype=dtype, device=device),
         torch.empty(n_steps if both else 1, dtype=torch.int8, device=device),
         torch.empty(n_sequences, dtype=torch.float64, device=device),
         torch.empty(n_steps, dtype=dtype, device=device) if n_states > _HALF_WARP else None,
+        table.missing if isinstance(table, AffineTable) else table.new_ones(width),
     )
     if n_states <= _HALF_WARP and n_sequences >= TILED and rows.stride(0) % 4:
         rows = pad_matrix(rows, len(rows), width)
-    if isinstance(potentials.emissions, AffineTable):
-        missing = potentials.emissions.missing
-    else:
-        missing = torch.ones(width, dtype=dtype, device=device)
     matrix, log_scale = potentials.transitions, potentials.log_scale
     inputs = (
         with_transpose(matrix) if both else matrix,
@@ -202,7 +203,7 @@ def _narrow_chains(
         rows,
         gain,
         shift,
-        missing,
+        chains.missing,
         log_scale,
         index,
         offsets,
@@ -226,6 +227,15 @@ def _narrow_chains(
     return chains
 
 
+def _is_waited_for(n_states: int, n_sequences: int) -> bool:
+    """Whether the longest sequence is what takes time: with few states and few sequences.
+
+    Recursions do not write predictions then, as that takes time on its way.  They follow from α
+    and the potentials; with many sequences that takes longer than to write and read them.
+    """
+    return n_states <= _HALF_WARP and n_sequences < TILED
+
+
 def _launch_chains(
     run: Callable[..., None], n_states: int, order: Tensor, norms: Tensor | None, *, both: bool
 ) -> None:
@@ -242,14 +252,15 @@ def _launch_chains(
         exact = settings.precision() == "tf32x3"
         own = {"PARTS": parts, "WARPS": n_warps, "EXACT": exact, "num_warps": n_warps}
         run(panels.panel_chains, order, 8, norms, room, **warp | own)
-    elif n_sequences < TILED:
-        run(recursions_triton.warp_chains, order, 2, GROUPS=groups, **warp)
+    elif _is_waited_for(n_states, n_sequences):
+        run(recursions_triton.warp_chains, order, 2, GROUPS=groups, PREDICT=False, **warp)
     else:
         # The longest are waited for: they go the way on which a step takes less time.
         n_long = n_sequences // LONG
         with _beside(order.device) as joined:
             if n_long:
-                run(recursions_triton.warp_chains, order[:n_long], 2, GROUPS=groups, **warp)
+                long = order[:n_long]
+                run(recursions_triton.warp_chains, long, 2, GROUPS=groups, PREDICT=both, **warp)
         run(tiles.tile_chains, order[n_long:], 16, **warp)
         joined()
 
@@ -259,27 +270,27 @@ def _narrow(
 ) -> Smoothed:
     """Run the recursions, and combine what they leave."""
     chains = _narrow_chains(potentials, index, offsets, order, both=True)
-    start, transitions = _combine(chains, potentials, offsets, keep=squares)
+    start, transitions, origins = _combine(chains, potentials, index, offsets, keep=squares)
     responsibilities = chains.predictions[:, : len(potentials.start)]
     squared = None
     if squares:
-        forward, backward = chains.messages
         _, gain, _ = affine_parts(potentials)
         matrix = potentials.transitions if gain is None else potentials.transitions * gain
         squared = sum_squares(
-            forward, backward[1:], matrix, responsibilities, chains.first, offsets, 1
+            origins, chains.messages[1, 1:], matrix, responsibilities, chains.first, offsets, 1
         )
     return Smoothed(chains.log_z, start, transitions, responsibilities, squared)
 
 
 def _combine(
-    chains: _Chains, potentials: Potentials, offsets: Tensor, *, keep: bool
-) -> tuple[Tensor, Tensor]:
+    chains: _Chains, potentials: Potentials, index: Tensor, offsets: Tensor, *, keep: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """Turn predictions into responsibilities, in place, and sum starts and pairs.
 
-    With `keep` messages become what stands left and right of θ in q(z_{t−1}, z_t).
+    With `keep`, what is returned last and the backward messages become what stands left and right
+    of θ in q(z_{t−1}, z_t).
     """
-    messages, predictions, first, _, norms = chains
+    messages, predictions, first, _, norms, missing = chains
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
     device, dtype = predictions.device, predictions.dtype
     n_sequences = len(offsets) - 1
@@ -290,21 +301,27 @@ def _combine(
     by_tiles = n_states <= _HALF_WARP
     starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
     sizes, options = (n_sequences, n_steps), {"K": n_states, "W": width}
-    _, gain, _ = affine_parts(potentials)
+    rows, gain, shift = affine_parts(potentials)
+    origins = messages[0]
     start = torch.empty(n_states, dtype=torch.float64, device=device)
     transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
     found = (starts, potentials.transitions, gain, transitions, start)
     if by_tiles:
         pairs = torch.empty((n_spans, width**2), dtype=dtype, device=device)
+        predicted = not _is_waited_for(n_states, n_sequences)
+        if keep and not predicted:  # α is read for predictions, too
+            origins = torch.empty_like(origins)
         tiles.tile_combine[(n_spans,)](
-            *(messages, predictions, first, offsets, pairs, starts, *sizes, span),
-            **options, KEEP=keep, INTERPRET=settings.INTERPRETED, num_warps=1,
+            *(messages, predictions, origins, rows, gain, shift, missing, index),
+            *(first, offsets, pairs, starts, n_sequences, len(rows), rows.stride(0), n_steps, span),
+            **options, AFFINE=gain is not None, PREDICTED=predicted, KEEP=keep,
+            INTERPRET=settings.INTERPRETED, num_warps=1,
         )  # fmt: skip
         n_programs = width * width // 16 + triton.cdiv(n_states, 16)
         tiles.gather_tiles[(n_programs,)](
             pairs, *found, n_spans, K=n_states, W=width, SPANS=256, num_warps=4
         )
-        return start, transitions
+        return start, transitions, origins
     lanes = triton.next_power_of_2(width)
     scales = torch.empty((2, n_steps), dtype=dtype, device=device)
     recursions_triton.combine_rows[(n_spans,)](
@@ -324,4 +341,4 @@ def _combine(
         *(pairs, *found, n_longer, n_spans),
         K=n_states, TILE=16, SPANS=256 // side**2, num_warps=8 // side,
     )  # fmt: skip
-    return start, transitions
+    return start, transitions, origins

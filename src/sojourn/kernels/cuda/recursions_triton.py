@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import from_lane, load_one, row_of, sum_over
 
 
@@ -43,6 +43,7 @@ def warp_chains(
     BOTH: tl.constexpr,
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
+    PREDICT: tl.constexpr,
     GROUPS: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
@@ -51,6 +52,7 @@ def warp_chains(
     A thread has the columns of its states in registers, and gets the other threads' messages from
     theirs: nothing on the way from one step to the next passes through memory.
     """
+    in_turn()
     program = tl.program_id(0)
     direction = program % 2 if BOTH else program * 0
     lane = tl.arange(0, 32)
@@ -120,7 +122,7 @@ def warp_chains(
             norm += message
             x = x + (message,)
             tl.store(out + row * W + state, message, mask=active & (state < W))
-            if BOTH:
+            if PREDICT:
                 ahead = active & is_ahead & (state < W)
                 tl.store(predictions + row * W + state, v[g], mask=ahead)
         if BOTH:
@@ -176,6 +178,7 @@ def combine_rows(
     Writes what messages are to be multiplied by in q(z_{t-1}, z_t): those of the step before, and
     its own.
     """
+    in_turn()
     program = tl.program_id(0)
     used = tl.load(offsets + n_sequences)
     state = tl.arange(0, LANES)
@@ -262,6 +265,7 @@ def sum_pairs(
     INTERPRET: tl.constexpr,
 ):
     """Sum a tile of pairs over a span of steps, without θ, the same for all steps."""
+    in_turn()
     program = tl.program_id(0)
     used = tl.load(offsets + n_sequences)
     span = tl.cdiv(used, tl.num_programs(0) * DEPTH) * DEPTH
@@ -303,6 +307,7 @@ def gather_spans(
     SPANS: tl.constexpr,
 ):
     """Sum a row of pairs over spans in double precision, and bring θ in; the last row is starts."""
+    in_turn()
     row = tl.program_id(0)
     state = tl.program_id(1) * TILE + tl.arange(0, TILE)
     inside = state < K

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.interface import Squares
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
@@ -85,6 +85,7 @@ def _sum_squares_kernel(
     TILE: tl.constexpr,
 ):
     """Sum q² of a tile of pairs of states over a span of steps."""
+    in_turn()
     program = tl.program_id(0)
     left = tl.program_id(1) * TILE + tl.arange(0, TILE)
     right = tl.program_id(2) * TILE + tl.arange(0, TILE)

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.interface import padded_states
 
 Tensor = Any
@@ -176,6 +176,7 @@ def _sum_pieces_kernel(
     GROUP: tl.constexpr,
 ):
     """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
+    in_turn()
     piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = piece < tl.load(sizes)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -212,6 +213,7 @@ def _sum_segments_kernel(
     GROUP: tl.constexpr,
 ):
     """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
+    in_turn()
     segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = segment < tl.load(sizes + 1)
     exists = exists & (tl.load(symbols + segment, mask=exists, other=n_symbols) < n_symbols)
@@ -238,6 +240,7 @@ def _sum_segments_kernel(
 )
 def _sum_columns_kernel(rows, width, symbols, n_symbols, out, n_rows, span, K, BLOCK: tl.constexpr):
     """Sum a span of rows."""
+    in_turn()
     program = tl.program_id(0)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), tl.float64)
@@ -270,6 +273,7 @@ def _add_rows_kernel(
     ATOMIC: tl.constexpr,
 ):
     """Add some rows of values to the table; a row may come more than once where it is atomic."""
+    in_turn()
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     row = tl.load(rows + place, mask=place < n_added, other=n_rows)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -288,6 +292,7 @@ def _add_rows_kernel(
 @triton.jit(do_not_specialize=["n"])
 def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
     """Multiply everything by a factor, unless that is one."""
+    in_turn()
     by = tl.load(factor)
     if by != 1.0:
         for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
@@ -300,6 +305,7 @@ def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
 @triton.jit(do_not_specialize=["K"])
 def _means_of_symbols_kernel(totals, scale, priors, gain, shift, missing, K, LANES: tl.constexpr):
     """Find gain and shift of every state, and the row that makes the potential one."""
+    in_turn()
     state = tl.arange(0, LANES)
     prior = tl.load(priors)
     norm = tl.load(totals + state, mask=state < K, other=1.0) + tl.load(priors + 1)

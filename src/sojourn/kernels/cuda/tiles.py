@@ -14,13 +14,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import (
     add_exact_product,
     add_products,
     load_four,
     load_one,
     load_two,
+    quotient,
     row_of,
     store_four,
     store_one,
@@ -75,6 +76,7 @@ def tile_chains(
     INTERPRET: tl.constexpr,
 ):
     """Sixteen sequences in one direction, two of them by every four threads."""
+    in_turn()
     program = tl.program_id(0)
     direction = program % 2 if BOTH else program * 0
     lane = tl.arange(0, 32)
@@ -192,31 +194,86 @@ def tile_chains(
         tl.store(log_z + sequence[h], total[h], mask=(length[h] > 0) & is_ahead & (quarter == 0))
 
 
+@triton.jit
+def load_symbols(index, begin, last, quarter):
+    """Load the symbols of a thread's two of eight steps."""
+    return (
+        tl.load(index + tl.minimum(begin + quarter, last)),
+        tl.load(index + tl.minimum(begin + 4 + quarter, last)),
+    )
+
+
+@triton.jit
+def load_steps(
+    messages, backward, predictions, table, missing, first, symbol, begin, last, n_rows, stride,
+    group, quarter, K: tl.constexpr, W: tl.constexpr, PREDICTED: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """Load what is known of a thread's two of eight steps, and α of the steps before.
+
+    Either predictions, or α and the potentials.
+    """
+    forward = predictions if PREDICTED else messages
+    is_first = ()
+    ahead = ()
+    behind = ()
+    before = ()
+    potential = ()
+    for h in tl.static_range(2):
+        row = tl.minimum(begin + 4 * h + quarter, last)
+        is_first = is_first + (tl.load(first + row) != 0,)
+        for j in tl.static_range(W // 16):
+            where = row * W + 16 * j + 2 * group
+            ahead = ahead + load_two(forward + where, INTERPRET)
+            behind = behind + load_two(backward + where, INTERPRET)
+            where = tl.maximum(row - 1, 0) * W + 16 * j + 2 * group
+            before = before + load_two(messages + where, INTERPRET)
+        if not PREDICTED:
+            own = row_of(table, missing, symbol[h], n_rows, stride)
+            for p in tl.static_range(W // 8):
+                state = 16 * (p // 2) + 2 * group + p % 2
+                potential = potential + (load_one(own + state, state < K, INTERPRET),)
+    return is_first, ahead, behind, before, ahead if PREDICTED else potential
+
+
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_steps", "span"],
-    do_not_specialize_on_alignment=["first", "offsets"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "span"],
+    do_not_specialize_on_alignment=["index", "first", "offsets"],
 )
 def tile_combine(
     messages,
     predictions,
+    origins,
+    table,
+    gain,
+    shift,
+    missing,
+    index,
     first,
     offsets,
     pairs,
     starts,
     n_sequences,
+    n_rows,
+    stride,
     n_steps,
     span,
     K: tl.constexpr,
     W: tl.constexpr,
+    AFFINE: tl.constexpr,
+    PREDICTED: tl.constexpr,
     KEEP: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """Turn predictions of a span of steps into responsibilities, and sum over it.
 
+    Where there are none they are found again, and there is only room for them.
+
     Of eight steps a thread has c and c + 4, of the states 16 j + 2 g and the next.  The sums of
     pairs are without θ, the same for all steps.
     """
+    in_turn()
     program = tl.program_id(0)
     lane = tl.arange(0, 32)
     group, quarter = lane // 4, lane % 4
@@ -230,34 +287,24 @@ def tile_combine(
     start = ()
     for p in tl.static_range(2 * n_pairs):
         start = start + (tl.zeros((32,), tl.float32),)
-    is_first = ()
-    ahead = ()
-    behind = ()
-    before = ()
-    for h in tl.static_range(2):
-        row = tl.minimum(begin + 4 * h + quarter, tl.maximum(end - 1, 0))
-        is_first = is_first + (tl.load(first + row) != 0,)
-        for j in tl.static_range(n_pairs):
-            where = row * W + 16 * j + 2 * group
-            ahead = ahead + load_two(predictions + where, INTERPRET)
-            behind = behind + load_two(backward + where, INTERPRET)
-            where = tl.maximum(row - 1, 0) * W + 16 * j + 2 * group
-            before = before + load_two(messages + where, INTERPRET)
+    offset = 0.0
+    if AFFINE:
+        offset = tl.load(shift) / tl.load(gain)
+    last = tl.maximum(end - 1, 0)
+    symbol = load_symbols(index, begin, last, quarter)
+    now = load_steps(
+        messages, backward, predictions, table, missing, first, symbol, begin, last, n_rows, stride,
+        group, quarter, K, W, PREDICTED, INTERPRET,
+    )  # fmt: skip
+    symbol = load_symbols(index, begin + 8, last, quarter)
     for tile in range(begin, end, 8):
-        # The next steps are on their way while these are used.
-        next_first = ()
-        next_ahead = ()
-        next_behind = ()
-        next_before = ()
-        for h in tl.static_range(2):
-            row = tl.minimum(tile + 8 + 4 * h + quarter, end - 1)
-            next_first = next_first + (tl.load(first + row) != 0,)
-            for j in tl.static_range(n_pairs):
-                where = row * W + 16 * j + 2 * group
-                next_ahead = next_ahead + load_two(predictions + where, INTERPRET)
-                next_behind = next_behind + load_two(backward + where, INTERPRET)
-                where = tl.maximum(row - 1, 0) * W + 16 * j + 2 * group
-                next_before = next_before + load_two(messages + where, INTERPRET)
+        # The next steps are on their way while these are used, and the symbols of later ones.
+        coming = load_steps(
+            messages, backward, predictions, table, missing, first, symbol, tile + 8, last,
+            n_rows, stride, group, quarter, K, W, PREDICTED, INTERPRET,
+        )  # fmt: skip
+        symbol = load_symbols(index, tile + 16, last, quarter)
+        is_first, forward, behind, before, potential = now
         weight = ()
         origin = ()
         longer_start = start
@@ -266,9 +313,15 @@ def tile_combine(
             there = row < end
             norm = tl.zeros((32,), tl.float32)
             total = tl.zeros((32,), tl.float32)
+            ahead = ()
             for p in tl.static_range(2 * n_pairs):
                 norm += before[h * 2 * n_pairs + p]
-                total += ahead[h * 2 * n_pairs + p] * behind[h * 2 * n_pairs + p]
+                value = forward[h * 2 * n_pairs + p]
+                if not PREDICTED:
+                    # α is a prediction times the potential; where that is zero, so is `behind`.
+                    value = quotient(value, potential[h * 2 * n_pairs + p] + offset, INTERPRET)
+                ahead = ahead + (value,)
+                total += value * behind[h * 2 * n_pairs + p]
             norm = sum_over(norm, 4, 16, INTERPRET)
             total = sum_over(total, 4, 16, INTERPRET)
             possible = there & (total > 0.0)
@@ -278,7 +331,7 @@ def tile_combine(
             new_start = ()
             for p in tl.static_range(2 * n_pairs):
                 scaled = tl.where(possible, behind[h * 2 * n_pairs + p] * scale, 0.0)
-                joined = tl.where(possible, ahead[h * 2 * n_pairs + p] * scaled, 0.0)
+                joined = tl.where(possible, ahead[p] * scaled, 0.0)
                 come = before[h * 2 * n_pairs + p] * share
                 weight = weight + (scaled,)
                 origin = origin + (tl.where(possible & ~is_first[h], come, 0.0),)
@@ -293,7 +346,7 @@ def tile_combine(
                     store_two(backward + where, two, there, INTERPRET)
                     # Before a first step stands the last of another sequence; nobody else reads it.
                     two = origin[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
-                    store_two(messages + where - W, two, there & (row > 0), INTERPRET)
+                    store_two(origins + where - W, two, there & (row > 0), INTERPRET)
         start = longer_start
         longer = ()
         for i in tl.static_range(n_pairs):
@@ -305,7 +358,7 @@ def tile_combine(
                 sums = pair[4 * (2 * i * n_pairs + nt) : 4 * (2 * i * n_pairs + nt) + 4]
                 longer = longer + add_exact_product(sums, a, b, c, d, INTERPRET)
         pair = longer
-        is_first, ahead, behind, before = next_first, next_ahead, next_behind, next_before
+        now = coming
     # As they lie in the threads; `gather_tiles` knows which is which.
     for p in tl.static_range(n_pairs * n_pairs * 8):
         where = pairs + program.to(tl.int64) * W * W + 32 * p + lane
@@ -331,6 +384,7 @@ def gather_tiles(
     SPANS: tl.constexpr,
 ):
     """Sum pairs over spans in double precision, and bring θ in; the last programs have starts."""
+    in_turn()
     program = tl.program_id(0)
     is_start = program >= W * W // 16
     place = program * 16 + tl.arange(0, 16)

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 
 Tensor = Any
 
@@ -142,6 +142,7 @@ def _row_potentials_kernel(
     APART: tl.constexpr,
 ):
     """Normalise one row; the last program has the start."""
+    in_turn()
     row = tl.program_id(0)
     state = tl.arange(0, LANES)
     inside = state < K
@@ -172,6 +173,7 @@ def _blend_counts_kernel(
     start, transitions, added_start, added, out_start, out, rates, K, n, BLOCK: tl.constexpr
 ):
     """Blend a part of the counts, and the first program the start too."""
+    in_turn()
     keep = tl.load(rates)
     weight = tl.load(rates + 1)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -190,6 +192,7 @@ def _blend_counts_kernel(
 @triton.jit
 def _state_masses_kernel(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states per program."""
+    in_turn()
     state = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.load(start + state, mask=state < K, other=0.0)
     for begin in range(0, K, 64):
@@ -204,6 +207,7 @@ def _state_masses_kernel(start, transitions, out, K):
 @triton.jit(do_not_specialize=["K"])
 def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
     """Blend totals, and find the factors that follow from the scale."""
+    in_turn()
     keep = tl.load(rates)
     weight = tl.load(rates + 1)
     state = tl.arange(0, LANES)
@@ -222,6 +226,7 @@ def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.c
 @triton.jit(do_not_specialize=["n"])
 def _collect_failures_kernel(log_z, failures, out, n, BLOCK: tl.constexpr):
     """Sum, and count what is not finite."""
+    in_turn()
     total = tl.zeros((BLOCK,), tl.float64)
     bad = tl.zeros((BLOCK,), tl.int64)
     for begin in range(0, n, BLOCK):

@@ -207,6 +207,18 @@ def store_two(pointer, values, mask, INTERPRET: tl.constexpr):
 
 
 @triton.jit
+def quotient(x, y, INTERPRET: tl.constexpr):
+    """Return x / y to about the last bit; zero where y is too small to have a reciprocal."""
+    if INTERPRET:
+        inverse = 1.0 / y
+    else:
+        inverse = tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [y], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.where(y > 1.2e-38, x * inverse, 0.0)
+
+
+@triton.jit
 def two_parts(values):
     """Cut numbers into what the instruction takes, eleven of their bits, and what is left."""
     large = ()

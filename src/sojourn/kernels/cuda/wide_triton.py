@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched
+from sojourn.kernels.cuda.launch import Launched, in_turn
 
 PATIENCE = tl.constexpr(2**26)
 """Looks at a counter, of half a microsecond or more each, after which a program gives up."""
@@ -41,6 +41,7 @@ def product(x, high, low, PRODUCT: tl.constexpr):
 @triton.jit
 def split(matrix, out, K: tl.constexpr, W: tl.constexpr, TILE: tl.constexpr):
     """Write a tile of θᵀ and of θ, padded with zeros: what tf32 holds, and behind it the rest."""
+    in_turn()
     left = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
     right = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
     value = tl.load(matrix + left * K + right, mask=(left < K) & (right < K), other=0.0)
@@ -93,6 +94,7 @@ def shared_chains(
 
     Steps from `t_begin` to `t_end`; more than one only where programs wait for one another.
     """
+    in_turn()
     PARTS: tl.constexpr = W // TILE
     COUNTED: tl.constexpr = triton.next_power_of_2(W // TILE)
     # Numbers in the order of starting: those that a program waits for have started, or come next.
@@ -193,6 +195,7 @@ def score(
     BLOCK: tl.constexpr,
 ):
     """Find log Z of one sequence from the sums of its messages."""
+    in_turn()
     sequence = tl.program_id(0)
     begin = tl.load(offsets + sequence)
     end = tl.load(offsets + sequence + 1)
@@ -227,6 +230,7 @@ def combine(
 
     The row of θ's left side is that of the step before, which nobody else reads.
     """
+    in_turn()
     row = tl.program_id(0).to(tl.int64)
     state = tl.arange(0, LANES)
     inside = state < K
