@@ -20,72 +20,97 @@ from typing import Any
 
 import numpy as np
 
-FITS = {
-    "HMM Gaussian": ["HMM(3, Gaussian()) one", "HMM(8, Gaussian()) several"],
-    "HMM DiagonalGaussian": ["HMM(3, DiagonalGaussian()) several"],
-    "HMM Poisson": ["HMM(3, Poisson()) one", "HMM(8, Poisson()) several"],
-    "HMM Bernoulli": ["HMM(3, Bernoulli()) several"],
-    "HMM Categorical": [
-        "HMM(10, Categorical()) sentences",
-        "HMM(45, Categorical()) sentences",
-        "HMM(3, Categorical()) one",
-        "HMM(45, Categorical()) corpus",
-    ],
-    "HDPHMM Gaussian": ["HDPHMM(20, Gaussian()) one", "HDPHMM(20, Gaussian()) several"],
-    "HDPHMM DiagonalGaussian": ["HDPHMM(20, DiagonalGaussian()) several"],
-    "HDPHMM Poisson": ["HDPHMM(20, Poisson()) one", "HDPHMM(20, Poisson()) several"],
-    "HDPHMM Bernoulli": ["HDPHMM(20, Bernoulli()) several"],
-    "HDPHMM Categorical": [
-        "HDPHMM(20, Categorical()) sentences",
-        "HDPHMM(45, Categorical()) sentences",
-        "HDPHMM(45, Categorical()) corpus",
-        "HDPHMM(20, Categorical()) corpus",
-    ],
-}
-"""Kinds of fits, and fits of them: a model and what its data are."""
+FITS = [
+    "HMM(3, Gaussian()) one",
+    "HMM(8, Gaussian()) several",
+    "HMM(8, Gaussian()) long",
+    "HMM(3, DiagonalGaussian()) several",
+    "HMM(8, DiagonalGaussian()) long",
+    "HMM(3, Poisson()) one",
+    "HMM(8, Poisson()) several",
+    "HMM(8, Poisson()) long",
+    "HMM(3, Bernoulli()) several",
+    "HMM(10, Categorical()) sentences",
+    "HMM(45, Categorical()) sentences",
+    "HMM(3, Categorical()) one",
+    "HMM(8, Categorical()) long",
+    "HMM(45, Categorical()) corpus",
+    "HDPHMM(20, Gaussian()) one",
+    "HDPHMM(20, Gaussian()) several",
+    "HDPHMM(20, Gaussian()) long",
+    "HDPHMM(20, DiagonalGaussian()) several",
+    "HDPHMM(20, Poisson()) one",
+    "HDPHMM(20, Poisson()) several",
+    "HDPHMM(20, Bernoulli()) several",
+    "HDPHMM(20, Categorical()) sentences",
+    "HDPHMM(45, Categorical()) sentences",
+    "HDPHMM(45, Categorical()) corpus",
+    "HDPHMM(20, Categorical()) corpus",
+]
+"""Fits: a model and what its data are."""
+
+_N_STEPS = {"one": 1200, "several": 1200, "long": 200_000}
 
 
 def data_of(family: str, form: str) -> Any:
-    """Return data: one column in one sequence with three regimes, several in eight, or words."""
+    """Return data: one column in one sequence with three regimes, several in eight, or words.
+
+    Of the form "long" there are two hundred thousand steps of one column, in regimes of fifty.
+    """
     rng = np.random.default_rng(0)
     if form in ("sentences", "corpus"):
         n_sequences, n_symbols = (1000, 200) if form == "sentences" else (4000, 20_000)
         lengths = rng.integers(3, 30, size=n_sequences)
         return [list(rng.integers(0, n_symbols, size=length)) for length in lengths]
-    n_columns = 1 if form == "one" else 3
-    means = np.repeat([1.0, 5.0, 20.0], 400)[:, None] + np.zeros(n_columns)
+    n_steps, n_columns = _N_STEPS[form], 3 if form == "several" else 1
+    length = 50 if form == "long" else n_steps // 3
+    levels = np.resize([1.0, 5.0, 20.0], n_steps // length)
+    means = np.repeat(levels, length)[:, None] + np.zeros(n_columns)
     draws: dict[str, Callable[[], Any]] = {
         "Poisson": lambda: rng.poisson(means),
         "Bernoulli": lambda: (rng.random(means.shape) < means / 25.0).astype(int),
         "Categorical": lambda: rng.poisson(means[:, 0]).astype(int),
     }
     x = draws.get(family, lambda: rng.normal(means))()
-    return [x] if form == "one" else list(np.split(x, 8))
+    return list(np.split(x, 8)) if form == "several" else [x]
 
 
-def run_fit(fit: str) -> dict[str, Any]:
-    """Run a fit here; return the functions that it needed, and the time of those compiled."""
+def run_fit(fit: str) -> None:
+    """Run a fit here."""
     import sojourn
-    from sojourn.kernels.cpu import aside, notice
 
     found = re.fullmatch(r"(\w+)\((\d+), (\w+)\(\)\) (\w+)", fit)
     assert found is not None
     model, n_states, family, form = found.groups()
-    seconds: dict[str, float] = {}
-    notice.notice.said = True
-    aside._companions = aside.Companions([], {}, 0)
-    _time_compiling(seconds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         emission = getattr(sojourn, family)()
         options = {"batch_size": 200} if form == "corpus" else {}
         getattr(sojourn, model)(int(n_states), emission, **options).fit(data_of(family, form))
-    return {"needed": sorted(_loaded()), "seconds": seconds}
+
+
+def watch_fit(fit: str) -> dict[str, Any]:
+    """Run a fit here; return its kind, the functions needed, and the time of those compiled."""
+    from sojourn.kernels.cpu import aside, notice
+
+    seconds: dict[str, float] = {}
+    notice.notice.said = True
+    aside._companions = aside.Companions([], {}, 0)
+    _time_compiling(seconds)
+    run_fit(fit)
+    return {"kind": aside._kind, "needed": sorted(_loaded()), "seconds": seconds}
+
+
+def key_of(name: str, arguments: str) -> str:
+    """Return what the time of a function with some arguments is kept under."""
+    return f"{name}{arguments}"
 
 
 def _time_compiling(seconds: dict[str, float]) -> None:
     """Write the processor time of functions that are compiled from now on."""
     from numba.core import event
+
+    from sojourn.kernels.cpu.aside import text_of
 
     class Timer(event.Listener):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -95,11 +120,10 @@ def _time_compiling(seconds: dict[str, float]) -> None:
             self.begins.append(time.thread_time())
 
         def on_end(self, event: Any) -> None:
-            took, function = (
-                time.thread_time() - self.begins.pop(),
-                event.data["dispatcher"].py_func,
-            )
-            seconds.setdefault(f"{function.__module__}.{function.__name__}", round(took, 1))
+            took = time.thread_time() - self.begins.pop()
+            function = event.data["dispatcher"].py_func
+            name = f"{function.__module__}.{function.__name__}"
+            seconds.setdefault(key_of(name, text_of(event.data.get("args", ()))), round(took, 1))
 
     event.register("numba:compile", Timer())
 
@@ -124,22 +148,22 @@ def _loaded() -> list[tuple[str, str]]:
     ]
 
 
-def _apart(fit: str, folder: str | None = None) -> dict[str, Any]:
-    """Run a fit in a process of its own, with compiled code in a folder."""
+def watch_apart(fit: str, folder: str | None = None) -> dict[str, Any]:
+    """Watch a fit in a process of its own, with compiled code in a folder."""
     command = [sys.executable, "-m", "tools.companions", "--fit", fit]
     environment = os.environ | ({} if folder is None else {"NUMBA_CACHE_DIR": folder})
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(run.stdout.splitlines()[-1]))
 
 
-def needed_apart(fit: str, folder: str | None = None) -> list[tuple[str, str]]:
-    """Return the functions that a fit in a process of its own needs, and their arguments.
+def needed_apart(fit: str, folder: str | None = None) -> tuple[str, list[tuple[str, str]]]:
+    """Return the kind of a fit, and the functions that it needs in a process of its own.
 
     Where some have to be compiled it runs again: then what these call is not among them.
     """
-    found = _apart(fit, folder)
-    found = _apart(fit, folder) if found["seconds"] else found
-    return [(name, arguments) for name, arguments in found["needed"]]
+    found = watch_apart(fit, folder)
+    found = watch_apart(fit, folder) if found["seconds"] else found
+    return found["kind"], [(name, arguments) for name, arguments in found["needed"]]
 
 
 def record() -> dict[str, Any]:
@@ -147,13 +171,12 @@ def record() -> dict[str, Any]:
     seconds: dict[str, float] = {}
     fits = []
     with tempfile.TemporaryDirectory() as folder:
-        for kind, own in FITS.items():
-            for fit in own:
-                seconds = _apart(fit, folder)["seconds"] | seconds
-                fits.append((kind, needed_apart(fit, folder)))
+        for fit in FITS:
+            seconds = watch_apart(fit, folder)["seconds"] | seconds
+            fits.append(needed_apart(fit, folder))
     functions = sorted({one for _, needed in fits for one in needed})
     return {
-        "functions": [[*one, seconds[one[0]]] for one in functions],
+        "functions": [[*one, seconds[key_of(*one)]] for one in functions],
         "fits": [
             {"kind": kind, "functions": [functions.index(one) for one in needed]}
             for kind, needed in fits
@@ -176,7 +199,7 @@ def main() -> int:
     parser.add_argument("--fit")
     options = parser.parse_args()
     if options.fit:
-        print(json.dumps(run_fit(options.fit)))
+        print(json.dumps(watch_fit(options.fit)))
         return 0
     from sojourn.kernels.cpu.aside import RECORD
 

@@ -101,8 +101,8 @@ def _check_paths(data: Data, constraints: RowConstraints | None) -> None:
 
 def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
-    expect(f"{type(model).__name__} {type(family).__name__}")
     plan = plan_training(model, data.n_sequences, data.n_steps)
+    expect(f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}")
     is_symmetrical = is_symmetric(family, model._make_transitions())
     if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
         plan = plan._replace(narrow=None)  # states with labels are not to be merged

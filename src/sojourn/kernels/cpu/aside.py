@@ -3,8 +3,9 @@
 numba compiles one function at a time in a process, and keeps what it has compiled on disk, where
 every process finds it.  When the first function of a fit has to be compiled, `companions.json`
 tells which others fits like it have needed; processes beside this one take them, the longest
-first, and this one takes what it comes to.  It waits for a function only while another process
-compiles it, and meanwhile compiles another.  Where nothing is to be compiled, none of this runs.
+first.  This one takes the very longest, as the others have to start, and then what it comes to.  It
+waits for a function only while another process compiles it, and meanwhile compiles another.  Where
+nothing is to be compiled, none of this runs.
 """
 
 from __future__ import annotations
@@ -118,8 +119,12 @@ class Companions:
             waiting = list(self._waiting)
         for one in waiting:
             _wait_for(one, self)
+        # Others have to start first: what takes longest is begun here, if more is left for them.
+        longest = self.take(elsewhere=False) if len(waiting) > n_new > 0 else None
         for _ in range(n_new):
             Thread(target=self._work, name="sojourn-compile", daemon=True).start()
+        if longest is not None:
+            self._compile_ahead(longest)
 
     def take(self, *, elsewhere: bool) -> Function | None:
         """Take the longest function that nobody has; None if there is none."""
@@ -141,14 +146,18 @@ class Companions:
         while function in self._running:
             other = None if self._is_ahead else self.take(elsewhere=False)
             if other is not None:
-                self._is_ahead = True
-                try:
-                    compile_one(other)
-                finally:
-                    self._is_ahead = False
+                self._compile_ahead(other)
                 continue
             with self._changed:
                 self._changed.wait_for(lambda: function not in self._running)
+
+    def _compile_ahead(self, function: Function) -> None:
+        """Compile a function here that this process has not come to yet."""
+        self._is_ahead = True
+        try:
+            compile_one(function)
+        finally:
+            self._is_ahead = False
 
     def _work(self) -> None:
         """Have a process compile what is waiting, one function after another."""

@@ -85,7 +85,9 @@ def smooth_units(
     log_norm, scale_products = np.empty(block_rows), np.empty(block_rows)
     squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
     square_products = np.empty(pair_squares.shape[1:], start.dtype)
-    likely = np.zeros(block_rows, np.int64)
+    likely = np.empty(block_rows, np.int64)
+    for i in range(block_rows):
+        likely[i] = 0
     n_blocks = -(-n_sequences // block_rows)
     # A literal in a call would have the function compiled again for each of its values.
     none, collect, again = np.int64(0), n_units > 0, n_units < 0
@@ -238,7 +240,7 @@ def _backward(
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
     has_squares = row_squares.shape[0] > 0
-    square_products[:] = 0.0
+    _clear(square_products)
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -305,12 +307,20 @@ def _backward(
                 n_squares += active
                 if n_squares >= _PRODUCT_STEPS:
                     _add_matrix(square_products, pair_squares, weight)
-                    square_products[:] = 0.0
+                    _clear(square_products)
                     n_squares = 0
     if has_squares:
         _add_matrix(square_products, pair_squares, weight)
     if n_products > 0:
         _add_matrix(products, transition_counts, certain)
+
+
+@inner
+def _clear(matrix):
+    """Set all numbers to zero: assigned as a slice they would take longer to compile."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] = 0.0
 
 
 @inner

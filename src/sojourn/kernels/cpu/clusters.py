@@ -23,8 +23,10 @@ def lloyd(points, centres, n_rounds):
     n_centres = centres.shape[0]
     sums, sizes = np.empty((n_centres, n_columns)), np.empty(n_centres)
     for _ in range(n_rounds):
-        sums[:] = 0.0
-        sizes[:] = 0.0
+        for k in range(n_centres):
+            sizes[k] = 0.0
+            for d in range(n_columns):
+                sums[k, d] = 0.0
         for t in range(n_points):
             nearest, least = 0, np.inf
             for k in range(n_centres):
@@ -70,7 +72,9 @@ def spread_centres(points, first, uniforms):
     centres = np.empty((uniforms.shape[0] + 1, n_columns))
     for d in range(n_columns):  # a row assigned whole takes two seconds to compile
         centres[0, d] = points[first, d]
-    distances = np.full(n_points, np.inf)
+    distances = np.empty(n_points)
+    for t in range(n_points):
+        distances[t] = np.inf
     for k in range(uniforms.shape[0]):
         total = 0.0
         for t in range(n_points):

@@ -161,11 +161,17 @@ def _student_rows(
     n_steps, n_states = table.shape[0], constants.shape[0]
     n_columns = location.shape[0]
     z, rows = np.empty((n_columns + 1) * LANES), np.empty(n_states * LANES)
-    potentials = np.zeros(max(n_states, LANES) * LANES, table.dtype)
+    # Arrays are filled by loops: zeros, ranges and the like take long to compile.
+    potentials = np.empty(max(n_states, LANES) * LANES, table.dtype)
+    for j in range(potentials.shape[0]):
+        potentials[j] = 0.0
     packed = np.empty((n_states + 1) * LANES, table.dtype)
-    gaps = np.zeros(_TOGETHER // LANES, np.int64)
-    places = np.concatenate((LANES * np.arange(LANES), n_columns * np.arange(LANES)))
-    locations, run = np.empty(n_columns * LANES), np.zeros((n_columns + 1) * LANES, np.float32)
+    gaps, places = np.empty(_TOGETHER // LANES, np.int64), np.empty(2 * LANES, np.int64)
+    for i in range(LANES):
+        places[i], places[LANES + i] = LANES * i, n_columns * i
+    locations, run = np.empty(n_columns * LANES), np.empty((n_columns + 1) * LANES, np.float32)
+    for j in range(run.shape[0]):
+        run[j] = 0.0
     for j in range(locations.shape[0]):
         locations[j] = location[j % n_columns]
     narrow = np.empty(n_states * _TOGETHER, np.float32)
@@ -388,8 +394,12 @@ def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts,
     # Products of four pairs with two states are summed at a time: what is beyond is zero.
     n_rows, n_columns = -(-n_pairs // 4) * 4, -(-n_states // 2) * 2
     z = np.empty((location.shape[0] + 1) * LANES)
-    products = np.zeros(n_rows * _GROUPS * LANES)
-    shares = np.zeros(n_columns * _GROUPS * LANES)
+    products = np.empty(n_rows * _GROUPS * LANES)
+    shares = np.empty(n_columns * _GROUPS * LANES)
+    for j in range(products.shape[0]):
+        products[j] = 0.0
+    for j in range(shares.shape[0]):
+        shares[j] = 0.0
     sums = np.empty(n_rows * n_columns * LANES)
     lowest, zero = every(-np.inf), zeros_of(z)
     store(z, location.shape[0] * LANES, every(1.0))

@@ -120,10 +120,10 @@ def strip_units(
     totals = np.empty(STEPS * WIDTH, dtype)
     beta = np.empty(row, dtype)
     nothing = np.empty(0, dtype)
-    n_taken = STEPS // every  # steps of a block whose squares are taken
+    n_taken, weight = STEPS // every, np.float64(every)  # steps of a block with squares
     squared = np.empty(2 * n_taken * row if has_squares else 0, dtype)
-    names, found = np.arange(n_states).astype(dtype), np.empty(2 * WIDTH, dtype)
-    likely, ahead = np.zeros(WIDTH, np.int64), np.zeros(WIDTH + 1)
+    names, found = np.empty(n_states, dtype), np.empty(2 * WIDTH, dtype)
+    likely, ahead = np.empty(WIDTH, np.int64), np.empty(WIDTH + 1)
     sums = np.empty(n_states * n_states * LANES, dtype)
     square_sums = np.empty(n_states * n_states * LANES, dtype)
     row_sums = np.empty(n_states * LANES, dtype)
@@ -135,6 +135,7 @@ def strip_units(
         square_sums[j] = 0.0
     for j in range(row_sums.shape[0]):
         row_sums[j] = 0.0
+        names[j // LANES] = j // LANES
     for j in range(scratch.shape[0]):
         scratch[j] = 1.0
     begins, current = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
@@ -142,9 +143,8 @@ def strip_units(
     near = np.empty(WIDTH * STEPS, np.int32)
     product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
     limits[0], limits[1] = 1e-250, 1e250
-    none, one, block = np.int64(0), np.int64(1), np.int64(STEPS)
-    once, weight = np.float64(1.0), np.float64(every)
-    heights = np.empty(0 if numbers is None else STEPS * WIDTH)
+    none, one, block, all_lanes = np.int64(0), np.int64(1), np.int64(STEPS), np.int64(_ALL_LANES)
+    once, heights = np.float64(1.0), np.empty(0 if numbers is None else STEPS * WIDTH)
     if numbers is not None:
         n_columns, tops = numbers[1].shape[0], np.empty(2 * WIDTH, dtype)
         run, doubles = np.empty(WIDTH * STEPS * n_columns, dtype), np.empty(n_columns * LANES)
@@ -170,6 +170,7 @@ def strip_units(
                 begins[i] = (strip * WIDTH + i) * tile
                 product[i] = 1.0
                 logs[i] = 0.0
+                likely[i] = 0
                 current[i] = -1 - sequences[strip * WIDTH + i]
             bad = 0
             # Walk to the tiles in ever more steps, and then through them.
@@ -229,7 +230,8 @@ def strip_units(
                 walk *= 2
             if bad == 0 and backward:
                 walk, entered, finds = max(from_tiles, _FIRST_WALK), False, from_tiles == 0
-                ahead[:] = 0.0  # the pair with the next tile's first step is not of this one
+                for i in range(WIDTH + 1):  # the pair with the next tile's step is not of this one
+                    ahead[i] = 0.0
                 while True:
                     shift = tile if entered else tile + walk
                     n_sums = 0
@@ -303,7 +305,7 @@ def strip_units(
                         for j in range(0, row, LANES):
                             store(gamma, j, multiply(load(alpha, j), load(beta, j)))
                         add_likely(
-                            none, none, n_states, _ALL_LANES, once, names, alpha, gamma, epsilon,
+                            none, none, n_states, all_lanes, once, names, alpha, gamma, epsilon,
                             likely, ahead, found, pair_squares[unit], row_squares[unit],
                         )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
@@ -313,7 +315,6 @@ def strip_units(
                     )  # fmt: skip
                     if entered:
                         break
-                    # After the longest walk the check in the end decides.
                     entered = not finds or same or walk >= min(longest, _LONGEST_WALK)
                     if entered:
                         from_tiles = walk
@@ -323,8 +324,7 @@ def strip_units(
             if probing:
                 walks[0], walks[1] = to_tiles, from_tiles
                 return
-            for i in range(WIDTH):
-                # What is left at the end of a tile.
+            for i in range(WIDTH):  # what is left at the end of a tile
                 last, at = (0, -1 - current[i] - 1) if current[i] < 0 else (1, current[i])
                 part_values[last, strip * WIDTH + i] = logs[i] + np.log(product[i])
                 part_sequences[last, strip * WIDTH + i] = at

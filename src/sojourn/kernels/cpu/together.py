@@ -130,7 +130,9 @@ def smooth_lanes(
 ):  # fmt: skip
     """Sweep over all sequences; the responsibilities of a step are added to those of its place."""
     beta, epsilon = np.empty(n_states * LANES), np.empty(n_states * LANES)
-    product, logs = np.ones(LANES), np.zeros(LANES)
+    product, logs = np.empty(LANES), np.empty(LANES)
+    for i in range(LANES):
+        product[i], logs[i] = 1.0, 0.0
     failed = 0
     for n in range(offsets.shape[0] - 1):
         steps = index[offsets[n] : offsets[n + 1]]

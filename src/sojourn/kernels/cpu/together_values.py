@@ -94,7 +94,13 @@ def _pass(
 ):  # fmt: skip
     n_states, n_models = start.shape
     n_values, width = table.shape[0], n_states * LANES
-    first, theta = np.ones(width), np.ones(n_states * width)
+    # Arrays are filled by loops: zeros and ones take longer to compile.
+    first, starts = np.empty(width), np.empty(width)
+    for j in range(width):
+        first[j], starts[j] = 1.0, 0.0
+    theta, counts = np.empty(n_states * width), np.empty(n_states * width)
+    for j in range(n_states * width):
+        theta[j], counts[j] = 1.0, 0.0
     for m in range(n_models):
         total = 0.0
         for k in range(n_states):
@@ -107,12 +113,14 @@ def _pass(
             for j in range(n_states):
                 at = (k * n_states + j) * LANES + m
                 theta[at] = (prior_rows[k, j] + rows[k, j, m]) / row
-    phi, responsibilities = np.ones(n_values * width), np.zeros(n_values * width)
+    phi, responsibilities = np.empty(n_values * width), np.empty(n_values * width)
+    for j in range(n_values * width):
+        phi[j], responsibilities[j] = 1.0, 0.0
     for u in range(n_values):
         for k in range(n_states):
             for m in range(n_models):
                 phi[u * width + k * LANES + m] = table[u, k * n_models + m]
-    logs, starts, counts = np.empty(LANES), np.zeros(width), np.zeros(n_states * width)
+    logs = np.empty(LANES)
     smooth_lanes(
         places, offsets, first, theta, phi, n_states, limits, alpha, scales, logs, places,
         responsibilities, starts, counts,
