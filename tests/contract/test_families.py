@@ -33,6 +33,14 @@ def rows_of(x, k):
     return [own[k : k + 1] for own in x] if isinstance(x, list) else x[k : k + 1]
 
 
+def is_inside(family, natural):
+    try:
+        family.check_natural(natural)
+    except ValueError:
+        return False
+    return True
+
+
 @every_family
 @any_seed
 @settings(deadline=None, max_examples=25)
@@ -65,6 +73,8 @@ def test_mean_field_potentials_are_gradients_of_the_log_normaliser(name, seed):
             return (ahead - increases(family, natural, -step * direction)) / (2 * step)
 
         step = max(3e-3, error**0.5) / (1.0 + np.abs(got[t]).max())
+        while not is_inside(family, natural - 16.0 * step * direction):
+            step /= 4.0  # a_g is steep next to where it ends, as for numbers nearly all equal
         expected[t] = (4.0 * slope(step) - slope(2 * step)) / 3.0
     expected += family.log_base_measure(x)[:, None]
     tolerance = max(1e-4, 10.0 * error)
