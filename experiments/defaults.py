@@ -1,12 +1,13 @@
 """Do the defaults serve every size?  States found and held-out likelihood, from 100 steps on.
 
 python -m experiments.defaults [--only NAME ...] [--seeds 10] [--first-seed 400]
-                               [--corpus FOLDER] [--device cpu|cuda] [--jobs N] [--again]
+                               [--corpus FOLDER] [--large] [--device cpu|cuda] [--jobs N] [--again]
 
 Models are given nothing but the family and `n_states`, twice the true number.  A cell is a data
 set with its size; what was measured with a seed is written when it ends, and is not measured again
 with the same settings and the same source of the package, unless with `--again`.  Names may have
-wildcards.  With `--device cuda` the cells of that device are measured, and no others.
+wildcards.  With `--large` sentences of millions of tokens are measured, on the device that is
+named, and nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from experiments.defaults_peers import PEERS, compare
 from sojourn.kernels.threads import available_cores
 
 RESULT = Path(__file__).parent / "results" / "defaults.json"
-CPU_GROUPS = ("sizes", "known", "peers", "corpus")
+SMALL_GROUPS = ("sizes", "known", "peers", "corpus")
 NAMES = [*(name for cells in GROUPS.values() for name in cells), *PEERS]
 WARM_STEPS = 300
 _warm: set[tuple[str, str]] = set()  # cells whose kernels this process has compiled
@@ -47,6 +48,7 @@ class Task(NamedTuple):
     seeds: list[int]
     corpus: Path | None
     n_jobs: int | None
+    device: str
 
     def settings(self) -> dict[str, Any]:
         """Return what must be equal for results to be those of one cell."""
@@ -103,9 +105,7 @@ def compile_kernels(problem: Problem, n_states: int, options: dict[str, Any]) ->
 def run_cell(task: Task) -> dict[str, Any]:
     """Measure the defaults, no moves, and the true number of states, with every seed."""
     cell = GROUPS[task.group][task.name]
-    options: dict[str, Any] = {"n_jobs": task.n_jobs}
-    if task.group == "gpu":
-        options = {"device": "cuda"}
+    options: dict[str, Any] = {"n_jobs": task.n_jobs, "device": task.device}
     runs = []
     for seed in task.seeds:
         problem = draw_problem(task.name, cell, seed, task.corpus)
@@ -135,7 +135,7 @@ def measure(task: Task) -> dict[str, Any]:
         else:
             found = run_cell(task)
     where = machine()
-    if task.group == "gpu":
+    if task.device == "cuda":
         import torch
 
         where["device"] = torch.cuda.get_device_name()
@@ -148,7 +148,7 @@ def measure(task: Task) -> dict[str, Any]:
 def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
     """Yield what is asked for, first seeds first."""
     n_jobs = None if arguments.jobs == 1 else max(1, available_cores() // arguments.jobs)
-    groups = ("gpu",) if arguments.device == "cuda" else CPU_GROUPS
+    groups = ("large",) if arguments.large else SMALL_GROUPS
     for number in range(arguments.seeds):
         seed = arguments.first_seed + number
         for group in groups:
@@ -159,9 +159,9 @@ def tasks(arguments: argparse.Namespace) -> Iterator[Task]:
                     continue
                 if group == "peers" and number == 0:
                     seeds = list(range(seed, seed + arguments.seeds))
-                    yield Task(group, name, seeds, arguments.corpus, n_jobs)
+                    yield Task(group, name, seeds, arguments.corpus, n_jobs, arguments.device)
                 elif group != "peers" and number < (GROUPS[group][name].most_seeds or np.inf):
-                    yield Task(group, name, [seed], arguments.corpus, n_jobs)
+                    yield Task(group, name, [seed], arguments.corpus, n_jobs, arguments.device)
 
 
 def finished(todo: list[Task], jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first-seed", type=int, default=400)
     parser.add_argument("--corpus", type=Path, help="folder with train.txt and test.txt")
+    parser.add_argument("--large", action="store_true", help="only millions of tokens")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time; times are then worse")
     parser.add_argument("--again", action="store_true", help="also what is in the file already")

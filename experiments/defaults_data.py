@@ -25,6 +25,9 @@ from sojourn.demo import EARTHQUAKES
 from sojourn.inference.occupancy import USED_SHARE
 from sojourn.kernels import cpu
 from sojourn.kernels.interface import Potentials
+from sojourn.sources import generate
+from sojourn.sources.base import joined
+from sojourn.sources.generate import draw_truth
 
 Floats = NDArray[np.float64]
 
@@ -248,13 +251,11 @@ def draw_sequences(name: str, cell: Cell, seed: int) -> Problem:
 
 
 def draw_sentences(cell: Cell, seed: int) -> Problem:
-    """Draw sentences on all cores, as the benchmark of the GPU does."""
-    from benchmarks.gpu import draw  # only here: it needs PyTorch
-    from sojourn.sources.generate import draw_truth
-
+    """Draw sentences, as `sojourn generate` does."""
     assert cell.true_states is not None
     truth = draw_truth(cell.true_states, cell.n_symbols, seed)
-    drawn = draw(truth, cell.n_sequences + HELD_OUT_SENTENCES, 1000 * (seed + 1))
+    n_sequences = cell.n_sequences + HELD_OUT_SENTENCES
+    drawn = joined(list(generate.draw_sentences(truth, n_sequences, seed + 1)))
     train, test = drawn[: cell.n_sequences], drawn[cell.n_sequences :]
     potentials = Potentials(
         truth.start, truth.transitions, np.ascontiguousarray(truth.emissions.T, dtype=np.float64)
@@ -323,11 +324,14 @@ KNOWN: dict[str, Cell] = {
 
 CORPUS: dict[str, Cell] = {"corpus": Cell("corpus", None, n_states=45, most_seeds=3)}
 
-GPU: dict[str, Cell] = {
+LARGE: dict[str, Cell] = {
     "2 million tokens, 45 states, V = 50,000": sentences(2_000_000, 45, 50_000),
     "2 million tokens, 100 states, V = 10,000": sentences(2_000_000, 100, 10_000),
+    "20 million tokens, 45 states, V = 50,000": sentences(20_000_000, 45, 50_000),
+    "20 million tokens, 100 states, V = 10,000": sentences(20_000_000, 100, 10_000),
     "100 million tokens, 45 states, V = 50,000": sentences(100_000_000, 45, 50_000),
     "100 million tokens, 100 states, V = 10,000": sentences(100_000_000, 100, 10_000),
 }
+"""Sentences: minutes on a GPU, up to hours on few cores."""
 
-GROUPS = {"sizes": SIZES, "known": KNOWN, "corpus": CORPUS, "gpu": GPU}
+GROUPS = {"sizes": SIZES, "known": KNOWN, "corpus": CORPUS, "large": LARGE}

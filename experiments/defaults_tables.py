@@ -142,7 +142,7 @@ SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[Cells], list[str]]]] = {
     "sizes": (("sizes",), found_table),
     "known": (("known", "corpus"), found_table),
     "peers": (("peers",), peers_table),
-    "gpu": (("gpu",), found_table),
+    "large": (("large",), found_table),
 }
 """Mark in the page: the groups of cells, and the function that writes the table."""
 
@@ -158,12 +158,17 @@ def updated(page: str, cells: Cells) -> str:
     for mark, (groups, table) in SECTIONS.items():
         chosen = {name: cell for name, cell in cells.items() if cell["group"] in groups}
         body = "\n".join([*table(chosen), "", source(chosen)]) if chosen else NOT_MEASURED
-        begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
-        head, found, rest = page.partition(begin)
-        if not found or end not in rest:
-            raise ValueError(f"the page has no section {mark}")
-        page = f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
+        page = between_marks(page, mark, body)
     return page
+
+
+def between_marks(page: str, mark: str, body: str) -> str:
+    """Put a table between its marks."""
+    begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"
+    head, found, rest = page.partition(begin)
+    if not found or end not in rest:
+        raise ValueError(f"the page has no section {mark}")
+    return f"{head}{begin}\n{body}\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

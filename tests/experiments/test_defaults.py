@@ -1,10 +1,13 @@
 """The experiment on defaults: its data are what the page says, and so are its tables."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
+from experiments import few_words
 from experiments.defaults import Task, run_cell, with_others
 from experiments.defaults_data import (
     EARTHQUAKES,
@@ -17,12 +20,24 @@ from experiments.defaults_data import (
     transition_rows,
 )
 from experiments.defaults_peers import PEERS, compare
-from experiments.defaults_tables import PAGE, SECTIONS, is_right, read_cells, updated
+from experiments.defaults_tables import (
+    PAGE,
+    SECTIONS,
+    between_marks,
+    is_right,
+    read_cells,
+    updated,
+)
 
 
 def test_the_tables_in_the_docs_are_those_of_the_result_file():
     page = PAGE.read_text()
     assert updated(page, read_cells()) == page
+
+
+def test_the_table_of_few_words_is_that_of_its_result_file():
+    page, result = PAGE.read_text(), json.loads(few_words.RESULT.read_text())
+    assert between_marks(page, few_words.MARK, few_words.table(result)) == page
 
 
 @pytest.mark.parametrize(
@@ -86,8 +101,8 @@ def test_cells_leave_enough_steps_for_every_state():
 
 def test_a_cell_and_a_comparison_make_a_row_each():
     name = "100 steps, Poisson 2"
-    ours = Task("sizes", name, [0, 1], None, 1)
-    theirs = Task("peers", "earthquakes, 3 states", [0], None, 1)
+    ours = Task("sizes", name, [0, 1], None, 1, "cpu")
+    theirs = Task("peers", "earthquakes, 3 states", [0], None, 1, "cpu")
     where = {"date": "2026-01-01", "machine": {"cores": 2, "processor": "x"}, "jobs": 1}
     cells = {
         task.name: {"group": task.group, "settings": task.settings(), **where, **found}

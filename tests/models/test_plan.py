@@ -10,6 +10,7 @@ from sojourn.inference import Schedule
 from sojourn.models.plan import (
     FEW_SEQUENCES,
     FULL_STEPS,
+    LEARNED_PRIOR,
     LONG_MEAN,
     MOST_RESTARTS,
     TILED_STEPS,
@@ -52,6 +53,20 @@ def test_many_states_of_not_so_many_steps_take_sequences_whole():
 def test_without_tiles_a_few_long_sequences_are_taken_whole(n_sequences, size):
     assert FEW_SEQUENCES == 50
     assert size_of(hmm(tile_length=None), n_sequences, FULL_STEPS + 1) is size
+
+
+def test_fewer_steps_than_probabilities_of_symbols_go_in_minibatches():
+    model = sj.HMM(3, sj.Categorical(1000))
+    assert size_of(model, 100, 2999, model.emission) is Size.MANY
+    assert size_of(model, 100, 3000, model.emission) is Size.SMALL
+    given = sj.HMM(3, sj.Categorical(1000, concentration=1.0))
+    assert size_of(given, 100, 2999, given.emission) is Size.SMALL
+    # Where states are merged, full batches come after a warm-up with minibatches.
+    searched = sj.HDPHMM(3, sj.Categorical(1000))
+    plan = plan_training(searched, 100, 2999, searched.emission)
+    assert (plan.size, plan.tuned) == (Size.SMALL, LEARNED_PRIOR)
+    kept = sj.HDPHMM(3, sj.Categorical(1000), moves=None)
+    assert size_of(kept, 100, 2999, kept.emission) is Size.MANY
 
 
 def test_tiles_of_a_given_length_are_made_of_anything():

@@ -142,6 +142,22 @@ def test_a_family_sums_the_gaps_of_its_potentials(name, dtype):
     )
 
 
+def test_symbols_that_do_not_occur_add_what_they_have_before_the_data():
+    rng = np.random.default_rng(5)
+    counts, unseen = rng.gamma(1.0, 3.0, (3, 8)), np.array([1, 2, 6])
+    counts[:, unseen] = 0.0
+    prior = rng.gamma(1.0, 1.0, 8)
+    log_absent, variances = -1.5 * counts, 0.3 * counts
+    family = sj.Categorical(8, prior)
+    uncertainty = np.concatenate([log_absent, variances]).T
+    found = family.expected_log_normalizer(counts, uncertainty, counts.sum(axis=1))
+    cells = expected_log_gamma(prior, counts, Spread(log_absent, variances)).sum(axis=1)
+    sums = (part.sum(axis=1) for part in (counts, log_absent, variances))
+    total, *spread = sums
+    whole = expected_log_gamma(np.full(3, prior.sum()), total, Spread(*spread))
+    np.testing.assert_allclose(found, cells - whole, rtol=1e-12)
+
+
 def test_the_term_of_poisson_counts_is_its_closed_form():
     """½ V_S ψ′(α + S) − Cov_SN / (β + N) + ½ V_N (α + S) / (β + N)²."""
     rng = np.random.default_rng(3)

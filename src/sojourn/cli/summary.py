@@ -44,7 +44,7 @@ def about_training(model: BaseHMM, parts: Parts) -> str:
 
     if is_sampled(model):
         return f"{type(model).__name__} with {model.n_states} states by {model.inference}\n"
-    plan = plan_training(model, parts.n_sequences, parts.n_steps)
+    plan = plan_training(model, parts.n_sequences, parts.n_steps, model.emission)
     passes = f"{plan.n_passes} passes"
     if plan.batch_size is not None:
         size = min(plan.batch_size, parts.n_sequences)

@@ -88,7 +88,7 @@ def _n_passes(model: BaseHMM, parts: Parts) -> int:
     from sojourn.models.plan import plan_training
 
     if not is_sampled(model):
-        return plan_training(model, parts.n_sequences, parts.n_steps).n_passes
+        return plan_training(model, parts.n_sequences, parts.n_steps, model.emission).n_passes
     settings = sampling_of(model)
     return settings.n_chains * (settings.burn_in + settings.n_samples * settings.thin)
 

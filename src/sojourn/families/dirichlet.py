@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.expectations import Spread, expected_log_gamma
 from sojourn.kernels.interface import Floats
 
@@ -73,8 +73,15 @@ class DirichletFamily(Family):
         """Return E[Σ_w log Γ(λ_w) − log Γ(Σ_w λ_w)] of uncertain counts, eq (27)."""
         n_states, xp = len(statistics), namespace(statistics)
         prior = xp.placed(self.prior(), like=statistics)
+        totals = prior.sum(axis=-1) + xp.zeros_like(statistics[:, 0])
+        unseen = 0.0
+        if not is_tensor(statistics):
+            # Of a large alphabet, small data have few symbols: of the others nothing is uncertain.
+            seen = np.flatnonzero(statistics.any(axis=0))
+            unseen = gammaln(np.delete(prior, seen, axis=-1)).sum(axis=-1)
+            prior, statistics = prior[..., seen], statistics[:, seen]
+            uncertainty = uncertainty[seen]
         spread = Spread(uncertainty[:, :n_states].T, uncertainty[:, n_states:].T)
-        cells = expected_log_gamma(prior, statistics, spread).sum(axis=1)
-        totals = prior.sum(axis=-1) + xp.zeros_like(cells)
+        cells = expected_log_gamma(prior, statistics, spread).sum(axis=1) + unseen
         whole = Spread(*(part.sum(axis=1) for part in spread))
         return cells - expected_log_gamma(totals, statistics.sum(axis=1), whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +88,18 @@ class Posterior:
         """Return the family with the learned prior, if there is one."""
         prior = self.emissions.prior
         return family if prior is None else family.with_prior(to_host(prior.of(None)))
+
+    def with_prior_learned(self) -> Posterior:
+        """Return the posterior with its prior on symbols fitted to the statistics, if it has one.
+
+        The same prior may be that of other posteriors, and is left as it is.
+        """
+        if self.emissions.prior is None:
+            return self
+        emissions, prior = copy(self.emissions), copy(self.emissions.prior)
+        prior.learn(emissions)
+        emissions.prior = prior
+        return replace(self, emissions=emissions)
 
     def extract(self, numbers: Integers | None) -> Posterior:
         """Return the posterior with some of the emission statistics only; None for all."""

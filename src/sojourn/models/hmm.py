@@ -138,8 +138,9 @@ class HMM(BaseHMM):
         - "base": symbols that have not been seen get a separate prior count, eq (18).
 
         False is the paper's algorithm.  A concentration given as an array is not changed.  "auto"
-        learns "concentration" and "base" of many `Categorical` sequences where `inference`,
-        `concentration`, `batch_size` and `n_passes` have their defaults, and nothing else.
+        learns "concentration" and "base" of `Categorical` where `inference`, `concentration`,
+        `batch_size` and `n_passes` have their defaults, and nothing else; but not where a fixed
+        number of states is learned in full batches.
     moves : "auto", MoveSettings or None
         Merge, delete and split states at the end of passes, where that raises the collapsed bound;
         with `partial_fit`, after minibatches of at least 8,192 steps or an eighth of the data.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from sojourn.families import Family
 from sojourn.inference.schedule import LinearDecay, Schedule, StepSizes
 from sojourn.models.parameters import (
     begin_states,
@@ -94,8 +95,8 @@ the training loop save less than a pass of it costs.  On an AMD EPYC, with 3 sta
 0.1 ms in a lane and 0.3 ms in the loop, 15,000 steps 0.9 and 0.6 ms."""
 
 LEARNED_PRIOR = ("concentration", "base")
-"""What ``tuned="auto"`` learns of many symbols.  Source: `python -m experiments.defaults`: the
-corpus, and the cells of sentences, where prior counts of 0.1 blur the states."""
+"""What ``tuned="auto"`` learns of symbols.  Source: `python -m experiments.defaults`: the corpus, and
+the cells of sentences, where prior counts of 0.1 blur the states; `python -m experiments.few_words`."""
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 2.0
@@ -158,14 +159,19 @@ class Plan(NamedTuple):
     n_more: int = 0
 
 
-def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
-    """Return how to go through data of that size."""
-    size = size_of(model, n_sequences, n_steps)
+def plan_training(
+    model: BaseHMM, n_sequences: int, n_steps: float, family: Family | None = None
+) -> Plan:
+    """Return how to go through data of that size, of a family that is known by now."""
+    size = size_of(model, n_sequences, n_steps, family)
     if size is Size.TILED:
         return _plan_tiles(model, n_sequences, n_steps)
     if size is not Size.MANY:
         n_passes = FULL_PASSES if size is Size.SMALL else LONG_PASSES
-        return Plan(size, None, n_passes, float(model.tol), Schedule(0.0, 1.0))
+        # Restarts of a fixed number of states are trained at once, with one prior for all of them.
+        learns = size is Size.LONG or may_move(model)
+        tuned = _learned_prior(model) if learns else ()
+        return Plan(size, None, n_passes, float(model.tol), Schedule(0.0, 1.0), tuned=tuned)
     method = method_of(model)
     batch_size = BATCH_SIZE if isinstance(model.batch_size, str) else model.batch_size
     if isinstance(model.n_passes, str):
@@ -175,8 +181,13 @@ def plan_training(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     batch_size = None if method.whole else batch_size
     schedule = step_sizes(model, n_passes, n_sequences, n_steps, batch_size)
     is_open = _is_open(model)
-    tuned = LEARNED_PRIOR if is_open and _has_usual_prior(model) else tunings(model)
+    tuned = _learned_prior(model) if is_open else tunings(model)
     return Plan(size, batch_size, n_passes, tol, schedule, is_open, tuned)
+
+
+def _learned_prior(model: BaseHMM) -> tuple[str, ...]:
+    """Return what is learned of the prior on symbols, where the rest is left to the library."""
+    return LEARNED_PRIOR if _has_usual_prior(model) else tunings(model)
 
 
 def _has_usual_prior(model: BaseHMM) -> bool:
@@ -205,7 +216,7 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     else:
         n_passes = int(model.n_passes)
     tol = float(model.tol) if method.whole and isinstance(model.n_passes, str) else None
-    tuned = tunings(model)
+    tuned = _learned_prior(model) if is_open else tunings(model)
     if method.whole or not (is_open or "steps" in tunings(model)):
         schedule: StepSizes = step_sizes(model, n_passes, n_tiles, n_steps, batch_size)
         return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length)
@@ -239,7 +250,7 @@ def _wide(model: BaseHMM) -> Narrow | None:
     return Narrow(wide, n_states, 1, WIDE_STAGES)
 
 
-def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
+def size_of(model: BaseHMM, n_sequences: int, n_steps: float, family: Family | None = None) -> Size:
     """Say which kind of data it is, for a model that leaves minibatches and passes open."""
     if _cuts(model, n_sequences, n_steps):
         return Size.TILED
@@ -248,10 +259,21 @@ def size_of(model: BaseHMM, n_sequences: int, n_steps: float) -> Size:
     if tunings(model):
         return Size.MANY
     if n_steps <= FULL_STEPS:
-        return Size.SMALL
+        return Size.MANY if _is_sparse(model, n_steps, family) else Size.SMALL
     # A GPU has no logarithms to fall back on where steps of size one leave probabilities of zero.
     is_long = n_sequences < FEW_SEQUENCES and model.device != "cuda"
     return Size.LONG if is_long else Size.MANY
+
+
+def _is_sparse(model: BaseHMM, n_steps: float, family: Family | None) -> bool:
+    """Whether there are fewer steps than probabilities of symbols, and nothing merges states.
+
+    In full batches rare symbols then keep to the state that they began with: what a step is taken
+    for depends on its own count.  Source: `python -m experiments.few_words`.
+    """
+    if family is None or may_move(model) or not _has_usual_prior(model):
+        return False
+    return model.n_states * family.n_statistics > n_steps
 
 
 def _cuts(model: BaseHMM, n_sequences: int, n_steps: float) -> bool:

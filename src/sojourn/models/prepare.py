@@ -101,7 +101,7 @@ def _check_paths(data: Data, constraints: RowConstraints | None) -> None:
 
 def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
-    plan = plan_training(model, data.n_sequences, data.n_steps)
+    plan = plan_training(model, data.n_sequences, data.n_steps, family)
     expect(f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}")
     is_symmetrical = is_symmetric(family, model._make_transitions())
     if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
@@ -121,7 +121,7 @@ def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
         return plan
     uncut = clone(model).set_params(tile_length=None)
     uncut._given = model._given
-    return plan_training(uncut, data.n_sequences, data.n_steps)
+    return plan_training(uncut, data.n_sequences, data.n_steps, family)
 
 
 def minibatches_of(

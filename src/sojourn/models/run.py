@@ -156,6 +156,7 @@ def fit(
         model._fitted.provenance = data.record()
         return
     plan = plan_of(model, data, family)
+    restarts = restarts if n_init is not None or plan.size is Size.SMALL else 1
     if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
         _fit_one_by_one(model, data, family, observers, restarts)
         return

@@ -81,10 +81,10 @@ def start(
         posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
-    if plan.size in (Size.SMALL, Size.TILED):
+    if plan.size is Size.TILED or (plan.size is Size.SMALL and not plan.tuned):
         return posterior, Position(), MoveState()
     moves = make_moves(model, family, posterior, seed, on_host=True)
-    with_moves = moves is not None
+    with_moves = moves is not None and plan.size is not Size.SMALL  # those are searched for later
     if moves is None and plan.is_open:
         moves = _moves_of(model, seed, on_host=True)
     is_once = data.source is not None and not data.source.is_repeatable

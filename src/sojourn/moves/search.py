@@ -113,7 +113,7 @@ class StateSearch:
             found = self.stepped(posterior, settings.search_steps, family)
             if found.bound - before < self.least:
                 break
-            posterior, before = found.posterior, found.bound
+            posterior, before = found.posterior.with_prior_learned(), found.bound
             if self.rescaled is not None:
                 family = self.rescaled(to_host(posterior.emissions.dense()))
         return found
