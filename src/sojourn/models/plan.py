@@ -95,8 +95,8 @@ the training loop save less than a pass of it costs.  On an AMD EPYC, with 3 sta
 0.1 ms in a lane and 0.3 ms in the loop, 15,000 steps 0.9 and 0.6 ms."""
 
 LEARNED_PRIOR = ("concentration", "base")
-"""What ``tuned="auto"`` learns of symbols.  Source: `python -m experiments.defaults`: the corpus, and
-the cells of sentences, where prior counts of 0.1 blur the states; `python -m experiments.few_words`."""
+"""What ``tuned="auto"`` learns of symbols.  Source: `python -m experiments.defaults`, the corpus
+and sentences, where prior counts of 0.1 blur the states; and `python -m experiments.few_words`."""
 
 MOST_RESTARTS = 10
 RESTART_SECONDS = 2.0
