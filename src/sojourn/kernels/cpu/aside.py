@@ -200,7 +200,8 @@ def serve() -> None:
 
 def compile_one(function: Function) -> None:
     """Compile a function, or load it if it is on disk."""
-    with contextlib.suppress(NumbaError):  # a record that is out of date is no reason to fail
+    # A record that is out of date, of other types or numbers of arguments, is no reason to fail.
+    with contextlib.suppress(NumbaError, TypeError):
         kinds, _ = normalize_signature(function.arguments)  # text would be kept on disk as text
         _dispatcher(function.name).compile(kinds)
 
