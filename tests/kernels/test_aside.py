@@ -103,6 +103,11 @@ def test_another_process_compiles_and_what_it_compiles_is_found(tmp_path, monkey
     assert [path.name for path in tmp_path.glob("*/strip_edges.is_consecutive-*.nbc")]
 
 
+@pytest.mark.parametrize("arguments", ["(int32[::1], int64)", "(unicode_type,)"])
+def test_a_record_that_is_out_of_date_is_no_reason_to_fail(arguments):
+    aside.compile_one(Function(f"{STRIPS}.is_consecutive", arguments))
+
+
 def test_the_record_names_functions_that_are_there():
     record = json.loads(aside.RECORD.read_text())
     for name, arguments, _ in record["functions"]:

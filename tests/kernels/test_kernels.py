@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from numba import njit
 from scipy.special import digamma, xlogy
 
 from sojourn.kernels import Potentials, cpu, reference
@@ -362,6 +363,11 @@ def test_a_million_steps_do_not_drift(dtype):
     assert path[-1] == 0
 
 
+@njit
+def _gemm(*args):
+    gemm(*args)
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     n_rows=st.integers(1, 20),
@@ -378,7 +384,7 @@ def test_gemm_equals_numpy(n_rows, n_columns, depth, transposed, add, dtype):
     c = rng.normal(size=(n_rows, n_columns)).astype(dtype)
     expected = (a.T if transposed else a) @ b + add * c
     strides = (1, n_rows) if transposed else (depth, 1)
-    gemm(a, 0, *strides, b, 0, n_columns, c, 0, n_columns, n_rows, n_columns, depth, add)
+    _gemm(a, 0, *strides, b, 0, n_columns, c, 0, n_columns, n_rows, n_columns, depth, add)
     np.testing.assert_allclose(c, expected, rtol=1e-4 if dtype is np.float32 else 1e-12, atol=1e-4)
 
 

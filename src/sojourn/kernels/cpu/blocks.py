@@ -24,10 +24,9 @@ back.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from sojourn.kernels.cpu.gemm import gemm
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.rows import (
     add_squares,
     dot,
@@ -43,7 +42,7 @@ _SHIFT = 2.0**32  # α is as much larger before it is squared, and ε smaller: b
 _LARGEST = 2.0**95  # the square of this, shifted, is finite in single precision
 
 
-@njit(nogil=True, cache=True)
+@outer
 def smooth_units(
     counter,
     n_units,

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every,
@@ -138,7 +137,7 @@ def student_rows(
     return table[:n_steps], log_scale[:n_steps], int(missing.sum())
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _student_rows(
     counter,
     n_units,
@@ -388,7 +387,7 @@ def sum_products(
     return parts.sum(axis=0), int(missing.sum())
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts, missing):
     n_pairs, n_states = parts.shape[1:]
     # Products of four pairs with two states are summed at a time: what is beyond is zero.

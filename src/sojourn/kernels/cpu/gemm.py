@@ -20,10 +20,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from sojourn.kernels.cpu.inner import inner
 from sojourn.kernels.interface import PAD
 
 _FEATURES = llvm.get_host_cpu_features()
@@ -146,7 +147,7 @@ def _widest(typing_context, array):
     return types.intp(array), generate
 
 
-@njit(nogil=True)
+@inner
 def gemm(a, a_at, a_row, a_depth, b, b_at, b_depth, c, c_at, c_row, n_rows, n_columns, depth, add):
     """Multiply ``c (+)= a @ b`` on pieces of flat arrays.
 

@@ -7,9 +7,8 @@ vectors have `LANES` steps, is faster.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lane_math import every, subtract
 from sojourn.kernels.cpu.lanes import LANES, get, load, multiply, multiply_add, store
 from sojourn.kernels.interface import Floats
@@ -65,7 +64,7 @@ def sum_moments(
     return counts.sum(axis=0)[None], total[:, 0].T, total[:, 1].T
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _sum_moments(counter, n_units, x, tail, n_tail, centre, weights, squares, parts, counts):
     (n_steps, n_columns), n_states = x.shape, weights.shape[1]
     zero = np.int64(0)

@@ -20,9 +20,8 @@ the next one; if they differ by more than rounding, the batch is computed by `bl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -60,7 +59,7 @@ _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is compu
 _BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
 
 
-@njit(nogil=True, cache=True)
+@outer
 def strip_units(
     counter,
     n_units,

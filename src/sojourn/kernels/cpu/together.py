@@ -13,9 +13,8 @@ Memory: the forward vectors of the longest sequence.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sojourn.kernels.cpu.inner import inner
+from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
@@ -123,7 +122,7 @@ def _in_lanes(own: Floats) -> Floats:
     return lanes
 
 
-@njit(nogil=True, cache=True)
+@outer
 def smooth_lanes(
     index, offsets, start, transitions, phi, n_states, limits, alpha, scales, log_z, places,
     responsibilities, start_counts, counts,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from sojourn.kernels.cpu.inner import outer
 from sojourn.kernels.cpu.lanes import LANES
 from sojourn.kernels.cpu.together import LIMITS, smooth_lanes
 from sojourn.kernels.interface import Floats, Integers
@@ -87,7 +87,7 @@ class ValueSweeps:
         return ValueSums(log_z, start_sums, row_sums, self._transposed @ shares)
 
 
-@njit(nogil=True, cache=True)
+@outer
 def _pass(
     table, places, offsets, prior_start, prior_rows, start, rows, limits, alpha, scales, log_z,
     start_sums, row_sums, shares,
