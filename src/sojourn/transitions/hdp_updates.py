@@ -74,7 +74,7 @@ def compiled_changes(hdp: HDP, copies: float, step_size: float) -> dict[str, Any
     sums = [np.ascontiguousarray(pending[name]) for name in names]
     update: Any = compiled.update_posteriors
     update(
-        copies, *sums, step_size, hdp.sort_states, known, prior[None], tables, posterior, weights
+        copies, *sums, step_size, hdp.sort_states, known, prior, tables, posterior, weights
     )
     stick_gamma, *numbers = posterior.tolist()
     return {

@@ -200,7 +200,9 @@ def serve() -> None:
 
 def compile_one(function: Function) -> None:
     """Compile a function, or load it if it is on disk."""
-    with contextlib.suppress(NumbaError):  # a record that is out of date is no reason to fail
+    # A record that is out of date is no reason to fail: numba raises a TypeError where a function
+    # has more or fewer arguments by now.
+    with contextlib.suppress(NumbaError, TypeError):
         kinds, _ = normalize_signature(function.arguments)  # text would be kept on disk as text
         _dispatcher(function.name).compile(kinds)
 
