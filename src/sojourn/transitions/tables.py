@@ -7,7 +7,7 @@ updates of the HDP's weights and concentrations conjugate.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -85,12 +85,14 @@ def _host_tables(
     """Return the same by compiled code: `exchangeable_tables` and `expected_log_eta`."""
     n_states, size = counts.shape[1], compiled.cells_of(counts.shape[1])
     flat = np.zeros((3, size))
-    for row, cells in zip(flat, (np.broadcast_to(prior, counts.shape), counts, occurrence.squares)):
+    parts = np.broadcast_to(prior, counts.shape), counts, occurrence.squares
+    for row, cells in zip(flat, parts, strict=True):
         row[: cells.size] = cells.ravel()
     flat[0, counts.size :] = 1.0  # not used, but a number
     tables, log_eta = np.empty(size), np.empty(len(counts))
     row_squares = np.ascontiguousarray(occurrence.row_squares)
-    compiled.exchangeable_tables(size, *flat, row_squares, concentrations, tables, log_eta)
+    write: Any = compiled.exchangeable_tables
+    write(size, *flat, row_squares, concentrations, tables, log_eta)
     return tables[: counts.size].reshape(-1, n_states), log_eta
 
 

@@ -122,19 +122,19 @@ def _digammas(x):
 
 @njit(nogil=True, cache=True)
 def update_posteriors(
-    copies, start, transitions, start_squares, pair_squares, row_squares, step, by_size, known,
-    prior, tables, posterior, weights,
+    copies, start, transitions, start_squares, pair_squares, row_squares, step, by_size, prior,
+    shared, tables, weights,
 ):  # fmt: skip
     """Blend the posteriors with those of a large batch, eqs (5) to (8) and (19).
 
     `start`, `transitions` and the squares are the sums of a large batch, of which the data set is
-    so many `copies`.  `known` has shape and rate of the priors on α and on γ; `prior` (K,) has
-    G[α π] before the update.
+    so many `copies`.  `prior` (K,) has G[α π] before the update.
 
-    Changed in place: `tables` (K,) has the blended tables of the states, `posterior` the blended
-    E[γ] of the sticks, and shape and rate of α and of γ.  Written: `weights` (K,) has G[α π] after
-    the update.
+    Changed in place: `tables` (K,) has the blended tables of the states, and `shared`, after shape
+    and rate of the priors on α and on γ, the blended E[γ] of the sticks, and shape and rate of α
+    and of γ.  Written: `weights` (K,) has G[α π] after the update.
     """
+    known, posterior = shared[:4], shared[4:]
     n_states, keep = start.shape[0], 1.0 - step
     n_cells = -(-n_states * (n_states + 1) // LANES) * LANES
     counts, squares = np.zeros(n_cells), np.zeros(n_cells)
