@@ -200,8 +200,7 @@ def serve() -> None:
 
 def compile_one(function: Function) -> None:
     """Compile a function, or load it if it is on disk."""
-    # A record that is out of date is no reason to fail: numba raises a TypeError where a function
-    # has more or fewer arguments by now.
+    # A record that is out of date is no reason to fail: other arguments, or more of them.
     with contextlib.suppress(NumbaError, TypeError):
         kinds, _ = normalize_signature(function.arguments)  # text would be kept on disk as text
         _dispatcher(function.name).compile(kinds)
