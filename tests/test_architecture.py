@@ -75,7 +75,6 @@ LONG_FUNCTIONS = {
     "kernels: strip_units": ONE_LOOP,
     "kernels: copy_units": ONE_LOOP,
     "kernels: backward_step": ONE_LOOP,
-    "kernels: _add_tile": "sixteen sums, each a variable, so that it stays in a register",
     "kernels: _backward": ONE_LOOP,
     "kernels: _student_rows": ONE_LOOP,
     "kernels: single_rows": ONE_LOOP,

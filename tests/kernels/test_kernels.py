@@ -147,7 +147,7 @@ def test_squares_of_probable_pairs_are_exact_where_others_are_sampled(
     # Emissions that leave hardly a doubt: all that counts is probable.
     potentials, index, offsets = random_batch(seed, n_states, lengths)
     rows = np.full((11, n_states), 1e-30)
-    rows[np.arange(11), np.arange(11) % n_states] = 1.0
+    rows[np.arange(11), np.arange(11) * 13 % n_states] = 1.0
     batch = potentials._replace(emissions=rows), index, offsets
     expected = reference.forward_backward(*batch, squares=True).squares
     in_blocks = recursions.smooth(*batch, squares=8, chunk_elements=chunk_elements)
@@ -173,6 +173,8 @@ def test_sampled_squares_are_close_to_all_of_them(smooth, n_states):
     for a, b in zip(every.squares, sampled.squares, strict=True):
         # Four standard errors: 1,500 sampled steps whose Σ q² differ by half of their mean.
         assert b.sum() == pytest.approx(a.sum(), rel=0.05)
+    for name in ("start", "rows"):  # only pairs are sampled
+        np.testing.assert_allclose(*(getattr(x.squares, name) for x in (sampled, every)), rtol=1e-5)
     # A sampled square is at most 1/4 and stands for eight; most are far smaller.
     error = np.abs(sampled.squares.pairs - every.squares.pairs)
     assert (error <= 0.1 + 0.5 * np.sqrt(every.squares.pairs)).all()

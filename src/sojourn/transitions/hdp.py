@@ -213,6 +213,9 @@ class HDP(Transitions):
 
     def prior_counts(self) -> PriorCounts:
         """Return G[απ]; rows are normalised by their sums, or by E[α] + E[C_k·]."""
+        known: PriorCounts | None = vars(self).get("_prior_counts")
+        if known is not None:
+            return known
         if self.constraints is not None:
             return PriorCounts(self.constraints.rows(self.update_cells), None, self.constraints)
         by_sum = self.normalize_rows or self.n_updates == 0
@@ -253,7 +256,7 @@ class HDP(Transitions):
         """Add a minibatch to the large batch, and update the posteriors when that is full."""
         parts = {"start": counts.start, "transitions": counts.transitions}
         if squares is not None:
-            parts |= {f"squares_{name}": value for name, value in squares._asdict().items()}
+            parts["squares_start"], parts["squares_pairs"], parts["squares_rows"] = squares
         n_pending = self.n_pending + n_sequences
         # At least one update per pass, also if the data set is smaller than the large batch.
         is_full = n_pending >= min(self.batch_size, total_sequences)
@@ -279,7 +282,7 @@ class HDP(Transitions):
         done: dict[str, Any] = {"n_updates": self.n_updates + 1, "pending": {}, "n_pending": 0}
         changes = compiled_changes(self, copies, step_size)
         if changes is not None:
-            return _changed(self, **changes, **done)
+            return _changed(self, **done, **changes)
         scaled = {name: copies * part for name, part in self.pending.items()}
         counts = stacked(Rows(scaled["start"], scaled["transitions"]))
         occurrence = None

@@ -9,11 +9,14 @@ import numpy as np
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu import tables as compiled
 from sojourn.kernels.interface import Floats
+from sojourn.transitions.base import PriorCounts
 from sojourn.transitions.constraints import RowConstraints
 from sojourn.transitions.distributions import GammaDistribution
 from sojourn.transitions.rows import Rows, stacked
 from sojourn.transitions.tables import Occurrence
 from sojourn.transitions.tables import tables_and_log_eta as expected_tables_and_log_eta
+
+_SUMS = ("start", "transitions", "squares_start", "squares_pairs", "squares_rows")
 
 if TYPE_CHECKING:
     from sojourn.transitions.hdp import HDP
@@ -67,23 +70,30 @@ def compiled_changes(hdp: HDP, copies: float, step_size: float) -> dict[str, Any
     is_plain = not hdp.is_sticky and hdp.constraints is None and hdp.exchangeable
     if not is_plain or "squares_pairs" not in pending or is_tensor(prior):
         return None
-    known = np.array([*hdp.alpha_prior, *hdp.gamma_prior])
+    shared = np.array([*hdp.alpha_prior, *hdp.gamma_prior, hdp.stick_gamma, *hdp.alpha, *hdp.gamma])
     tables, weights = hdp.tables.copy(), np.empty(hdp.n_states)
-    posterior = np.array([hdp.stick_gamma, *hdp.alpha, *hdp.gamma])
-    names = ("start", "transitions", "squares_start", "squares_pairs", "squares_rows")
-    sums = [np.ascontiguousarray(pending[name]) for name in names]
     update: Any = compiled.update_posteriors
     update(
-        copies, *sums, step_size, hdp.sort_states, known, prior[None], tables, posterior, weights
+        copies,
+        *(np.ascontiguousarray(pending[name]) for name in _SUMS),
+        step_size,
+        hdp.sort_states,
+        prior,
+        shared,
+        tables,
+        weights,
     )
-    stick_gamma, *numbers = posterior.tolist()
-    return {
+    _, _, _, _, stick_gamma, a, b, c, d = shared.tolist()
+    changes = {
         "tables": tables,
         "stick_gamma": stick_gamma,
-        "alpha": GammaDistribution(*numbers[:2]),
-        "gamma": GammaDistribution(*numbers[2:]),
+        "alpha": GammaDistribution(a, b),
+        "gamma": GammaDistribution(c, d),
         "_update_prior": weights,
     }
+    if hdp.normalize_rows:  # what `HDP.prior_counts` would return
+        changes["_prior_counts"] = PriorCounts(Rows(weights, weights))
+    return changes
 
 
 def sticky_cells(hdp: HDP, prior: Floats, keep: float, extra: float) -> Rows:

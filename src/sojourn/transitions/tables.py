@@ -7,7 +7,7 @@ updates of the HDP's weights and concentrations conjugate.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,17 +83,17 @@ def _host_tables(
     prior: Floats, counts: Floats, occurrence: Occurrence, concentrations: Floats
 ) -> tuple[Floats, Floats]:
     """Return the same by compiled code: `exchangeable_tables` and `expected_log_eta`."""
-    tables, log_eta = np.empty(counts.shape), np.empty(len(counts))
-    compiled.exchangeable_tables(
-        np.ascontiguousarray(np.atleast_2d(prior)),
-        np.ascontiguousarray(counts),
-        np.ascontiguousarray(occurrence.squares),
-        np.ascontiguousarray(occurrence.row_squares),
-        concentrations,
-        tables,
-        log_eta,
-    )
-    return tables, log_eta
+    n_states, size = counts.shape[1], compiled.cells_of(counts.shape[1])
+    flat = np.zeros((3, size))
+    parts = np.broadcast_to(prior, counts.shape), counts, occurrence.squares
+    for row, cells in zip(flat, parts, strict=True):
+        row[: cells.size] = cells.ravel()
+    flat[0, counts.size :] = 1.0  # not used, but a number
+    tables, log_eta = np.empty(size), np.empty(len(counts))
+    row_squares = np.ascontiguousarray(occurrence.row_squares)
+    write: Any = compiled.exchangeable_tables
+    write(size, *flat, row_squares, concentrations, tables, log_eta)
+    return tables[: counts.size].reshape(-1, n_states), log_eta
 
 
 def log_absence(sums: Floats, squares: Floats) -> Floats:

@@ -28,10 +28,13 @@ import numpy as np
 from sojourn.kernels.cpu.gemm import gemm
 from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.rows import (
+    add_row,
     add_squares,
     dot,
-    likeliest,
+    dot_and_likeliest,
     multiply_and_sum,
+    scale_row,
+    smooth_row,
     square_row,
 )
 from sojourn.kernels.threads import prefetch_row, take_unit
@@ -65,9 +68,14 @@ def smooth_units(
     weight,
     start_squares,
     pair_squares,
+    long_squares,
     row_squares,
 ):
-    """Smooth blocks u, u + n_units, ... of every unit u taken; NaN log_z marks a failed block."""
+    """Smooth blocks u, u + n_units, ... of every unit u taken; NaN log_z marks a failed block.
+
+    The squares of pairs are summed in `pair_squares`, in the precision of the vectors; where there
+    is room in `long_squares`, long sums are moved there.
+    """
     width = start.shape[0]
     n_sequences = order.shape[0]
     longest = offsets[order[0] + 1] - offsets[order[0]]
@@ -78,13 +86,13 @@ def smooth_units(
     checkpoints = np.empty((-(-longest // chunk) * block_rows, width), start.dtype)
     beta = np.empty((block_rows, width), start.dtype)
     epsilon = np.empty((block_rows, width), start.dtype)
+    totals = np.empty(block_rows, start.dtype)
     products = np.empty((width, width), start.dtype)
     first = np.empty(block_rows, np.int64)
     length = np.empty(block_rows, np.int64)
     log_norm, scale_products = np.empty(block_rows), np.empty(block_rows)
     squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
-    square_products = np.empty(pair_squares.shape[1:], start.dtype)
-    likely = np.empty(block_rows, np.int64)
+    row_sums, likely = np.zeros(row_squares.shape[1], start.dtype), np.empty(block_rows, np.int64)
     for i in range(block_rows):
         likely[i] = 0
     n_blocks = -(-n_sequences // block_rows)
@@ -92,6 +100,7 @@ def smooth_units(
     none, collect, again = np.int64(0), n_units > 0, n_units < 0
     unit = take_unit(counter)
     while unit < n_units:
+        n_squares = none
         for block in range(unit, n_blocks, n_units):
             low = block * block_rows
             n_rows = min(block_rows, n_sequences - low)
@@ -126,12 +135,13 @@ def smooth_units(
                         transitions, emissions, log_scale, alpha, inverse_scale, log_norm,
                         scale_products, again,
                     )  # fmt: skip
-                _backward(
+                n_squares = _backward(
                     c * chunk, end, n_rows, first, length, index, block_rows, transitions,
-                    transposed, emissions, alpha, inverse_scale, beta, epsilon, responsibilities,
-                    start_counts[unit], products, transition_counts[unit], block, every, weight,
-                    squared, square_products, likely, start_squares[unit],
-                    pair_squares[unit], row_squares[unit],
+                    transposed, emissions, alpha, inverse_scale, beta, epsilon, totals,
+                    responsibilities, start_counts, unit, products, transition_counts[unit], block,
+                    every, weight, squared, row_sums, n_squares, likely, start_squares[unit],
+                    pair_squares[unit], long_squares[min(unit, long_squares.shape[0] - 1)],
+                    row_squares[unit],
                 )  # fmt: skip
         unit = take_unit(counter)
 
@@ -179,16 +189,19 @@ def _forward(
             symbol = index[first[i] + t]
             if is_far and t + 1 < length[i]:
                 prefetch_row(emissions, index[first[i] + t + 1])
-            total = multiply_and_sum(alpha, row, emissions, symbol, width)
+            inverse_scale[row] = multiply_and_sum(alpha, row, emissions, symbol, width)
+        # Sums first: what waits for one holds up the next.
+        for i in range(active):
+            row = slot + i
+            total = inverse_scale[row]
             if not total > smallest:
                 return False
             scale = alpha.dtype.type(1.0) / total
             inverse_scale[row] = scale
-            for j in range(width):
-                alpha[row, j] *= scale
+            scale_row(alpha, row, scale, width)
             if collect:
                 if log_scale.shape[0] > 0:
-                    log_norm[i] += log_scale[symbol]
+                    log_norm[i] += log_scale[index[first[i] + t]]
                 # One logarithm for many steps: the product of scales is kept within range.
                 product[i] *= total
                 if product[i] < 1e-200 or product[i] > 1e200:
@@ -216,30 +229,36 @@ def _backward(
     inverse_scale,
     beta,
     epsilon,
+    totals,
     responsibilities,
     start_counts,
+    unit,
     products,
     transition_counts,
     block,
     every,
     weight,
     squared,
-    square_products,
+    row_sums,
+    n_squares,
     likely,
     start_squares,
     pair_squares,
+    long_squares,
     row_squares,
 ):
-    """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
-    width = start_counts.shape[0]
+    """Smooth the steps end−1..begin given beta for the sequences that go on after them.
+
+    Takes and returns how many steps are in the sums of squares since these were last moved.
+    """
+    width = beta.shape[1]
     one = alpha.dtype.type(1.0)
     is_far = emissions.nbytes > _NEAR_BYTES
     none, one_apart, certain = np.int64(0), np.int64(1), np.float64(1.0)
-    n_products = n_squares = 0
+    n_products = 0
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
     has_squares = row_squares.shape[0] > 0
-    _clear(square_products)
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -249,36 +268,37 @@ def _backward(
                 beta[active, j] = one
             active += 1
         slot = (t - begin + 1) * block_rows
-        if has_squares and every > 1:
-            # Epsilon is still that of the step after, for the sequences that have one.
-            factor = (1.0 / weight - 1.0) if (t + 1 + block) % every == 1 else 1.0 / weight
-            for i in range(active):
-                row = slot + i
-                state, after = likeliest(alpha, row, beta, i, width), likely[i]
+        factor = (1.0 / weight - 1.0) if (t + 1 + block) % every == 1 else 1.0 / weight
+        for i in range(active):
+            row = slot + i
+            if has_squares and every > 1:
+                totals[i], state = dot_and_likeliest(alpha, row, beta, i, width)
+                if length[i] > t + 1:  # epsilon is still that of the step after
+                    pair = np.float64(alpha[row, state]) * epsilon[i, likely[i]]
+                    pair_squares[state, likely[i]] += factor * pair * pair
                 likely[i] = state
-                if length[i] > t + 1:
-                    left = np.float64(alpha[row, state])
-                    own, pair = left * np.float64(beta[i, state]), left * epsilon[i, after]
-                    row_squares[state] += weight * factor * own * own
-                    square_products[state, after] += factor * pair * pair
+            else:
+                totals[i] = dot(alpha, row, beta, i, width)
         for i in range(active):
             row = slot + i
             token = first[i] + t
-            symbol = index[token]
             if is_far and t > 0:
                 prefetch_row(emissions, index[token - 1])
-            total = dot(alpha, row, beta, i, width)
             # The total is one up to rounding; dividing by it keeps long sequences from drifting.
-            norm = one / total
-            scale = norm * inverse_scale[row]
-            for j in range(width):
-                responsibilities[token, j] = alpha[row, j] * beta[i, j] * norm
-                epsilon[i, j] = emissions[symbol, j] * beta[i, j] * scale
+            norm = one / totals[i]
+            smooth_row(
+                alpha, row, beta, i, norm, responsibilities, token, emissions, index[token],
+                norm * inverse_scale[row], epsilon, width,
+            )  # fmt: skip
             if t == 0:
-                for j in range(width):
-                    start_counts[j] += responsibilities[token, j]
+                add_row(start_counts, unit, responsibilities, token, width)
                 for j in range(start_squares.shape[0]):
                     start_squares[j] += np.float64(responsibilities[token, j]) ** 2
+        if has_squares:
+            going = active  # sequences that do not end here
+            while going > 0 and length[going - 1] == t + 1:
+                going -= 1
+            add_squares(responsibilities, first, t, going, row_sums, width)
         if t > 0:
             before = slot - block_rows
             gemm(
@@ -289,6 +309,7 @@ def _backward(
             n_products += active
             if n_products >= _PRODUCT_STEPS:
                 _add_matrix(products, transition_counts, certain)
+                _move(row_sums, row_squares)
                 n_products = 0
             gemm(
                 epsilon, none, width, one_apart, transposed, none, width,
@@ -296,22 +317,29 @@ def _backward(
             )  # fmt: skip
             if has_squares and (every == 1 or (t + block) % every == 1):
                 for i in range(active):
-                    add_squares(alpha, before + i, beta, i, weight, row_squares, width)
                     square_row(alpha, before + i, shift, one, squared, i, width)
                     square_row(epsilon, i, unshift, largest, squared, block_rows + i, width)
                 gemm(
                     squared, none, one_apart, width, squared, block_rows * width, width,
-                    square_products, none, width, width, width, active, active > 0,
+                    pair_squares, none, width, width, width, active, active > 0,
                 )  # fmt: skip
                 n_squares += active
-                if n_squares >= _PRODUCT_STEPS:
-                    _add_matrix(square_products, pair_squares, weight)
-                    _clear(square_products)
-                    n_squares = 0
-    if has_squares:
-        _add_matrix(square_products, pair_squares, weight)
+                if n_squares >= _PRODUCT_STEPS and long_squares.shape[0] > 0:
+                    _add_matrix(pair_squares, long_squares, certain)
+                    _clear(pair_squares)
+                    n_squares = none
     if n_products > 0:
         _add_matrix(products, transition_counts, certain)
+    _move(row_sums, row_squares)
+    return n_squares
+
+
+@inner
+def _move(sums, total):
+    """Add sums to a total in double precision, and clear them."""
+    for j in range(total.shape[0]):
+        total[j] += sums[j]
+        sums[j] = 0.0
 
 
 @inner

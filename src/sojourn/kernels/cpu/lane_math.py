@@ -61,7 +61,7 @@ def _polynomial(builder: Any, x: Any, coefficients: list[float]) -> Any:
 
 @intrinsic
 def log_one_plus(typing_context, x):
-    """Return log(1 + x) for x ≥ 0, in the precision of x.
+    """Return log(1 + x) for x > −1, in the precision of x.
 
     1 + x = 2^e m with m near one, and log m = 2 artanh((m − 1)/(m + 1)) by its series.
     """
@@ -136,6 +136,28 @@ def exponential(typing_context, x, like):
     return signature, generate
 
 
+@intrinsic
+def one_less_exponential(typing_context, x):
+    """Return 1 − exp(x) for x ≤ 0 in double precision, to as many digits where it is small.
+
+    With the numbers of `exponential`, it is (1 − 2^n) − 2^n (2^f − 1).
+    """
+
+    def generate(context, builder, signature, args):
+        y = builder.fmul(args[0], _all(_F64, 1.0 / _LOG_2))
+        y = _above(builder, y, _all(_F64, _LOWEST[8]))
+        n = _nearest(builder, y)
+        f = builder.fsub(y, n)
+        powers = range(_ORDER[8], 0, -1)
+        series = _polynomial(builder, f, [_LOG_2**k / factorial(k) for k in powers])
+        whole = builder.add(builder.fptosi(n, _I64), _all(_I64, 1023))
+        power = builder.bitcast(builder.shl(whole, _all(_I64, 52)), _F64)
+        grown = builder.fmul(power, builder.fmul(f, series))
+        return builder.fsub(builder.fsub(_all(_F64, 1.0), power), grown)
+
+    return x(x), generate
+
+
 def _above(builder: Any, x: Any, lowest: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", x, lowest), x, lowest)
 
@@ -174,6 +196,12 @@ def largest(typing_context, x, y):
 def subtract(typing_context, x, y):
     """Return ``x - y``."""
     return x(x, x), lambda context, builder, signature, args: builder.fsub(*args)
+
+
+@intrinsic
+def divide(typing_context, x, y):
+    """Return ``x / y``."""
+    return x(x, x), lambda context, builder, signature, args: builder.fdiv(*args)
 
 
 @intrinsic

@@ -38,7 +38,7 @@ _SHORT = 32  # steps of sequences whose walks begin where they do
 _WORTH_SUMMING = 3  # steps a row of all units' sums from which they are summed in strips
 _FEW_ROWS = 64  # rows of a table up to which the same one often comes soon again
 _FEW_STRIPS = 2  # strips up to which a block more in every tile costs more than it saves
-CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `steps`
+CONSTANTS = {  # the smallest total that is sound, and what keeps squares in range: see `copy_steps`
     np.dtype(kind).itemsize: np.array([np.finfo(kind).tiny * 1e6, 2.0**32, 2.0**-32, 2.0**95], kind)
     for kind in (np.float32, np.float64)
 }
@@ -174,19 +174,19 @@ class _Sums:
     def smoothed(self, strips: _Strips, responsibilities: Floats) -> Smoothed:
         """Return the expectations of a batch."""
         theta = strips.transitions.astype(np.float64)
-        counts = self.transitions.sum(axis=0).reshape(theta.shape) * theta
+        counts = _total(self.transitions).reshape(theta.shape) * theta
         squared = None
         if self.pair_squares.size:
-            found = self.pair_squares.sum(axis=0).reshape(theta.shape) * theta**2
+            found = _total(self.pair_squares).reshape(theta.shape) * (theta * theta)
             squared = Squares(
-                self.start_squares.sum(axis=0),
+                _total(self.start_squares),
                 # A sum that overflowed belongs to pairs that are as good as certain.
                 np.fmax(np.fmin(found, counts), 0.0),
-                self.row_squares.sum(axis=0),
+                _total(self.row_squares),
             )
         return Smoothed(
             strips.log_z,
-            self.start.sum(axis=0),
+            _total(self.start),
             counts,
             responsibilities,
             squared,
@@ -200,6 +200,11 @@ class _Sums:
         tables = self.table.reshape(-1, self.n_table_rows, padded_states(n_states))
         total = tables.sum(axis=0) if len(tables) > 1 else tables[0]
         return total[:, :n_states].astype(dtype)
+
+
+def _total(parts: Floats) -> Floats:
+    """Return the sum over units."""
+    return parts[0] if len(parts) == 1 else parts.sum(axis=0)
 
 
 class _Strips:

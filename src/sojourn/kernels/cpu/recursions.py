@@ -13,6 +13,8 @@ compute a chunk again on the way back, which adds a third to the work.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from sojourn.kernels.cpu import durations, narrow
@@ -41,6 +43,7 @@ _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
 _ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
 _MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
+_SHORT_SUM = 2**11  # steps of a unit whose squares are summed in the precision of the vectors
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
 
 
@@ -58,8 +61,8 @@ def forward_backward(
 
     Equals `reference.forward_backward` to the rounding of ``potentials.emissions.dtype``, and has
     its arguments.  With more than 32 states, or more than 12 where that is enough, the squares of
-    pairs and rows are estimates: those that are not of the most probable states come from one step
-    in eight, always the same steps of a batch.
+    pairs are estimates: those that are not of the most probable states come from one step in eight,
+    always the same steps of a batch.
     `order` (the sequences, longest first) is found where not given; `n_threads`
     does not change a bit.
     """
@@ -139,6 +142,7 @@ def log_normalizers(
         1,
         1.0,
         vectors,
+        matrices.astype(blocks.dtype),
         matrices,
         vectors,
     )
@@ -168,9 +172,11 @@ def smooth(
     transitions = np.zeros((n_units, width, width))
     start = np.zeros((n_units, width))
     side = width if squares else 0
-    pair_squares = np.zeros((n_units, side, side))
-    start_squares, row_squares = np.zeros((2, n_units, side))
     every, weight = blocks.sampling(squares)
+    pair_squares = np.zeros((n_units, side, side), blocks.dtype)
+    is_long = squares and blocks.unit_steps() > every * _SHORT_SUM
+    long_squares = np.zeros((n_units, side, side) if is_long else (1, 0, 0))
+    start_squares, row_squares = np.zeros((2, n_units, side))
     responsibilities = aligned((len(index), width), blocks.dtype)
     run_units(
         smooth_units,
@@ -185,6 +191,7 @@ def smooth(
         weight,
         start_squares,
         pair_squares,
+        long_squares,
         row_squares,
     )
     failed = np.flatnonzero(np.isnan(blocks.log_z))
@@ -192,7 +199,7 @@ def smooth(
     if squares:
         squared = Squares(
             start_squares.sum(axis=0)[:n_states],
-            blocks.squares(pair_squares, counts),
+            blocks.squares(pair_squares, long_squares, weight, counts),
             row_squares.sum(axis=0)[:n_states],
         )
     smoothed = Smoothed(
@@ -256,19 +263,37 @@ class _Blocks:
         """Σ of the units' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
         return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
 
-    def squares(self, products: Floats, counts: Floats) -> Floats:
+    def squares(
+        self, products: Floats, long_products: Floats, weight: float, counts: Floats
+    ) -> Floats:
         """Σ of the units' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
-        found = products.sum(axis=0) * self.transitions.astype(np.float64) ** 2
+        found = weight * self.transitions.astype(np.float64) ** 2
+        found *= products.sum(axis=0) + (long_products.sum(axis=0) if long_products.size else 0.0)
         # A sum that overflowed belongs to pairs that are as good as certain.
         return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
+
+    def unit_steps(self) -> int:
+        """Return how many steps a unit has, at most."""
+        order, offsets, *_ = self.arguments
+        longest = offsets[order[0] + 1] - offsets[order[0]]
+        n_blocks = -(-len(order) // self.block_rows)
+        return int(-(-n_blocks // self.n_units) * self.block_rows * longest)
 
     def sampling(self, every: int) -> tuple[int, float]:
         """Return of how many steps one is sampled for squares, and the weight of a sampled one."""
         if every <= 1:
             return 1, 1.0
         order, offsets, *_ = self.arguments
-        n_pairs = (offsets[1:] - offsets[:-1])[order] - 1  # the steps t = 1, 2, ... of a sequence
-        # Of these `blocks` takes the ones with (t + block) % every == 1.
-        first = -(np.arange(len(order)) // self.block_rows) % every
-        n_sampled = ((n_pairs + every - 1 - first) // every).sum()
-        return every, max(1.0, float(n_pairs.sum() / max(1, n_sampled)))
+        lengths = (offsets[1:] - offsets[:-1])[order]
+        # Of the steps t = 1, 2, ... of a sequence `blocks` takes the ones with
+        # (t + block) % every == 1.
+        n_sampled = ((lengths + _before_first(len(order), self.block_rows, every)) // every).sum()
+        n_pairs = int(offsets[-1] - offsets[0]) - len(order)
+        return every, max(1.0, float(n_pairs / max(1, n_sampled)))
+
+
+@lru_cache(maxsize=8)
+def _before_first(n_sequences: int, block_rows: int, every: int) -> Integers:
+    """Return how many steps more, and every so many would be a sampled one, for each sequence."""
+    first = -(np.arange(n_sequences) // block_rows) % every
+    return every - 2 - first

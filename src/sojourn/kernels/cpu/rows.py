@@ -118,53 +118,71 @@ def dot(typing_context, a, a_row, b, b_row, width):
 
 
 @intrinsic
-def likeliest(typing_context, a, a_row, b, b_row, width):
-    """Return the column j with the largest ``a[a_row, j] * b[b_row, j]``."""
-    signature = types.intp(a, types.intp, b, types.intp, types.intp)
+def dot_and_likeliest(typing_context, a, a_row, b, b_row, width):
+    """Return what `dot` does, and a column of the largest product, which are not negative.
+
+    The number of a column takes the place of the last bits of a product, so that a maximum of whole
+    numbers finds it: products that agree in the other bits are alike.
+    """
+    result = types.Tuple((a.dtype, types.intp))
+    signature = result(a, types.intp, b, types.intp, types.intp)
 
     def generate(context, builder, signature, args):
         element = context.get_data_type(signature.args[0].dtype)
-        itemsize = signature.args[0].dtype.bitwidth // 8
-        lanes, whole = ir.VectorType(element, PAD), ir.IntType(32)
-        places = ir.VectorType(whole, PAD)
+        bits = signature.args[0].dtype.bitwidth
+        whole = ir.IntType(bits)
+        pad, pad_numbers = ir.VectorType(element, PAD), ir.VectorType(whole, PAD)
         rows = [
             _row_pointer(context, builder, signature.args[k], args[k], args[k + 1]) for k in (0, 2)
         ]
-        most = cgutils.alloca_once_value(builder, ir.Constant(lanes, [-1.0] * PAD))
-        where = cgutils.alloca_once_value(builder, ir.Constant(places, [0] * PAD))
-        n_pads = builder.udiv(args[4], ir.Constant(args[4].type, PAD))
-        with cgutils.for_range(builder, n_pads) as loop:
-            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
-            values = [
-                builder.load(
-                    builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()), align=itemsize
-                )
-                for row in rows
-            ]
-            here = _splat(builder, builder.trunc(at, whole), places)
-            found = _larger(
-                builder, (builder.load(most), builder.load(where)), (builder.fmul(*values), here)
-            )
-            builder.store(found[0], most)
-            builder.store(found[1], where)
-        first = ir.Constant(places, list(range(PAD)))
-        best = builder.load(most), builder.add(builder.load(where), first)
-        length = PAD
-        while length > 1:
-            length //= 2
-            best = _larger(
-                builder, *([_part(builder, x, n, length) for x in best] for n in (0, length))
-            )
-        place = builder.extract_element(best[1], ir.Constant(whole, 0))
-        return builder.zext(place, context.get_value_type(types.intp))
+
+        def short(number: Any) -> Any:
+            return number if bits == 64 else builder.trunc(number, whole)
+
+        def larger(x: Any, y: Any) -> Any:
+            return builder.select(builder.icmp_signed(">", x, y), x, y)
+
+        # As many ones as a number below the width has bits, at least.
+        n_zeros = builder.ctlz(short(args[4]), ir.Constant(ir.IntType(1), 1))
+        mask = builder.lshr(ir.Constant(whole, -1), n_zeros)
+        total = cgutils.alloca_once(builder, pad)
+        builder.store(ir.Constant(pad, [0.0] * PAD), total)
+        most = None
+        for n_lanes in (2 * PAD, PAD):
+            numbers = ir.VectorType(whole, n_lanes)
+            kept = _splat(builder, builder.not_(mask), numbers)
+            columns = ir.Constant(numbers, list(range(n_lanes)))
+            here = cgutils.alloca_once(builder, numbers)
+            nothing = ir.Constant(numbers, [0] * n_lanes)
+            builder.store(nothing if most is None else most, here)
+            begin = builder.and_(args[4], ir.Constant(args[4].type, -2 * PAD))
+            end = begin if n_lanes > PAD else args[4]
+            begin = ir.Constant(begin.type, 0) if n_lanes > PAD else begin
+            step = ir.Constant(begin.type, n_lanes)
+            with cgutils.for_range_slice(builder, begin, end, step) as (at, _):
+                products = builder.fmul(*(_Piece(builder, row, at, n_lanes).load() for row in rows))
+                # Pad after pad: the order of the sum is that of `dot`.
+                for first in range(0, n_lanes, PAD):
+                    part = _part(builder, products, first, PAD)
+                    builder.store(builder.fadd(builder.load(total), part), total)
+                number = builder.add(_splat(builder, short(at), numbers), columns)
+                found = builder.and_(builder.bitcast(products, numbers), kept)
+                found = builder.or_(found, number)
+                builder.store(larger(found, builder.load(here)), here)
+            most = builder.load(here)
+            if n_lanes > PAD:
+                most = larger(*(_part(builder, most, first, PAD) for first in (0, PAD)))
+        name = f"llvm.vector.reduce.smax.v{PAD}i{bits}"
+        kind = ir.FunctionType(whole, [pad_numbers])
+        across = cgutils.get_or_insert_function(builder.module, kind, name)
+        place = builder.and_(builder.call(across, [most]), mask)
+        if bits < 64:
+            place = builder.zext(place, context.get_value_type(types.intp))
+        return context.make_tuple(
+            builder, signature.return_type, (_across(builder, builder.load(total)), place)
+        )
 
     return signature, generate
-
-
-def _larger(builder: Any, left: Any, right: Any) -> tuple[Any, Any]:
-    """Return the larger values and their places, in each lane; the left ones where equal."""
-    above = builder.fcmp_ordered(">", right[0], left[0])
-    return tuple(builder.select(above, r, x) for x, r in zip(left, right, strict=True))
 
 
 def _part(builder: Any, vector: Any, first: int, length: int) -> Any:
@@ -184,34 +202,67 @@ def lowest_bit(typing_context, bits):
 
 
 @intrinsic
-def add_squares(typing_context, a, a_row, b, b_row, weight, total, width):
-    """``total += weight * (a[a_row] * b[b_row]) ** 2`` in double precision."""
-    signature = types.void(a, types.intp, b, types.intp, types.float64, total, types.intp)
+def scale_row(typing_context, a, row, factor, width):
+    """``a[row] *= factor``."""
+    signature = types.void(a, types.intp, a.dtype, types.intp)
 
     def generate(context, builder, signature, args):
-        wide = ir.VectorType(ir.DoubleType(), PAD)
-        element = context.get_data_type(signature.args[0].dtype)
-        itemsize = signature.args[0].dtype.bitwidth // 8
-        lanes = ir.VectorType(element, PAD)
         a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
-        b = _row_pointer(context, builder, signature.args[2], args[2], args[3])
-        total = context.make_array(signature.args[5])(context, builder, args[5]).data
-        weights = _splat(builder, args[4], wide)
-        n_pads = builder.udiv(args[6], ir.Constant(args[6].type, PAD))
-        with cgutils.for_range(builder, n_pads) as loop:
-            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
-            left, right = (
-                builder.load(
-                    builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()), align=itemsize
-                )
-                for row in (a, b)
-            )
-            q = builder.fmul(left, right)
-            if itemsize < 8:
-                q = builder.fpext(q, wide)
-            place = builder.bitcast(builder.gep(total, [at]), wide.as_pointer())
-            part = builder.fmul(weights, builder.fmul(q, q))
-            builder.store(builder.fadd(builder.load(place, align=8), part), place, align=8)
+        for at, n_lanes in _pieces(builder, args[3], (PAD,)):
+            place = _Piece(builder, a, at, n_lanes)
+            place.store(builder.fmul(place.load(), place.splat(args[2])))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def smooth_row(
+    typing_context, a, a_row, b, b_row, norm, out, out_row, phi, phi_row, scale, e, width
+):
+    """``out[out_row] = a[a_row] * b[b_row] * norm; e[b_row] = phi[phi_row] * b[b_row] * scale``."""
+    n, x = types.intp, a.dtype
+    signature = types.void(a, n, b, n, x, out, n, phi, n, x, e, n)
+
+    def generate(context, builder, signature, args):
+        a, b, out, phi = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[k + 1])
+            for k in (0, 2, 5, 7)
+        )
+        e = _row_pointer(context, builder, signature.args[10], args[10], args[3])
+        for at, n_lanes in _pieces(builder, args[11], (PAD,)):
+            own = _Piece(builder, b, at, n_lanes).load()
+            for source, target, factor in ((a, out, args[4]), (phi, e, args[9])):
+                product = builder.fmul(_Piece(builder, source, at, n_lanes).load(), own)
+                place = _Piece(builder, target, at, n_lanes)
+                place.store(builder.fmul(product, place.splat(factor)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_squares(typing_context, values, first, shift, n_rows, total, width):
+    """``total += (values[first[:n_rows] + shift] ** 2).sum(axis=0)``, of the same precision."""
+    n = types.intp
+    signature = types.void(values, first, n, n, total, n)
+
+    def generate(context, builder, signature, args):
+        kinds = signature.args
+        first, total = (
+            context.make_array(kinds[k])(context, builder, args[k]).data for k in (1, 4)
+        )
+        for at, n_lanes in _pieces(builder, args[5], (2 * PAD, PAD)):
+            place = _Piece(builder, total, at, n_lanes)
+            so_far = cgutils.alloca_once(builder, place.kind)
+            builder.store(place.load(), so_far)
+            with cgutils.for_range(builder, args[3]) as loop:
+                row = builder.add(builder.load(builder.gep(first, [loop.index])), args[2])
+                row = _row_pointer(context, builder, kinds[0], args[0], row)
+                value = _Piece(builder, row, at, n_lanes).load()
+                squares = builder.fmul(value, value)
+                builder.store(builder.fadd(builder.load(so_far), squares), so_far)
+            place.store(builder.load(so_far))
         return context.get_dummy_value()
 
     return signature, generate
@@ -322,18 +373,20 @@ def potential_row(typing_context, out, out_row, table, row, prior, scale, factor
     return signature, generate
 
 
-def _pieces(builder: Any, width: Any) -> Iterator[tuple[Any, int]]:
+def _pieces(
+    builder: Any, width: Any, sizes: tuple[int, ...] = (PAD, 1)
+) -> Iterator[tuple[Any, int]]:
     """Emit loops over the pads of a row and over its rest: what is emitted between goes there.
 
     Yields the place of a piece in the row, and how many numbers it has.
     """
-    pad = ir.Constant(width.type, PAD)
-    n_pads = builder.udiv(width, pad)
-    with cgutils.for_range(builder, n_pads) as loop:
-        yield builder.mul(loop.index, pad), PAD
-    begin = builder.mul(n_pads, pad)
-    with cgutils.for_range(builder, builder.sub(width, begin)) as loop:
-        yield builder.add(begin, loop.index), 1
+    begin = ir.Constant(width.type, 0)
+    for size in sizes:
+        length = ir.Constant(width.type, size)
+        n_pieces = builder.udiv(builder.sub(width, begin), length)
+        with cgutils.for_range(builder, n_pieces) as loop:
+            yield builder.add(begin, builder.mul(loop.index, length)), size
+        begin = builder.add(begin, builder.mul(n_pieces, length))
 
 
 class _Piece:

@@ -18,7 +18,6 @@ from sojourn.kernels.cpu.lanes import (
     get,
     inverse,
     lanes_not_above,
-    least,
     load,
     multiply,
     multiply_add,
@@ -27,6 +26,7 @@ from sojourn.kernels.cpu.lanes import (
     store,
     zeros_of,
 )
+from sojourn.kernels.cpu.pairs import store_likeliest
 
 STEPS = 16
 """Steps of a block; a tile begins at a multiple of this."""
@@ -34,9 +34,7 @@ STEPS = 16
 WIDTH = 2 * LANES
 """Tiles of a strip."""
 
-# Places in the array of constants: the smallest total that is sound, and what keeps squares in
-# range.  a is multiplied by the shift before it is squared, e divided, and cut off at the largest.
-_SMALLEST, _SHIFT, _UNSHIFT, _LARGEST = range(4)
+_SMALLEST = 0  # place of the smallest total that is sound in the array of constants
 
 
 @inlined
@@ -135,86 +133,59 @@ def forward_block(
 
 
 @inner
-def _square_step(
-    before, here, taken, row, bits, scale, other_scale, constants, alpha, gamma, epsilon, squared,
-    row_sums,
-):  # fmt: skip
-    """Write the squares of a step's a and e, and add those of rows where no sequence ends."""
-    zero, side = zeros_of(alpha), squared.shape[0] // 2
-    ended, other_ended = bits, bits >> LANES
-    shift, unshift = splat(constants, _SHIFT), splat(constants, _UNSHIFT)
-    own, other_own = inverse(scale), inverse(other_scale)
-    shifted, other_shifted = multiply(scale, shift), multiply(other_scale, shift)
-    largest = splat(constants, _LARGEST)
+def add_row_squares(row, masks, gamma, row_sums):
+    """Add the squares of q of a block, but for steps with which a sequence ends."""
+    zero = zeros_of(gamma)
     for k in range(0, row, WIDTH):
-        x = choose(ended, zero, load(gamma, here + k))
-        y = choose(other_ended, zero, load(gamma, here + k + LANES))
-        so_far = load(row_sums, k // 2)
-        store(row_sums, k // 2, multiply_add(x, x, multiply_add(y, y, so_far)))
-        x = multiply(load(alpha, before + k), shifted)
-        y = multiply(load(alpha, before + k + LANES), other_shifted)
-        store(squared, taken + k, multiply(x, x))
-        store(squared, taken + k + LANES, multiply(y, y))
-        x = least(multiply(load(epsilon, here + k), own), largest)
-        y = least(multiply(load(epsilon, here + k + LANES), other_own), largest)
-        x = multiply(x, unshift)
-        y = multiply(y, unshift)
-        store(squared, side + taken + k, multiply(x, x))
-        store(squared, side + taken + k + LANES, multiply(y, y))
+        total, other_total = load(row_sums, k // 2), zero
+        for s in range(STEPS):
+            ended, other_ended = masks[s + 1], masks[s + 1] >> LANES
+            x = choose(ended, zero, load(gamma, s * row + k))
+            y = choose(other_ended, zero, load(gamma, s * row + k + LANES))
+            total = multiply_add(x, x, total)
+            other_total = multiply_add(y, y, other_total)
+        store(row_sums, k // 2, add(total, other_total))
 
 
 @inner
 def add_likely(
-    after_at, here, n_states, ended, factor, names, alpha, gamma, epsilon, likely, ahead, places,
-    pairs, rows,
-):  # fmt: skip
-    """Add the squares of the most probable state of a step, and of its pair with the step after.
+    n_steps, first, every, n_states, after_at, alpha, gamma, epsilon, likely, ahead, places, pairs
+):
+    """Add the squares of pairs of the most probable states of steps and of those after them.
 
-    With those of one step in n, n times, the sums are then exact for these and estimates for
-    others: `factor` is one, or 1 − n where all squares of the step are in the sums.  `likely` and
-    `ahead` have the state of the step after, its e, and the factor there; then those of this step.
-    `names` are the states as numbers, and `places` is room for a few.
+    With those of one step in `every`, as often, the sums are then exact for these and estimates
+    for others: the steps `first`, `first + every`, ..., of which all squares are in the sums, count
+    1 − `every` times.  `likely` and `ahead` have the state of the step after, its e, and how often
+    it counts; then those of the first step.  The vectors of step s are in `alpha` from
+    `after_at` + s rows on, and `places` is room for the states.
     """
-    zero = zeros_of(gamma)
-    for half in range(0, WIDTH, LANES):
-        most, place = load(gamma, here + half), splat(names, np.int64(0))
-        for k in range(1, n_states):
-            value = load(gamma, here + k * WIDTH + half)
-            bits = lanes_not_above(value, most)
-            most = choose(bits, most, value)
-            place = choose(bits, place, splat(names, k))
-        store(places, half, place)
-        own = choose(ended >> half, zero, most)
-        store(places, WIDTH + half, multiply(own, own))
-    after = ahead[WIDTH]
-    for i in range(WIDTH):
-        state = np.int64(get(places, i))
-        at = state * WIDTH + i
-        cell = state * n_states + get(likely, i)
-        pair = np.float64(get(alpha, after_at + at)) * get(ahead, i)
-        put(pairs, cell, get(pairs, cell) + after * pair * pair)
-        put(rows, state, get(rows, state) + factor * np.float64(get(places, WIDTH + i)))
-        put(likely, i, state)
-        put(ahead, i, np.float64(get(epsilon, here + at)))
-    ahead[WIDTH] = factor
+    row = n_states * WIDTH
+    for s in range(n_steps - 1, -1, -1):
+        store_likeliest(gamma, s * row, n_states, places, np.int64(0))
+        weight = ahead[WIDTH]
+        for i in range(WIDTH):
+            state = get(places, i)
+            at = s * row + state * WIDTH + i
+            cell = state * n_states + get(likely, i)
+            pair = np.float64(get(alpha, after_at + at)) * get(ahead, i)
+            put(pairs, cell, get(pairs, cell) + weight * pair * pair)
+            put(likely, i, state)
+            put(ahead, i, np.float64(get(epsilon, at)))
+        ahead[WIDTH] = 1.0 - every if (s - first) % every == 0 else 1.0
 
 
 @inner
 def backward_block(
-    slot, n_states, transitions, constants, phi, phi_at, masks, alpha, scales, beta, gamma,
-    epsilon, every, squared, row_sums, names, likely, ahead, places, pairs, rows,
-):  # fmt: skip
+    slot, n_states, transitions, constants, phi, phi_at, masks, alpha, scales, beta, gamma, epsilon
+):
     """Smooth a block given b of its last step in `beta`, which is then that of the step before it.
 
-    Returns the lanes in which a total underflows, as bits.  Where there is room in `squared`, it
-    gets the squares of one step in `every`, and `row_sums` are added to; if that is not every step,
-    `pairs` and `rows` get what makes those of the most probable states exact, see `add_likely`.
+    Returns the lanes in which a total underflows, as bits.
     """
     zero, smallest = zeros_of(phi), splat(constants, _SMALLEST)
     row = n_states * WIDTH
     bad = 0
     down, along, none = n_states, np.int64(1), np.int64(0)
-    has_squares, taken = squared.shape[0] > 0, none
     for s in range(STEPS - 1, -1, -1):
         before, here, potential = (slot + s) * row, s * row, phi_at + s * row
         total = zero
@@ -241,121 +212,11 @@ def backward_block(
             y = multiply(load(beta, k + LANES), other_weight)
             store(epsilon, here + k, multiply(load(phi, potential + k), x))
             store(epsilon, here + k + LANES, multiply(load(phi, potential + k + LANES), y))
-        is_taken = has_squares and (s + slot // STEPS) % every == 0
-        if is_taken:
-            _square_step(
-                before, here, taken, row, masks[s + 1], scale, other_scale, constants, alpha, gamma,
-                epsilon, squared, row_sums,
-            )  # fmt: skip
-            taken += row
-        if has_squares and every > 1:
-            add_likely(
-                before + row, here, n_states, masks[s + 1], 1.0 - every if is_taken else 1.0, names,
-                alpha, gamma, epsilon, likely, ahead, places, pairs, rows,
-            )  # fmt: skip
         _mix(
             n_states, transitions, down, along, epsilon, here, beta, none,
             choose(bits, scale, zero), choose(other_bits, other_scale, zero),
         )  # fmt: skip
     return bad
-
-
-@inner
-def add_products(left, left_at, right, right_at, n_states, n_steps, sums):
-    """Add ``left[s, k] * right[s, l]`` of some steps to the sums of every lane, (K, K, `LANES`)."""
-    row = n_states * WIDTH
-    k = 0
-    while k < n_states:
-        j = 0
-        n_left = 4 if k + 4 <= n_states else 1
-        while j < n_states:
-            at = (k * n_states + j) * LANES
-            if n_left == 4 and j + 4 <= n_states:
-                _add_tile(
-                    left, left_at + k * WIDTH, right, right_at + j * WIDTH, row, n_states, n_steps,
-                    sums, at,
-                )  # fmt: skip
-                j += 4
-                continue
-            for i in range(n_left):
-                x = load(sums, at)
-                y = zeros_of(left)
-                a, b = left_at + (k + i) * WIDTH, right_at + j * WIDTH
-                for _ in range(n_steps):
-                    x = multiply_add(load(left, a), load(right, b), x)
-                    y = multiply_add(load(left, a + LANES), load(right, b + LANES), y)
-                    a += row
-                    b += row
-                store(sums, at, add(x, y))
-                at += n_states * LANES
-            j += 1
-        k += n_left
-
-
-@inner
-def _add_tile(left, a, right, b, row, n_states, n_steps, sums, at):
-    """Four states by four: sixteen sums in registers."""
-    down = n_states * LANES
-    c00 = load(sums, at)
-    c01 = load(sums, at + LANES)
-    c02 = load(sums, at + 2 * LANES)
-    c03 = load(sums, at + 3 * LANES)
-    c10 = load(sums, at + down)
-    c11 = load(sums, at + down + LANES)
-    c12 = load(sums, at + down + 2 * LANES)
-    c13 = load(sums, at + down + 3 * LANES)
-    c20 = load(sums, at + 2 * down)
-    c21 = load(sums, at + 2 * down + LANES)
-    c22 = load(sums, at + 2 * down + 2 * LANES)
-    c23 = load(sums, at + 2 * down + 3 * LANES)
-    c30 = load(sums, at + 3 * down)
-    c31 = load(sums, at + 3 * down + LANES)
-    c32 = load(sums, at + 3 * down + 2 * LANES)
-    c33 = load(sums, at + 3 * down + 3 * LANES)
-    for _ in range(n_steps):
-        for half in range(0, WIDTH, LANES):
-            w = load(right, b + half)
-            x = load(right, b + half + WIDTH)
-            y = load(right, b + half + 2 * WIDTH)
-            z = load(right, b + half + 3 * WIDTH)
-            p = load(left, a + half)
-            c00 = multiply_add(p, w, c00)
-            c01 = multiply_add(p, x, c01)
-            c02 = multiply_add(p, y, c02)
-            c03 = multiply_add(p, z, c03)
-            p = load(left, a + half + WIDTH)
-            c10 = multiply_add(p, w, c10)
-            c11 = multiply_add(p, x, c11)
-            c12 = multiply_add(p, y, c12)
-            c13 = multiply_add(p, z, c13)
-            p = load(left, a + half + 2 * WIDTH)
-            c20 = multiply_add(p, w, c20)
-            c21 = multiply_add(p, x, c21)
-            c22 = multiply_add(p, y, c22)
-            c23 = multiply_add(p, z, c23)
-            p = load(left, a + half + 3 * WIDTH)
-            c30 = multiply_add(p, w, c30)
-            c31 = multiply_add(p, x, c31)
-            c32 = multiply_add(p, y, c32)
-            c33 = multiply_add(p, z, c33)
-        a += row
-        b += row
-    store(sums, at, c00)
-    store(sums, at + LANES, c01)
-    store(sums, at + 2 * LANES, c02)
-    store(sums, at + 3 * LANES, c03)
-    store(sums, at + down, c10)
-    store(sums, at + down + LANES, c11)
-    store(sums, at + down + 2 * LANES, c12)
-    store(sums, at + down + 3 * LANES, c13)
-    store(sums, at + 2 * down, c20)
-    store(sums, at + 2 * down + LANES, c21)
-    store(sums, at + 2 * down + 2 * LANES, c22)
-    store(sums, at + 2 * down + 3 * LANES, c23)
-    store(sums, at + 3 * down, c30)
-    store(sums, at + 3 * down + LANES, c31)
-    store(sums, at + 3 * down + 2 * LANES, c32)
-    store(sums, at + 3 * down + 3 * LANES, c33)
 
 
 @inner

@@ -32,12 +32,13 @@ from sojourn.kernels.cpu.lanes import (
     store,
     widened,
 )
+from sojourn.kernels.cpu.pairs import add_outer
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.steps import (
     STEPS,
     WIDTH,
     add_likely,
-    add_products,
+    add_row_squares,
     backward_block,
     forward_block,
     move_sums,
@@ -53,7 +54,6 @@ from sojourn.kernels.cpu.sweeps import add_moments, load_numbers
 from sojourn.kernels.interface import PAD
 from sojourn.kernels.threads import take_unit
 
-_ALL_LANES = 2**WIDTH - 1
 _FIRST_WALK = 16  # steps of the shortest walk
 _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is computed step by step
 _BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
@@ -103,7 +103,7 @@ def strip_units(
     `walks` has the steps of the walks forwards and backwards.  Where they are zero, the first strip
     of a unit finds them, and if only `probing`, writes them there and ends.
 
-    Squares are those of one step in `every`, and those of the most probable states of all steps.
+    Squares of pairs are those of one step in `every`, and of the most probable states of all steps.
     """
     n_states = start.shape[0]
     n_strips = -(-n_steps // (tile * WIDTH))
@@ -118,11 +118,8 @@ def strip_units(
     epsilon = np.empty(STEPS * row, dtype)
     totals = np.empty(STEPS * WIDTH, dtype)
     beta = np.empty(row, dtype)
-    nothing = np.empty(0, dtype)
     n_taken, weight = STEPS // every, np.float64(every)  # steps of a block with squares
-    squared = np.empty(2 * n_taken * row if has_squares else 0, dtype)
-    names, found = np.empty(n_states, dtype), np.empty(2 * WIDTH, dtype)
-    likely, ahead = np.empty(WIDTH, np.int64), np.empty(WIDTH + 1)
+    likely, ahead, found = np.empty(WIDTH, np.int64), np.empty(WIDTH + 1), np.empty(WIDTH, np.int64)
     sums = np.empty(n_states * n_states * LANES, dtype)
     square_sums = np.empty(n_states * n_states * LANES, dtype)
     row_sums = np.empty(n_states * LANES, dtype)
@@ -134,7 +131,6 @@ def strip_units(
         square_sums[j] = 0.0
     for j in range(row_sums.shape[0]):
         row_sums[j] = 0.0
-        names[j // LANES] = j // LANES
     for j in range(scratch.shape[0]):
         scratch[j] = 1.0
     begins, current = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
@@ -142,7 +138,7 @@ def strip_units(
     near = np.empty(WIDTH * STEPS, np.int32)
     product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
     limits[0], limits[1] = 1e-250, 1e250
-    none, one, block, all_lanes = np.int64(0), np.int64(1), np.int64(STEPS), np.int64(_ALL_LANES)
+    none, one, block = np.int64(0), np.int64(1), np.int64(STEPS)
     once, heights = np.float64(1.0), np.empty(0 if numbers is None else STEPS * WIDTH)
     if numbers is not None:
         n_columns, tops = numbers[1].shape[0], np.empty(2 * WIDTH, dtype)
@@ -256,29 +252,42 @@ def strip_units(
                                 bad |= np.int64(unfit)
                             backward_block(
                                 none, n_states, transitions, constants, phi, phi_at, masks, ones,
-                                ones, beta, gamma, epsilon, one, nothing, row_sums, names, likely,
-                                ahead, found, pair_squares[unit], row_squares[unit],
+                                ones, beta, gamma, epsilon,
                             )  # fmt: skip
                             masks[STEPS] = masks[0]
                             continue
                         lanes = backward_block(
                             shift, n_states, transitions, constants, phi, phi_at, masks, alpha,
-                            scales, beta, gamma, epsilon, every, squared, row_sums, names, likely,
-                            ahead, found, pair_squares[unit], row_squares[unit],
+                            scales, beta, gamma, epsilon,
                         )  # fmt: skip
-                        masks[STEPS] = masks[0]
                         bad |= lanes
-                        add_products(alpha, shift * row, epsilon, none, n_states, block, sums)
                         if has_squares:
-                            add_products(
-                                squared, none, squared, n_taken * row, n_states, n_taken,
+                            taken = -(shift // STEPS) % every  # the first step with squares
+                            add_row_squares(row, masks, gamma, row_sums)
+                        if has_squares and every == 1:
+                            add_outer(
+                                alpha, shift * row, epsilon, none, n_states, block, row, sums,
                                 square_sums,
                             )  # fmt: skip
+                        else:
+                            add_outer(
+                                alpha, shift * row, epsilon, none, n_states, block, row, sums, None
+                            )
+                        if has_squares and every > 1:
+                            add_outer(
+                                alpha, (shift + taken) * row, epsilon, taken * row, n_states,
+                                n_taken, every * row, None, square_sums,
+                            )  # fmt: skip
+                            add_likely(
+                                block, taken, every, n_states, (shift + 1) * row, alpha, gamma,
+                                epsilon, likely, ahead, found, pair_squares[unit],
+                            )  # fmt: skip
+                        masks[STEPS] = masks[0]
                         n_sums += 1
                         if n_sums == _BLOCKS_A_SUM or shift == 0:
                             move_sums(sums, transition_counts[unit], once)
                             move_sums(square_sums, pair_squares[unit], weight)
-                            move_sums(row_sums, row_squares[unit], weight)
+                            move_sums(row_sums, row_squares[unit], once)
                             n_sums = 0
                         add_starts(
                             begins, shift, n_steps, n_states, masks, gamma, own_starts, own_squares
@@ -300,12 +309,12 @@ def strip_units(
                                 shift * n_columns * WIDTH, gamma, z, products, shares, moment_sums,
                             )  # fmt: skip
                     if entered and has_squares and every > 1:
-                        # The pair of the tile's first step with the step before it, not a row.
+                        # The pair of the tile's first step with the step before it.
                         for j in range(0, row, LANES):
                             store(gamma, j, multiply(load(alpha, j), load(beta, j)))
                         add_likely(
-                            none, none, n_states, all_lanes, once, names, alpha, gamma, epsilon,
-                            likely, ahead, found, pair_squares[unit], row_squares[unit],
+                            one, none, every, n_states, none, alpha, gamma, epsilon, likely, ahead,
+                            found, pair_squares[unit],
                         )  # fmt: skip
                     which = np.int64(3) if entered else np.int64(2)
                     same = _note(
