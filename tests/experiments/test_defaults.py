@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
-from experiments import few_words
+from experiments import few_words, optima
 from experiments.defaults import Task, run_cell, with_others
 from experiments.defaults_data import (
     EARTHQUAKES,
@@ -35,9 +35,10 @@ def test_the_tables_in_the_docs_are_those_of_the_result_file():
     assert updated(page, read_cells()) == page
 
 
-def test_the_table_of_few_words_is_that_of_its_result_file():
-    page, result = PAGE.read_text(), json.loads(few_words.RESULT.read_text())
-    assert between_marks(page, few_words.MARK, few_words.table(result)) == page
+@pytest.mark.parametrize("experiment", [few_words, optima])
+def test_the_tables_of_other_experiments_are_those_of_their_result_files(experiment):
+    page, result = PAGE.read_text(), json.loads(experiment.RESULT.read_text())
+    assert between_marks(page, experiment.MARK, experiment.table(result)) == page
 
 
 @pytest.mark.parametrize(

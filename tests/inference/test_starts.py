@@ -57,7 +57,7 @@ def test_the_best_start_is_the_best_of_the_loop(family, values, n_passes):
     family, data, starts = starts_of(family, data, range(5))
     (chunk,) = prepare(family, data)
     seen = []
-    posterior, at = best_start(
+    posterior, at, _ = best_start(
         family, starts, chunk, n_passes=n_passes, compare_after=100, tol=TOL, callback=seen.append
     )
     ends = [trained_alone(family, data, start, n_passes) for start in starts]
@@ -80,7 +80,10 @@ def test_a_start_goes_on_where_the_loop_would_be():
     data = sj.Sequences.from_lengths(COUNTS[:, None], [len(COUNTS)])
     family, data, starts = starts_of(sj.Poisson(), data, [3, 3])
     (chunk,) = prepare(family, data)
-    posterior, at = best_start(family, starts, chunk, n_passes=100, compare_after=5, tol=TOL)
+    posterior, at, is_alone = best_start(
+        family, starts, chunk, n_passes=100, compare_after=5, tol=TOL
+    )
+    assert not is_alone  # both are the same
     problem = Problem(family, METHODS["scvi"].objective, Schedule(0.0, 1.0), 1)
     backend = Compute("cpu", 1, "float64").backend()
     source = MemorySource(data, None, 0)
@@ -88,6 +91,16 @@ def test_a_start_goes_on_where_the_loop_would_be():
     alone = trained_alone(family, data, starts[0], 100)
     assert (ended.n_pass, ended.converged) == (alone.n_pass, True)
     np.testing.assert_allclose(posterior.emissions.dense(), starts[0].emissions.dense(), rtol=1e-8)
+
+
+def test_a_start_that_no_other_comes_near_is_alone():
+    data = sj.Sequences.from_lengths(COUNTS[:, None], [len(COUNTS)])
+    family, data, starts = starts_of(sj.Poisson(), data, range(2))
+    (chunk,) = prepare(family, data)
+    one = starts[0].regrouped(np.full((3, 3), 1 / 3))  # states that are all alike stay alike
+    for order in ([one, starts[1]], [starts[1], one]):
+        found = best_start(family, order, chunk, n_passes=100, compare_after=20, tol=TOL)
+        assert found.is_alone
 
 
 def test_restarts_at_once_find_what_restarts_one_by_one_do():
@@ -104,8 +117,8 @@ def test_the_best_start_goes_on_alone():
     family, data, starts = starts_of(sj.Poisson(), data, range(4))
     (chunk,) = prepare(family, data)
     options = {"n_passes": 100, "compare_after": 6, "tol": TOL}
-    ahead, at = best_start(family, starts, chunk, **options)
-    posterior, ended = best_start(family, starts, chunk, alone=True, **options)
+    ahead, at, _ = best_start(family, starts, chunk, **options)
+    posterior, ended, _ = best_start(family, starts, chunk, alone=True, **options)
     assert (at.n_pass, at.converged) == (6, False)
     assert ended.converged
     alone = trained_alone(family, data, ahead, 100)

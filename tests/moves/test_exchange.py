@@ -65,3 +65,42 @@ def test_a_split_by_runs_keeps_what_the_state_had(trapped):
     family = search.fitter.family
     means = family.location + parts.emissions.dense()[[3, 4], 2] / mass[[3, 4]]
     np.testing.assert_allclose(np.sort(means), [2.0, 6.0], atol=0.3)
+
+
+@pytest.fixture(scope="module")
+def traps():
+    """Symbols of four states, in which single starts end in several optima."""
+    rng = np.random.default_rng(1)
+    symbols = rng.dirichlet(np.full(100, 0.03), 4)
+    states = np.repeat(rng.integers(0, 4, 250), 4)
+    return np.array([rng.choice(100, p=symbols[k]) for k in states])
+
+
+def test_a_given_number_of_states_ends_in_the_best_optimum_from_any_start(traps):
+    def scores(**options):
+        seeds = range(6)
+        return [
+            sj.HMM(4, sj.Categorical(), random_state=s, **options).fit(traps).score(traps)
+            for s in seeds
+        ]
+
+    single, usual = scores(n_init=1), scores()
+    assert min(usual) > max(*single, *usual) - 1.0
+    assert min(single) < max(single) - 20.0  # otherwise there is nothing to find
+
+
+def test_exchanges_are_in_the_history_and_must_not_lower_a_score(traps):
+    fits = [sj.HMM(4, sj.Categorical(), random_state=seed).fit(traps) for seed in range(6)]
+    moves = [move for model in fits for entry in model.history_ for move in entry["moves"]]
+    assert {move["kind"] for move in moves} == {"exchange"}
+    assert any(move["accepted"] for move in moves)
+    assert all(model.converged_ for model in fits)
+    model = sj.HMM(4, sj.Categorical(), random_state=0).fit(traps[:600], validation=traps[600:])
+    assert model.n_states_ == 4
+    assert model.history_[-1]["score"] is not None
+
+
+def test_restarts_that_are_asked_for_are_all_there_is(traps):
+    for options in ({"n_init": 1}, {"n_init": 2}, {"init": "exponential"}):
+        model = sj.HMM(4, sj.Categorical(), random_state=0, **options).fit(traps)
+        assert not any(entry["moves"] for entry in model.history_)

@@ -25,6 +25,7 @@ from sojourn.kernels.interface import NARROW, Floats, Potentials
 from sojourn.transitions import Dirichlet, Rows, Transitions
 
 _DTYPE = "float64"  # of potentials and statistics of all starts
+_SAME = 1.0  # difference of the log likelihood, in nats, that tells no optimum from another
 
 
 def may_train_together(
@@ -40,6 +41,23 @@ def may_train_together(
     )
 
 
+class BestStart(NamedTuple):
+    """The start with the highest likelihood.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    position : Position
+        From where training can go on.
+    is_alone : bool
+        Whether no other start came as far, to within a nat: then there may be better ones.
+    """
+
+    posterior: Posterior
+    position: Position
+    is_alone: bool = True
+
+
 def best_start(
     family: Family,
     starts: Sequence[Posterior],
@@ -51,7 +69,7 @@ def best_start(
     alone: bool = False,
     n_threads: int = 1,
     callback: Callable[[Progress], None] | None = None,
-) -> tuple[Posterior, Position]:
+) -> BestStart:
     """Train from several starts with full batches; return the one with the highest likelihood.
 
     Parameters
@@ -73,16 +91,12 @@ def best_start(
     callback : callable, optional
         Called as in `train`.
 
-    Returns
-    -------
-    posterior : Posterior
-    position : Position
-        From where training can go on.
     """
     begun, steps = time.perf_counter(), chunk.sequences.n_steps
     runs, seen = _Runs.of(starts), _Seen.of(family, chunk)
     before: Floats = np.full(len(starts), -np.inf)
     best: _Found | None = None
+    ends: list[float] = []
     history: list[Progress] = []
     for n_pass in range(1, n_passes + 1):
         sums = runs.swept(family, seen, n_threads)
@@ -95,6 +109,9 @@ def best_start(
         ended = converged | (n_pass == n_passes)
         if n_pass == compare_after:
             ended |= ~(now == now[~ended].max(initial=-np.inf)) if alone else True
+            ends.extend(now[~ended])
+        if n_pass <= compare_after:
+            ends.extend(now[ended])
         for lane in map(int, np.flatnonzero(ended & np.isfinite(now))):
             if best is None or now[lane] > best.log_likelihood:
                 best = _Found(runs, lane, bool(converged[lane]), float(now[lane]), n_pass)
@@ -104,7 +121,7 @@ def best_start(
         if ended.any():
             runs = runs.only(np.flatnonzero(~ended))
     if best is None:  # the loop that computes step by step may still find a path
-        return starts[0], Position()
+        return BestStart(starts[0], Position())
     last = history[best.n_pass - 1]
     position = Position(
         best.n_pass,
@@ -116,7 +133,10 @@ def best_start(
         log_likelihood=best.log_likelihood,
         converged=best.converged,
     )
-    return best.runs.posterior(best.lane, starts[0], best.n_pass), position
+    is_alone = (np.array(ends) > np.nanmax(ends) - _SAME).sum() < 2
+    return BestStart(
+        best.runs.posterior(best.lane, starts[0], best.n_pass), position, bool(is_alone)
+    )
 
 
 def _progress(chunk: Chunk, n_pass: int, begun: float, n_states: int) -> Progress:

@@ -22,6 +22,7 @@ from sojourn.kernels.interface import Floats
 from sojourn.models import partial, run
 from sojourn.models.attributes import Learned, refuse_assignment
 from sojourn.models.fixed import Given
+from sojourn.models.observers import Observers
 from sojourn.models.parameters import COMMON, Constraint, check_parameters, compute_of, record_of
 from sojourn.models.predicting import PredictionMixin
 from sojourn.moves.settings import MoveSettings
@@ -212,7 +213,7 @@ class BaseHMM(PredictionMixin, Estimator, ABC):  # type: ignore[misc]
             self,
             X,
             lengths,
-            run.Observers(validation, validation_every, callback, track_bound),
+            Observers(validation, validation_every, callback, track_bound),
             Roles(sequence, time, listed(drop)),
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,

@@ -25,6 +25,7 @@ from sojourn.models.parameters import (
     tunings,
 )
 from sojourn.moves.narrow import Narrow
+from sojourn.transitions import Dirichlet
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
@@ -107,6 +108,12 @@ _SEARCH_STEPS, _SEARCH_STEPS_PER_STATE = 300, 40  # its local steps: each state 
 """Restarts take about two seconds by these estimates of a pass, measured once on one machine:
 with 4 states allowed for 100 steps of two Gaussians a search takes 360 local steps, with 50 2,300.
 They are counted, not timed, so that a seed gives the same model anywhere."""
+
+
+EXCHANGE_SECONDS = 10.0
+_EXCHANGE_STEPS, _EXCHANGE_STEPS_PER_STATE = 132, 2  # local steps of a round, by the settings
+"""Exchanges of states of small data take at most so long by the same estimates.  Source: `python -m
+experiments.optima`, whose largest cell needs half of it."""
 
 
 class Size(Enum):
@@ -306,3 +313,20 @@ def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
     work = n_steps * (model.n_states + 32.0) ** 2
     seconds = passes * (call + _WORK_SECONDS * work)
     return int(min(MOST_RESTARTS, max(1, RESTART_SECONDS / seconds)))
+
+
+def n_exchanges(model: BaseHMM, n_steps: float) -> int:
+    """Return how often states of small data are exchanged at most: where nothing else is chosen.
+
+    Where the number of states may change, merges and splits do the same.
+    """
+    is_open = isinstance(model.n_init, str) and isinstance(model.init, str) and model.init == "auto"
+    if inference_name(model) != "scvi" or not is_open or may_move(model):
+        return 0
+    is_held = holds_emissions(model) or is_constrained(model) or model.duration is not None
+    if is_held or not isinstance(model._make_transitions(), Dirichlet) or int(model.n_states) < 2:
+        return 0
+    n_states = float(model.n_states)
+    passes = _EXCHANGE_STEPS + _EXCHANGE_STEPS_PER_STATE * n_states
+    work = n_steps * (n_states + 32.0) ** 2
+    return int(EXCHANGE_SECONDS / (passes * (_SEARCH_SECONDS + _WORK_SECONDS * work)))

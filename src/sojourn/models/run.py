@@ -35,7 +35,9 @@ from sojourn.models.checkpoints import (
     seed_of,
 )
 from sojourn.models.durations import shapes_of
+from sojourn.models.effort import Effort
 from sojourn.models.fixed import emission_of, rescaling_of
+from sojourn.models.observers import Observers
 from sojourn.models.parameters import (
     is_sampled,
     may_move,
@@ -48,7 +50,6 @@ from sojourn.models.plan import (
     SEARCH_TOL,
     Plan,
     Size,
-    n_restarts,
 )
 from sojourn.models.prepare import (
     checked_options,
@@ -59,14 +60,14 @@ from sojourn.models.prepare import (
     plan_of,
 )
 from sojourn.models.start import (
-    Callback,
+    Begun,
     make_moves,
     new_fitted,
     reporting,
     restart_seeds,
     start,
-    starts_together,
 )
+from sojourn.moves.exchange import exchange_on
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
 from sojourn.moves.search import StateSearch
@@ -80,42 +81,6 @@ from sojourn.warnings import FitWarning
 
 if TYPE_CHECKING:
     from sojourn.models.base import BaseHMM
-
-
-@dataclass(frozen=True)
-class Observers:
-    """What observes the training of a model.
-
-    Attributes
-    ----------
-    validation : data or (X, lengths) or None
-        Held-out data, as given by the user.
-    validation_every : int or None
-        Updates between two scores within a pass.
-    callback : callable or None
-        Called with the `Progress` after each update and each pass.
-    track_bound : bool or None
-        Whether the history has the bound; None where a method sees all the data at every update.
-    """
-
-    validation: Any = None
-    validation_every: int | None = None
-    callback: Callback | None = None
-    track_bound: bool | None = None
-
-    @property
-    def allow_starts_at_once(self) -> bool:
-        """Whether nothing is computed after every pass of every restart."""
-        return self.validation is None and not self.track_bound
-
-    def held_out(self, family: Family, data: Data, n_states: int) -> Data | None:
-        """Return the held-out data in the form that the family and the training data have."""
-        if self.validation is None:
-            return None
-        is_pair = isinstance(self.validation, tuple)
-        X, lengths = self.validation if is_pair else (self.validation, None)
-        own = Data(X, lengths, family, use=data.use_for(family))
-        return own.label(data.names, n_states, all_states=True).validated(family)
 
 
 def fit(
@@ -140,10 +105,10 @@ def fit(
     X = list(X) if n_init not in (None, 1) and isinstance(X, Iterator) else X  # it is read again
     data = labelled_data(model, X, lengths, y, sample_weight, roles)
     is_plain = data.sequences is not None and checkpoints is None and client is None
-    restarts = n_init or (n_restarts(model, data.n_sequences, data.n_steps) if is_plain else 1)
-    may_be_at_once = is_plain and observers.allow_starts_at_once and not is_sampled(model)
-    if restarts > 1 and not may_be_at_once:
-        _fit_best(model, X, lengths, observers, client, restarts, y, sample_weight, roles)
+    effort = Effort.of(model, data, observers, is_plain=is_plain)
+    if effort.restarts > 1 and not effort.at_once and not effort.exchanges:
+        known = y, sample_weight, roles
+        _fit_best(model, X, lengths, observers, client, effort.restarts, *known)
         return
     cluster = connect(model, client, data)
     family, sample = data.resolve(emission_of(model), model.n_states)
@@ -156,20 +121,17 @@ def fit(
         model._fitted.provenance = data.record()
         return
     plan = plan_of(model, data, family)
-    restarts = restarts if n_init is not None or plan.size is Size.SMALL else 1
-    if restarts > 1 and not starts_together(model, plan, family, sample, restarts):
-        _fit_one_by_one(model, data, family, observers, restarts)
+    effort = effort.planned(model, plan, data, family, sample)
+    if effort.restarts > 1 and not effort.at_once:
+        _fit_one_by_one(model, data, family, observers, effort.restarts)
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        posterior, position, state = start(
-            model, plan, family, sample, data, seed, n_starts=restarts, callback=observers.callback
-        )
+        runs: Any = {"n_starts": effort.restarts, "callback": observers.callback}
+        begun = start(model, plan, family, sample, data, seed, **runs)
     else:
-        position = checked_position(*found, identity)
-        posterior, state = found[0].posterior, found[0].move_state
-        family = found[0].family if state.n_rounds else family  # its prior may have been learned
-    fitted = new_fitted(model, family, posterior, data.n_sequences, state)
+        begun, family = _resumed(*found, identity, family)
+    fitted = new_fitted(model, family, begun.posterior, data.n_sequences, begun.state)
     fitted.state_names, fitted.provenance, model._fitted = data.names, data.record(), fitted
     if checkpoints is not None:
         checkpoints.begin(fitted, identity)
@@ -177,9 +139,20 @@ def fit(
     moves = _moves_of_fit(model, plan, fitted, data, minibatches, seed, remote=cluster is not None)
     source = _read_here(plan, fitted, data, minibatches, seed)
     shapes = shapes_of(model, fitted, source, data, seed, plan.narrow)
-    training = Training(plan, minibatches, position, moves, checkpoints, cluster, held_out, shapes)
+    exchanges = 0 if begun.is_sure else effort.exchanges
+    rest = held_out, shapes, exchanges, seed
+    training = Training(plan, minibatches, begun.position, moves, checkpoints, cluster, *rest)
     _train(model, fitted, training, observers)
     warn_of_fit(model, fitted)
+
+
+def _resumed(
+    found: FittedModel, state: Any, identity: dict[str, Any], family: Family
+) -> tuple[Begun, Family]:
+    """Return where a checkpoint goes on, and the family: its prior may have been learned."""
+    position = checked_position(found, state, identity)
+    family = found.family if found.move_state.n_rounds else family
+    return Begun(found.posterior, position, found.move_state), family
 
 
 # ---- one run of the training loop ---------------------------------------------------------------
@@ -197,6 +170,8 @@ class Training:
     cluster: Cluster | None
     held_out: Data | None
     shapes: LearnedShapes | None = None
+    n_exchanges: int = 0
+    seed: int = 0
 
     def score(self, fitted: FittedModel) -> Callable[..., float] | None:
         """Return what scores a posterior on held-out data, per step; None if there are none.
@@ -226,6 +201,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
         try:
             fitted.posterior = backend.place(fitted.posterior)
             training = _search_first(model, fitted, training, observers, backend)
+            training = _exchange_first(model, fitted, training, observers, backend)
             ended = _run_loop(model, fitted, training, observers, backend)
         finally:
             fitted.posterior = fitted.posterior.fetched()
@@ -374,6 +350,36 @@ def _search_first(
     )
     shapes = training.shapes and replace(training.shapes, family=found.family)
     return replace(training, position=position, shapes=shapes)
+
+
+def _exchange_first(
+    model: BaseHMM,
+    fitted: FittedModel,
+    training: Training,
+    observers: Observers,
+    backend: Backend,
+) -> Training:
+    """Look for a better optimum of small data, before training converges in it."""
+    plan, at = training.plan, training.position
+    if not training.n_exchanges or not isinstance(backend, CpuBackend):
+        return training
+    if at.n_pass < SEARCH_PASSES:
+        few = plan._replace(n_passes=SEARCH_PASSES)
+        at = _run_loop(model, fitted, replace(training, plan=few), observers, backend)
+    before = time.perf_counter()
+    data = joined([part for batch in training.minibatches.batches(0) for part in pieces_of(batch)])
+    rules = training.n_exchanges, SEARCH_TOL, move_settings(model), training.seed
+    found, tried = exchange_on(data, fitted.posterior, fitted.family, backend, *rules)
+    score = training.score(fitted)
+    if found is not None and (score is None or score(found) >= score(fitted.posterior)):
+        fitted.posterior.become(replace(found, n_updates=fitted.posterior.n_updates))
+        at = at._replace(log_likelihood=None, converged=False)
+    seconds = time.perf_counter() - before
+    last = at.history[-1]
+    own = [move._asdict() for move in tried]
+    last = last._replace(seconds=last.seconds + seconds, moves=own, move_seconds=seconds)
+    at = at._replace(seconds=at.seconds + seconds, history=(*at.history[:-1], last))
+    return replace(training, position=at)
 
 
 def _moves_of_fit(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from sojourn.families import Family
 from sojourn.inference import Position, Posterior, Progress, Statistics
 from sojourn.inference.local import prepare
 from sojourn.inference.posterior import initial_counts
-from sojourn.inference.starts import best_start, may_train_together
+from sojourn.inference.starts import BestStart, best_start, may_train_together
 from sojourn.kernels import cpu
 from sojourn.kernels.threads import resolve_jobs
 from sojourn.models.durations import durations_of, refuse_one_pass
@@ -49,6 +49,24 @@ if TYPE_CHECKING:
 Callback = Callable[[Progress], None]
 
 
+class Begun(NamedTuple):
+    """Where training begins.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    position : Position
+    state : MoveState
+    is_sure : bool
+        Whether several starts came to the same optimum, as good as any of the others.
+    """
+
+    posterior: Posterior
+    position: Position
+    state: MoveState
+    is_sure: bool = False
+
+
 def start(
     model: BaseHMM,
     plan: Plan,
@@ -59,7 +77,7 @@ def start(
     *,
     n_starts: int = 1,
     callback: Callback | None = None,
-) -> tuple[Posterior, Position, MoveState]:
+) -> Begun:
     """Draw an initial posterior, with a warm-up if there will be few updates per pass.
 
     A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
@@ -75,21 +93,22 @@ def start(
     posterior = draw(seed, wide, tuned=plan.tuned)
     if n_starts > 1:
         starts = [posterior, *(draw(own) for own in restart_seeds(seed, n_starts)[1:])]
-        return *_start_together(model, plan, family, sample, starts, callback), MoveState()
+        best = _start_together(model, plan, family, sample, starts, callback)
+        return Begun(best.posterior, best.position, MoveState(), not best.is_alone)
     posterior.held = data.n_labelled
     if _may_stay(model, plan, data):
         posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size is Size.TILED or (plan.size is Size.SMALL and not plan.tuned):
-        return posterior, Position(), MoveState()
+        return Begun(posterior, Position(), MoveState())
     moves = make_moves(model, family, posterior, seed, on_host=True)
     with_moves = moves is not None and plan.size is not Size.SMALL  # those are searched for later
     if moves is None and plan.is_open:
         moves = _moves_of(model, seed, on_host=True)
     is_once = data.source is not None and not data.source.is_repeatable
     if moves is None or not isinstance(model.init, str) or model.init != "auto" or is_once:
-        return posterior, Position(), MoveState()
+        return Begun(posterior, Position(), MoveState())
     warm = warm_up(
         posterior,
         family,
@@ -104,7 +123,7 @@ def start(
         monitor=lambda n_passes: _display(model, n_passes, "warm-up"),
         with_moves=with_moves,
     )
-    return (posterior, Position(), MoveState()) if warm is None else warm
+    return Begun(posterior, Position(), MoveState()) if warm is None else Begun(*warm)
 
 
 def _may_stay(model: BaseHMM, plan: Plan, data: Data) -> bool:
@@ -159,7 +178,7 @@ def _start_together(
     data: Sequences,
     starts: list[Posterior],
     callback: Callback | None,
-) -> tuple[Posterior, Position]:
+) -> BestStart:
     """Train several starts at once for some passes, and return the best of them."""
     assert plan.tol is not None
     (chunk,) = prepare(family, data)

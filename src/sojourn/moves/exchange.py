@@ -9,11 +9,41 @@ from __future__ import annotations
 
 import numpy as np
 
+from sojourn.families import Family
+from sojourn.inference.backend import LocalBackend
 from sojourn.inference.posterior import Posterior
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import Pair, merge_weights
 from sojourn.moves.sample import Fit
 from sojourn.moves.search import StateSearch
+from sojourn.moves.settings import MoveSettings
+from sojourn.moves.workbench import Workbench
+from sojourn.random_state import SPLIT_STREAM
+from sojourn.sequences import Sequences
+
+ONE_NAT = 1.0
+"""Difference of log evidence that is worth no more than a mention, as Kass and Raftery (1995) put
+it: smaller ones tell no optimum from another.  No experiment."""
+
+
+def exchange_on(
+    data: Sequences,
+    posterior: Posterior,
+    family: Family,
+    backend: LocalBackend,
+    n_rounds: int,
+    tol: float,
+    settings: MoveSettings,
+    seed: int,
+) -> tuple[Posterior | None, list[Move]]:
+    """Exchange states of a model on these data; see `exchange_states`."""
+    n_states = posterior.n_states
+    bench = Workbench(family, backend).for_states(n_states + 1)
+    search = StateSearch.on(data, bench, n_states + 1, tol, settings)
+    rng = np.random.default_rng([seed, SPLIT_STREAM])
+    found, moves = exchange_states(search, bench.place(posterior), n_rounds, rng)
+    bench.check()
+    return found, moves
 
 
 def exchange_states(
@@ -21,7 +51,8 @@ def exchange_states(
 ) -> tuple[Posterior | None, list[Move]]:
     """Make the best exchange as long as it raises the bound, `n_rounds` times at most.
 
-    It must gain more than a model may yet gain that counts as converged: others lead back.
+    It must gain more than a model may yet gain that counts as converged, since others lead back,
+    and more than one nat.
 
     Returns
     -------
@@ -31,6 +62,7 @@ def exchange_states(
         The best exchange of each round: the state that was split, and those that were merged.
     """
     n_steps, moves = search.fitter.settings.search_steps, list[Move]()
+    least = max(search.least, ONE_NAT)
     present, found = search.stepped(posterior, n_steps), None
     for _ in range(n_rounds):
         best = _best_exchange(search, present, rng)
@@ -39,8 +71,8 @@ def exchange_states(
             break
         fit, states = best
         gain, n_states = fit.bound - present.bound, posterior.n_states
-        moves.append(Move("exchange", states, gain, 0.0, gain > search.least, n_states))
-        if gain <= search.least:
+        moves.append(Move("exchange", states, gain, 0.0, gain > least, n_states))
+        if gain <= least:
             break
         present = fit
         found = fit.posterior

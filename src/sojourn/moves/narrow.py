@@ -17,14 +17,12 @@ from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
 from sojourn.inference.survey import Survey
 from sojourn.inference.trainer import StateMoves
-from sojourn.moves.exchange import exchange_states
+from sojourn.moves.exchange import exchange_on
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
-from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
-from sojourn.random_state import SPLIT_STREAM
 from sojourn.sources import Minibatches
 from sojourn.sources.base import first_steps
 
@@ -126,12 +124,9 @@ class Narrowing:
         if posterior.held or posterior.durations is not None or posterior.n_states == 1:
             return []
         n_states = posterior.n_states
-        bench = Workbench(family, self.backend).for_states(n_states + 1)
         data = first_steps(self.source.batches(n_pass + 1), _SAMPLE_STEPS)
-        search = StateSearch.on(data, bench, n_states + 1, self.tol, self.settings)
-        rng = np.random.default_rng([n_states, SPLIT_STREAM])
-        found, moves = exchange_states(search, bench.place(posterior), self.plan.n_exchanges, rng)
-        bench.check()
+        rules = self.plan.n_exchanges, self.tol, self.settings, n_states
+        found, moves = exchange_on(data, posterior, family, self.backend, *rules)
         if found is not None:
             total, own = (float(state_masses(p.counts).sum()) for p in (posterior, found))
             found = found.regrouped(total / own * np.eye(n_states))
