@@ -35,10 +35,17 @@ def test_the_tables_in_the_docs_are_those_of_the_result_file():
     assert updated(page, read_cells()) == page
 
 
-@pytest.mark.parametrize("experiment", [few_words, optima])
-def test_the_tables_of_other_experiments_are_those_of_their_result_files(experiment):
-    page, result = PAGE.read_text(), json.loads(experiment.RESULT.read_text())
-    assert between_marks(page, experiment.MARK, experiment.table(result)) == page
+@pytest.mark.parametrize(
+    ("mark", "path", "table"),
+    [
+        (few_words.MARK, few_words.RESULT, few_words.table),
+        (optima.MARK, optima.RESULT, optima.table),
+        (optima.MARK_MANY, optima.RESULT_MANY, optima.table_many),
+    ],
+)
+def test_the_tables_of_other_experiments_are_those_of_their_result_files(mark, path, table):
+    page = PAGE.read_text()
+    assert between_marks(page, mark, table(json.loads(path.read_text()))) == page
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,33 @@ def test_fewer_steps_than_probabilities_of_symbols_go_in_minibatches():
     assert size_of(kept, 100, 2999, kept.emission) is Size.MANY
 
 
+def test_many_sequences_begin_with_more_states_than_asked_for():
+    few = sj.HMM(8, sj.Gaussian(2)), sj.HDPHMM(8, sj.Gaussian(2))
+    for model in few:
+        narrow = plan_training(model, 2000, 70_000, model.emission).narrow
+        assert (narrow.wide, narrow.n_states, narrow.first) == (24, 8, 4)
+    alike = [
+        sj.HMM(WIDE_MOST, sj.Gaussian(2)),
+        sj.HMM(8, sj.Gaussian(2), n_passes=10),
+        sj.HMM(8, sj.Gaussian(2), init="segments"),
+        sj.HMM(8, sj.Gaussian(2), inference="svi"),
+        sj.HDPHMM(8, sj.Gaussian(2), moves=None),  # as in the paper
+        sj.HMM(8, sj.Categorical(5000)),  # 24 of them have more probabilities than the sample steps
+    ]
+    for model in alike:
+        assert plan_training(model, 2000, 70_000, model.emission).narrow is None
+
+
+@pytest.mark.parametrize("kind", [sj.HMM, sj.HDPHMM])
+def test_a_given_number_of_states_of_many_sequences_is_that_of_the_truth(kind):
+    rng = np.random.default_rng(3)
+    rates = (1.0 + 1.5 * np.arange(6)) ** 2
+    X = [rng.poisson(rates[np.repeat(rng.integers(0, 6, 9), 4)]) for _ in range(1000)]
+    for seed in range(2):
+        model = kind(6, sj.Poisson(), random_state=seed).fit(X)
+        np.testing.assert_allclose(np.sort(model.lambdas_[:, 0]), rates, rtol=0.05)
+
+
 def test_tiles_of_a_given_length_are_made_of_anything():
     assert size_of(hmm(tile_length=5), 10, 100) is Size.TILED
     plan = plan_training(hmm(tile_length=5, batch_size=7, n_passes=3), 10, 100)

@@ -21,7 +21,9 @@ def _on_host(potentials, index):
     return factors, to_host(index)
 
 
-def _forward_backward(potentials, index, offsets, *, squares=False, order=None, n_threads=1):
+def _forward_backward(
+    potentials, index, offsets, *, squares=False, summed=False, order=None, n_threads=1
+):
     n_steps = int(offsets[-1])  # the index may be longer
     factors, places = _on_host(potentials, index[:n_steps])
     found = cpu.forward_backward(factors, places, to_host(offsets), squares=squares, n_threads=1)

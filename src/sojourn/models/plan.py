@@ -24,7 +24,7 @@ from sojourn.models.parameters import (
     step_sizes,
     tunings,
 )
-from sojourn.moves.narrow import Narrow
+from sojourn.moves.narrow import SAMPLE_STEPS, Narrow
 from sojourn.transitions import Dirichlet
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ EDGE_TOLERANCE = 1e-2
 which these are large enough.  Source: as `TILE_LENGTH`."""
 
 WIDE_FACTOR, WIDE_MOST, WIDE_SHARE, WIDE_STAGES = 3, 32, 0.4, 3
-"""Long sequences: states to begin with per state asked for, and at most; share of the passes with
-all of them, and passes after which they are merged.  Source: as `TILE_LENGTH`."""
+"""Minibatches: states to begin with per state asked for, and at most; share of the passes with all
+of them, and passes after which they are merged.  Source: as `TILE_LENGTH`; that it serves short
+sequences too, `python -m experiments.optima --many`."""
 
 STAYING = (0.0, 0.5, 0.9, 0.99)
 STAYING_PIECES, STAYING_PIECE, STAYING_STEPS = 32, 2**10, 10
@@ -172,7 +173,7 @@ def plan_training(
     """Return how to go through data of that size, of a family that is known by now."""
     size = size_of(model, n_sequences, n_steps, family)
     if size is Size.TILED:
-        return _plan_tiles(model, n_sequences, n_steps)
+        return _plan_tiles(model, n_sequences, n_steps, family)
     if size is not Size.MANY:
         n_passes = FULL_PASSES if size is Size.SMALL else LONG_PASSES
         # Restarts of a fixed number of states are trained at once, with one prior for all of them.
@@ -189,7 +190,10 @@ def plan_training(
     schedule = step_sizes(model, n_passes, n_sequences, n_steps, batch_size)
     is_open = _is_open(model)
     tuned = _learned_prior(model) if is_open else tunings(model)
-    return Plan(size, batch_size, n_passes, tol, schedule, is_open, tuned)
+    # Without moves the infinite model keeps the states that it begins with, as in the paper.
+    is_finite = isinstance(model._make_transitions(), Dirichlet)
+    wide = _wide(model, n_passes, n_steps, family) if may_move(model) or is_finite else None
+    return Plan(size, batch_size, n_passes, tol, schedule, is_open, tuned, narrow=wide)
 
 
 def _learned_prior(model: BaseHMM) -> tuple[str, ...]:
@@ -205,7 +209,7 @@ def _has_usual_prior(model: BaseHMM) -> bool:
     return left and inference_name(model) == "scvi" and model.emission.has_usual_prior
 
 
-def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
+def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float, family: Family | None) -> Plan:
     """Return how to go through tiles of long sequences."""
     length = TILE_LENGTH if isinstance(model.tile_length, str) else model.tile_length
     assert length is not None
@@ -227,7 +231,7 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     if method.whole or not (is_open or "steps" in tunings(model)):
         schedule: StepSizes = step_sizes(model, n_passes, n_tiles, n_steps, batch_size)
         return Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length)
-    wide = _wide(model)
+    wide = _wide(model, n_passes, n_steps, family)
     n_full = FULL_TILES if is_open else 0
     schedule = LinearDecay.plan(
         model.n_states if wide is None else wide.wide,
@@ -236,8 +240,6 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
         n_tiles,
         n_steps,
     )
-    if wide is not None:
-        wide = wide._replace(first=round(WIDE_SHARE * n_passes))
     plan = Plan(Size.TILED, batch_size, n_passes, tol, schedule, is_open, tuned, length, wide)
     if not is_open:
         return plan
@@ -245,8 +247,12 @@ def _plan_tiles(model: BaseHMM, n_sequences: int, n_steps: float) -> Plan:
     return plan._replace(whole_from=n_minibatches, tol=float(model.tol), n_more=n_minibatches)
 
 
-def _wide(model: BaseHMM) -> Narrow | None:
-    """Return how a model begins with more states than asked for, if that is left open."""
+def _wide(model: BaseHMM, n_passes: int, n_steps: float, family: Family | None) -> Narrow | None:
+    """Return how a model begins with more states than asked for, if that is left open.
+
+    Not where the sample that tells which of them to merge has fewer steps than they have
+    statistics, as of words.
+    """
     n_states = int(model.n_states)
     wide = max(n_states, min(WIDE_FACTOR * n_states, WIDE_MOST))
     is_auto = isinstance(model.init, str) and model.init == "auto"
@@ -254,7 +260,9 @@ def _wide(model: BaseHMM) -> Narrow | None:
         return None
     if begin_states(model) < n_states or is_constrained(model) or holds_emissions(model):
         return None
-    return Narrow(wide, n_states, 1, WIDE_STAGES)
+    if family is not None and wide * family.n_statistics > min(n_steps, SAMPLE_STEPS):
+        return None
+    return Narrow(wide, n_states, round(WIDE_SHARE * n_passes), WIDE_STAGES)
 
 
 def size_of(model: BaseHMM, n_sequences: int, n_steps: float, family: Family | None = None) -> Size:

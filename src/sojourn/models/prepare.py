@@ -104,20 +104,20 @@ def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     plan = plan_training(model, data.n_sequences, data.n_steps, family)
     expect(f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}")
     is_symmetrical = is_symmetric(family, model._make_transitions())
-    if plan.narrow is not None and (data.n_labelled or not is_symmetrical):
-        plan = plan._replace(narrow=None)  # states with labels are not to be merged
     is_auto, source = isinstance(model.tile_length, str), data.source
+    is_read_once = source is not None and not source.is_repeatable
+    if plan.narrow is not None and (data.n_labelled or not is_symmetrical or is_read_once):
+        plan = plan._replace(narrow=None)  # states with labels are not to be merged
     if plan.tile_length is None or source is None:
         return plan
-    is_once = not source.is_repeatable
-    if not is_auto and is_once:
+    if not is_auto and is_read_once:
         raise ValueError(
             f"tile_length={model.tile_length!r} cannot cut an iterable that can be read once: "
             "tile_length=None"
         )
     # To convert a file takes disk space: only where there would be no minibatches without.
     converts = not isinstance(source, NpySource) and data.n_sequences >= FEW_SEQUENCES
-    if not (is_once or (is_auto and converts)):
+    if not (is_read_once or (is_auto and converts)):
         return plan
     uncut = clone(model).set_params(tile_length=None)
     uncut._given = model._given

@@ -109,11 +109,15 @@ def start(
     is_once = data.source is not None and not data.source.is_repeatable
     if moves is None or not isinstance(model.init, str) or model.init != "auto" or is_once:
         return Begun(posterior, Position(), MoveState())
+    prior = model._make_transitions()
+    if plan.narrow is not None:
+        moves = replace(moves, most_states=plan.narrow.wide)
+        prior = prior.regrouped(np.eye(plan.narrow.wide, model.n_states))
     warm = warm_up(
         posterior,
         family,
         moves,
-        model._make_transitions(),
+        prior,
         sequences=data.sequences,
         minibatches=lambda size: data.minibatches(family, size, seed),
         n_sequences=n_sequences,

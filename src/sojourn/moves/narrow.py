@@ -26,6 +26,9 @@ from sojourn.moves.workbench import Workbench
 from sojourn.sources import Minibatches
 from sojourn.sources.base import first_steps
 
+SAMPLE_STEPS = 2**16
+"""Steps of the sample that tells which states to merge.  No experiment: some seconds."""
+
 
 class Narrow(NamedTuple):
     """How many states there are in each pass.
@@ -105,14 +108,15 @@ class Narrowing:
         self, posterior: Posterior, family: Family, n_pass: int, n_passes: int, of_all: Survey
     ) -> list[dict[str, Any]]:
         """Merge states after pass `n_pass`, or let other moves change them."""
-        target = self.plan.after(n_pass)
-        if n_pass == self.plan.last + 1 and posterior.n_states == self.plan.n_states:
+        target, n_states = self.plan.after(n_pass), posterior.n_states
+        if n_pass == self.plan.last + 1 and n_states == self.plan.n_states:
             return self._exchange(posterior, family, n_pass)
-        if posterior.n_states <= max(target, self.plan.n_states):
-            moves = None if target > self.plan.n_states else self.moves
-            if moves is None:
+        if n_states <= self.plan.n_states:
+            if self.moves is None:
                 return []
-            return moves.after_pass(posterior, family, n_pass, n_passes, of_all)
+            return self.moves.after_pass(posterior, family, n_pass, n_passes, of_all)
+        if n_states <= target:
+            return []
         made: list[dict[str, Any]] = []
         groups = self._groups(posterior, family, n_pass, target, made)
         found = posterior.regrouped(groups)
@@ -124,7 +128,7 @@ class Narrowing:
         if posterior.held or posterior.durations is not None or posterior.n_states == 1:
             return []
         n_states = posterior.n_states
-        data = first_steps(self.source.batches(n_pass + 1), _SAMPLE_STEPS)
+        data = first_steps(self.source.batches(n_pass + 1), SAMPLE_STEPS)
         rules = self.plan.n_exchanges, self.tol, self.settings, n_states
         found, moves = exchange_on(data, posterior, family, self.backend, *rules)
         if found is not None:
@@ -146,7 +150,7 @@ class Narrowing:
         bench = Workbench(family, self.backend).for_states(n_states)
         total = self.source.n_sequences
         sample = Sample.draw(
-            self.source.batches(n_pass + 1), _SAMPLE_STEPS, total, bench, n_states, settings
+            self.source.batches(n_pass + 1), SAMPLE_STEPS, total, bench, n_states, settings
         )
         fitter = SampleFitter(sample, bench, settings, np.inf, n_states)
         fit = fitter.fit(bench.place(posterior), 1, shared=True)
@@ -163,6 +167,3 @@ class Narrowing:
             made.append(move._asdict())
         bench.check()
         return groups
-
-
-_SAMPLE_STEPS = 2**16
