@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from sojourn.kernels.cpu.inner import inner, outer
@@ -387,7 +388,7 @@ def sum_products(
     return parts.sum(axis=0), int(missing.sum())
 
 
-@outer
+@njit(nogil=True, cache=True)
 def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts, missing):
     n_pairs, n_states = parts.shape[1:]
     # Products of four pairs with two states are summed at a time: what is beyond is zero.
