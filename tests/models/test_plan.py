@@ -16,6 +16,7 @@ from sojourn.models.plan import (
     TILED_STEPS,
     WIDE_MOST,
     Size,
+    n_exchanges,
     n_restarts,
     plan_training,
     size_of,
@@ -67,6 +68,24 @@ def test_fewer_steps_than_probabilities_of_symbols_go_in_minibatches():
     assert (plan.size, plan.tuned) == (Size.SMALL, LEARNED_PRIOR)
     kept = sj.HDPHMM(3, sj.Categorical(1000), moves=None)
     assert size_of(kept, 100, 2999, kept.emission) is Size.MANY
+
+
+def test_states_of_small_data_are_exchanged_where_everything_is_left_open():
+    assert n_exchanges(sj.HMM(3, sj.Gaussian()), 1000) > 0
+    assert n_exchanges(sj.HMM(100, sj.Gaussian()), FULL_STEPS) == 0  # it would take too long
+    for model in (
+        sj.HMM(2, sj.Gaussian()),
+        sj.HMM(3, sj.Gaussian(), n_init=4),
+        sj.HMM(3, sj.Gaussian(), init="exponential"),
+        sj.HMM(3, sj.Gaussian(), moves="auto"),
+        sj.HMM(3, sj.Gaussian(), inference="vb"),
+        sj.HMM(3, sj.Gaussian(), inference=sj.Sampling("gibbs")),
+        sj.HMM(3, sj.Gaussian(), constraints="left-right"),
+        sj.HMM(3, sj.Gaussian(), duration=sj.NegativeBinomialDuration()),
+        sj.HDPHMM(3, sj.Gaussian()),
+        sj.HDPHMM(3, sj.Gaussian(), moves=None),
+    ):
+        assert n_exchanges(model, 1000) == 0
 
 
 def test_many_sequences_begin_with_more_states_than_asked_for():

@@ -326,13 +326,14 @@ def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
 def n_exchanges(model: BaseHMM, n_steps: float) -> int:
     """Return how often states of small data are exchanged at most: where nothing else is chosen.
 
-    Where the number of states may change, merges and splits do the same.
+    Where the number of states may change, merges and splits do the same.  Two states have no third
+    one to be merged with, and restarts are enough for them.
     """
     is_open = isinstance(model.n_init, str) and isinstance(model.init, str) and model.init == "auto"
     if inference_name(model) != "scvi" or not is_open or may_move(model):
         return 0
     is_held = holds_emissions(model) or is_constrained(model) or model.duration is not None
-    if is_held or not isinstance(model._make_transitions(), Dirichlet) or int(model.n_states) < 2:
+    if is_held or not isinstance(model._make_transitions(), Dirichlet) or int(model.n_states) < 3:
         return 0
     n_states = float(model.n_states)
     passes = _EXCHANGE_STEPS + _EXCHANGE_STEPS_PER_STATE * n_states
