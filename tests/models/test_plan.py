@@ -80,7 +80,7 @@ def test_states_of_small_data_are_exchanged_where_everything_is_left_open():
         sj.HMM(3, sj.Gaussian(), moves="auto"),
         sj.HMM(3, sj.Gaussian(), inference="vb"),
         sj.HMM(3, sj.Gaussian(), inference=sj.Sampling("gibbs")),
-        sj.HMM(3, sj.Gaussian(), constraints="left-right"),
+        sj.HMM(3, sj.Gaussian(), transition_constraints="left-right"),
         sj.HMM(3, sj.Gaussian(), duration=sj.NegativeBinomialDuration()),
         sj.HDPHMM(3, sj.Gaussian()),
         sj.HDPHMM(3, sj.Gaussian(), moves=None),
