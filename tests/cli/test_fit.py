@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 
 import sojourn as sj
 from sojourn.cli import app
+from sojourn.cli.holdout import Parts
+from sojourn.cli.summary import plan_of
 from sojourn.kernels.cpu.notice import notice
+from sojourn.models.plan import FULL_STEPS
 
 TEXT = "The cat sleeps .\nthe dog barks .\na bird sings\n"
 
@@ -337,3 +340,14 @@ def test_help_answers_without_loading_the_estimators():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_how_training_will_go_is_known_before_the_words_are():
+    words = [["the", "end"], ["of", "the", "day"]] * 20
+    for kind, size in ((sj.HMM, 1000), (sj.HDPHMM, None)):
+        model = kind(12, sj.Categorical())
+        many = Parts(words, None, 2000, FULL_STEPS + 1, "")
+        assert (plan_of(model, many).n_passes, plan_of(model, many).batch_size) == (10, 1000)
+        # 48 probabilities of four words: more than steps for a number of states that is fixed.
+        few = Parts(words[:16], None, 16, 40, "")
+        assert plan_of(model, few).batch_size == size

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sojourn.cli.data import Opened
     from sojourn.families.choose import Choice
     from sojourn.models.base import BaseHMM
+    from sojourn.models.plan import Plan
 
 
 def plain(text: str) -> str:
@@ -37,14 +38,25 @@ def about_data(parts: Parts, choice: Choice) -> str:
     return f"{size}; {plain(parts.how)}\nfamily [bold]{name}[/]: {plain(choice.reason)}"
 
 
+def plan_of(model: BaseHMM, parts: Parts) -> Plan:
+    """Return how training will go through the data; of small data that depends on the family."""
+    from sojourn.data import Data
+    from sojourn.models.plan import FULL_STEPS, plan_training
+
+    family = None
+    if parts.n_steps <= FULL_STEPS:
+        data = Data(parts.train, None, model.emission)
+        family, _ = data.resolve(model.emission, model.n_states)
+    return plan_training(model, parts.n_sequences, parts.n_steps, family)
+
+
 def about_training(model: BaseHMM, parts: Parts) -> str:
     """Describe the model and its training."""
     from sojourn.models.parameters import is_sampled
-    from sojourn.models.plan import plan_training
 
     if is_sampled(model):
         return f"{type(model).__name__} with {model.n_states} states by {model.inference}\n"
-    plan = plan_training(model, parts.n_sequences, parts.n_steps, model.emission)
+    plan = plan_of(model, parts)
     passes = f"{plan.n_passes} passes"
     if plan.batch_size is not None:
         size = min(plan.batch_size, parts.n_sequences)

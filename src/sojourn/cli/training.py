@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sojourn.cli.options import Kind
+from sojourn.cli.summary import plan_of
 from sojourn.cli.wording import in_options
 
 if TYPE_CHECKING:
@@ -85,10 +86,9 @@ def read_duration(name: str, max_shape: int | None, max_length: int | None) -> A
 def _n_passes(model: BaseHMM, parts: Parts) -> int:
     """Return the number of passes over the data, or of sweeps of a sampler."""
     from sojourn.models.parameters import is_sampled, sampling_of
-    from sojourn.models.plan import plan_training
 
     if not is_sampled(model):
-        return plan_training(model, parts.n_sequences, parts.n_steps, model.emission).n_passes
+        return plan_of(model, parts).n_passes
     settings = sampling_of(model)
     return settings.n_chains * (settings.burn_in + settings.n_samples * settings.thin)
 
