@@ -25,7 +25,10 @@ from sojourn.kernels.interface import NARROW, Floats, Potentials
 from sojourn.transitions import Dirichlet, Rows, Transitions
 
 _DTYPE = "float64"  # of potentials and statistics of all starts
-_SAME = 1.0  # difference of the log likelihood, in nats, that tells no optimum from another
+
+SAME_OPTIMUM = 1.0
+"""Difference of log evidence, in nats, that is worth no more than a mention, as Kass and Raftery
+(1995) put it: smaller ones tell no optimum from another.  No experiment."""
 
 
 def may_train_together(
@@ -90,7 +93,6 @@ def best_start(
     n_threads : int
     callback : callable, optional
         Called as in `train`.
-
     """
     begun, steps = time.perf_counter(), chunk.sequences.n_steps
     runs, seen = _Runs.of(starts), _Seen.of(family, chunk)
@@ -133,7 +135,7 @@ def best_start(
         log_likelihood=best.log_likelihood,
         converged=best.converged,
     )
-    is_alone = (np.array(ends) > np.nanmax(ends) - _SAME).sum() < 2
+    is_alone = (np.array(ends) > np.nanmax(ends) - SAME_OPTIMUM).sum() < 2
     return BestStart(
         best.runs.posterior(best.lane, starts[0], best.n_pass), position, bool(is_alone)
     )

@@ -318,9 +318,13 @@ def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
     if may_move(model):
         most = min(float(model.n_states), n_steps)  # more states than steps are not begun with
         passes, call = _SEARCH_STEPS + _SEARCH_STEPS_PER_STATE * most, _SEARCH_SECONDS
-    work = n_steps * (model.n_states + 32.0) ** 2
-    seconds = passes * (call + _WORK_SECONDS * work)
+    seconds = passes * _pass_seconds(model, n_steps, call)
     return int(min(MOST_RESTARTS, max(1, RESTART_SECONDS / seconds)))
+
+
+def _pass_seconds(model: BaseHMM, n_steps: float, call: float) -> float:
+    """Return about how long a full batch takes; `call` is what does not depend on its size."""
+    return call + _WORK_SECONDS * n_steps * (model.n_states + 32.0) ** 2
 
 
 def n_exchanges(model: BaseHMM, n_steps: float) -> int:
@@ -335,7 +339,5 @@ def n_exchanges(model: BaseHMM, n_steps: float) -> int:
     is_held = holds_emissions(model) or is_constrained(model) or model.duration is not None
     if is_held or not isinstance(model._make_transitions(), Dirichlet) or int(model.n_states) < 3:
         return 0
-    n_states = float(model.n_states)
-    passes = _EXCHANGE_STEPS + _EXCHANGE_STEPS_PER_STATE * n_states
-    work = n_steps * (n_states + 32.0) ** 2
-    return int(EXCHANGE_SECONDS / (passes * (_SEARCH_SECONDS + _WORK_SECONDS * work)))
+    passes = _EXCHANGE_STEPS + _EXCHANGE_STEPS_PER_STATE * float(model.n_states)
+    return int(EXCHANGE_SECONDS / (passes * _pass_seconds(model, n_steps, _SEARCH_SECONDS)))

@@ -68,12 +68,14 @@ from sojourn.models.start import (
     start,
 )
 from sojourn.moves.exchange import exchange_on
+from sojourn.moves.judge import Move
 from sojourn.moves.narrow import Narrowing
 from sojourn.moves.rounds import Moves, by_size
 from sojourn.moves.search import StateSearch
 from sojourn.moves.workbench import Workbench
 from sojourn.prediction import FittedModel
 from sojourn.random_state import as_seed
+from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, TiledSource
 from sojourn.sources.arrow_arrays import NO_ROLES, Roles
 from sojourn.sources.base import joined, pieces_of
@@ -147,10 +149,10 @@ def fit(
 
 
 def _resumed(
-    found: FittedModel, state: Any, identity: dict[str, Any], family: Family
+    found: FittedModel, training: dict[str, Any], identity: dict[str, Any], family: Family
 ) -> tuple[Begun, Family]:
     """Return where a checkpoint goes on, and the family: its prior may have been learned."""
-    position = checked_position(found, state, identity)
+    position = checked_position(found, training, identity)
     family = found.family if found.move_state.n_rounds else family
     return Begun(found.posterior, position, found.move_state), family
 
@@ -322,10 +324,9 @@ def _search_first(
     few = plan._replace(n_passes=SEARCH_PASSES, tol=max(plan.tol, SEARCH_TOL))
     at = _run_loop(model, fitted, replace(training, plan=few), observers, backend)
     before = time.perf_counter()
-    parts = [piece for batch in moves.source.batches(0) for piece in pieces_of(batch)]
     bench = Workbench(fitted.family, moves.backend)
     n_states = fitted.posterior.n_states
-    data, score = joined(parts), training.score(fitted)
+    data, score = _all_of(moves.source), training.score(fitted)
     rescaled = rescaling_of(model, fitted.family)
     rules = SEARCH_TOL, moves.settings, moves.seed, score, rescaled
     found, tried = StateSearch.on(data, bench, n_states, *rules).run(
@@ -334,20 +335,9 @@ def _search_first(
     fitted.posterior.become(backend.place(found.posterior.fetched()))
     fitted.family = found.family
     moves.state.n_rounds += 1
-    seconds = time.perf_counter() - before
-    entry = at.history[-1]._replace(
-        seconds=at.seconds + seconds,
-        states=found.posterior.n_states,
-        bound=found.bound,
-        moves=[move._asdict() for move in tried],
-        move_seconds=seconds,
-    )
-    position = at._replace(
-        seconds=entry.seconds,
-        history=(*at.history[:-1], entry),
-        log_likelihood=None,
-        converged=False,
-    )
+    at = at._replace(log_likelihood=None, converged=False)
+    changes = {"states": found.posterior.n_states, "bound": found.bound}
+    position = _with_moves(at, tried, time.perf_counter() - before, **changes)
     shapes = training.shapes and replace(training.shapes, family=found.family)
     return replace(training, position=position, shapes=shapes)
 
@@ -367,19 +357,30 @@ def _exchange_first(
         few = plan._replace(n_passes=SEARCH_PASSES)
         at = _run_loop(model, fitted, replace(training, plan=few), observers, backend)
     before = time.perf_counter()
-    data = joined([part for batch in training.minibatches.batches(0) for part in pieces_of(batch)])
+    data = _all_of(training.minibatches)
     rules = training.n_exchanges, SEARCH_TOL, move_settings(model), training.seed
     found, tried = exchange_on(data, fitted.posterior, fitted.family, backend, *rules)
     score = training.score(fitted)
     if found is not None and (score is None or score(found) >= score(fitted.posterior)):
         fitted.posterior.become(replace(found, n_updates=fitted.posterior.n_updates))
         at = at._replace(log_likelihood=None, converged=False)
-    seconds = time.perf_counter() - before
-    last = at.history[-1]
-    own = [move._asdict() for move in tried]
-    last = last._replace(seconds=last.seconds + seconds, moves=own, move_seconds=seconds)
-    at = at._replace(seconds=at.seconds + seconds, history=(*at.history[:-1], last))
-    return replace(training, position=at)
+    return replace(training, position=_with_moves(at, tried, time.perf_counter() - before))
+
+
+def _all_of(minibatches: Minibatches) -> Sequences:
+    """Return small data as a whole."""
+    return joined([part for batch in minibatches.batches(0) for part in pieces_of(batch)])
+
+
+def _with_moves(at: Position, tried: list[Move], seconds: float, **changes: Any) -> Position:
+    """Return a position whose last entry has moves, the time that they took, and what changed."""
+    entry = at.history[-1]._replace(
+        seconds=at.seconds + seconds,
+        moves=[move._asdict() for move in tried],
+        move_seconds=seconds,
+        **changes,
+    )
+    return at._replace(seconds=entry.seconds, history=(*at.history[:-1], entry))
 
 
 def _moves_of_fit(

@@ -12,6 +12,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
 from sojourn.inference.posterior import Posterior
+from sojourn.inference.starts import SAME_OPTIMUM
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import Pair, merge_weights
 from sojourn.moves.sample import Fit
@@ -20,10 +21,6 @@ from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
 from sojourn.random_state import SPLIT_STREAM
 from sojourn.sequences import Sequences
-
-ONE_NAT = 1.0
-"""Difference of log evidence that is worth no more than a mention, as Kass and Raftery (1995) put
-it: smaller ones tell no optimum from another.  No experiment."""
 
 
 def exchange_on(
@@ -62,7 +59,7 @@ def exchange_states(
         The best exchange of each round: the state that was split, and those that were merged.
     """
     n_steps, moves = search.fitter.settings.search_steps, list[Move]()
-    least = max(search.least, ONE_NAT)
+    least = max(search.least, SAME_OPTIMUM)
     present, found = search.stepped(posterior, n_steps), None
     for _ in range(n_rounds):
         best = _best_exchange(search, present, rng)
