@@ -24,7 +24,7 @@ import numpy as np
 import sojourn as sj
 from benchmarks.bar import done, print_table, shown
 from benchmarks.readme import main as update_readme
-from benchmarks.results import machine, write_result, write_table
+from benchmarks.results import environment, machine, write_result, write_table
 from sojourn.backends.cpu import CpuBackend
 from sojourn.inference import COLLAPSED, Posterior, Problem, Schedule
 from sojourn.inference.local import expected_statistics, prepare
@@ -259,8 +259,9 @@ model = sj.HMM(2, sj.Categorical(2)); ready = time.perf_counter()
 model.fit([[0, 1], [1, 0]]); fitted = time.perf_counter()
 print(imported - begin, ready - imported, fitted - ready)
 """
+    command, own = [sys.executable, "-c", code], environment()
     runs = [
-        [float(x) for x in subprocess.check_output([sys.executable, "-c", code]).split()]
+        [float(x) for x in subprocess.check_output(command, env=own).split()]
         for _ in range(repeats)
     ]
     done(PART_SECONDS["start"], "a new process")

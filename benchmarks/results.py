@@ -28,6 +28,16 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": cores, "system": platform.system()}
 
 
+def environment(**others: str) -> dict[str, str]:
+    """Return the environment of a user's process: Python keeps the bytecode of modules.
+
+    Where that is turned off, as in some containers, every process compiles all modules that it
+    imports: half a second that an installed package does not take.
+    """
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return own | others
+
+
 def installed(name: str) -> str:
     """Return the version of a package; of sojourn also where it is only on the path."""
     if name == "sojourn":

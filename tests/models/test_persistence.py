@@ -39,7 +39,7 @@ def test_states_last_at_first_as_they_do_in_the_data(stays):
     data = Sequences(x, np.array([0, len(x)]))
     family = sj.Gaussian().resolve(data, 5)
     drawn = initial_posterior(sj.HMM(5, sj.Gaussian()), family, data, 1, len(x), seed=0)
-    rows = with_persistence(drawn, family, data, n_threads=1).counts.transitions
+    rows = with_persistence(drawn, family, data, n_threads=1, dtype="float64").counts.transitions
     assert rows.sum() == pytest.approx(drawn.counts.transitions.sum())
     assert (np.trace(rows) / rows.sum() > 0.8) == stays
 

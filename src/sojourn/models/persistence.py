@@ -25,7 +25,7 @@ from sojourn.transitions import Rows
 
 
 def with_persistence(
-    posterior: Posterior, family: Family, data: Sequences, n_threads: int
+    posterior: Posterior, family: Family, data: Sequences, n_threads: int, dtype: str
 ) -> Posterior:
     """Return the posterior with transitions that stay as often as suits the data best.
 
@@ -33,7 +33,7 @@ def with_persistence(
     and the one with the highest bound is taken.
     """
     n_states, settings = posterior.n_states, MoveSettings()
-    bench = Workbench(family, CpuBackend(cpu, n_threads)).for_states(n_states)
+    bench = Workbench(family, CpuBackend(cpu, n_threads, dtype)).for_states(n_states)
     pieces = spread_pieces(data)
     sample = Sample.draw([pieces], pieces.n_steps, len(pieces), bench, n_states, settings)
     fitter = SampleFitter(sample, bench, settings, np.inf, n_states)

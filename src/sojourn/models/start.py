@@ -97,7 +97,8 @@ def start(
         return Begun(best.posterior, best.position, MoveState(), not best.is_alone)
     posterior.held = data.n_labelled
     if _may_stay(model, plan, data):
-        posterior = with_persistence(posterior, family, sample, resolve_jobs(model.n_jobs))
+        n_threads = resolve_jobs(model.n_jobs)
+        posterior = with_persistence(posterior, family, sample, n_threads, model.dtype)
     if plan.size in (Size.SMALL, Size.LONG):
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size is Size.TILED or (plan.size is Size.SMALL and not plan.tuned):
