@@ -44,6 +44,7 @@ SECONDS = 5 * PART_SECONDS["sgemm"] + sum(
     PART_SECONDS[part] for part in ("fit", "vocabulary", "start", "peers")
 )
 BACKEND = CpuBackend(cpu, available_cores())
+SPELL = 0.05  # seconds for which a function is called again and again
 
 
 def best(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
@@ -54,8 +55,8 @@ def best(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, flo
     for _ in range(repeats):
         for name, function in functions.items():
             time.sleep(0.1)  # BLAS threads spin for a while after a product
-            for _ in range(4):  # a pause cools caches and clocks down
-                before = time.perf_counter()
+            until = time.perf_counter() + SPELL  # a pause cools caches and clocks down
+            while (before := time.perf_counter()) < until:
                 function()
                 times[name] = min(times[name], time.perf_counter() - before)
     return times

@@ -127,7 +127,8 @@ def source(cells: Cells) -> str:
     places = set()
     for cell in cells.values():
         where = cell["machine"]
-        place = f"{where['cores']} cores ({where['processor']})"
+        n_cores = where["cores"]
+        place = f"{n_cores} core{'s' * (n_cores != 1)} ({where['processor']})"
         if "device" in where:
             place = f"{where['device']}, {place}"
         if cell["jobs"] > 1:

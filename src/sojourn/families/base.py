@@ -259,6 +259,10 @@ class Family(Estimator, StepUnknowns, KnowsHmmlearn):  # type: ignore[misc]
     statistics_are_counts: ClassVar[bool] = False
     """Whether the statistics are never negative."""
 
+    call_seconds: float = 0.0
+    """About how long potentials take where that is long, however few the steps: restarts take it
+    into account."""
+
     @property
     def past(self) -> int:
         """Number of earlier steps that an observation depends on."""

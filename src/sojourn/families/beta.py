@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from sojourn.families.checks import (
     as_given,
@@ -16,12 +17,14 @@ from sojourn.families.checks import (
 )
 from sojourn.families.columns import log_beta
 from sojourn.families.integrated import IntegratedFamily, Nodes, log_normal, log_sum_exp
-from sojourn.kernels.arrays import namespace
+from sojourn.families.interpolated import CHEBYSHEV, SmoothIn
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
 
 _LOG_SIZE = 2.0  # prior mean of the logarithm of the precision
-_STEPS = 30  # of Fisher scoring
+_STEPS = 30  # of Fisher scoring, at most
+_CLOSE = 1e-9  # distance of two steps after which there are no more
 _REACH = 5.4  # standard deviations on each side
 _MOST = 12.0  # logit of the most extreme mean
 _DEVIATION = 1.5  # of the logit of the mean, and of the logarithm of the precision
@@ -63,6 +66,7 @@ class Beta(IntegratedFamily):
     filler = 0.5
     ranges = ((-_MOST, _MOST), (-6.0, 18.0))
     n_nodes = 13
+    smooth_in = SmoothIn(CHEBYSHEV, lambda x: np.log(x) - np.log1p(-x), expit)
     parameter_names = ("means_", "precisions_")
 
     def __init__(
@@ -128,10 +132,14 @@ class Beta(IntegratedFamily):
             other = a * of_a + b * of_b - weight * (log_size - _LOG_SIZE)
             one, cross, two = _information(n, a, b, weight)
             determinant = one * two - cross**2
+            before = logit, log_size
             logit = logit + xp.clip((two * slope - cross * other) / determinant, -1.0, 1.0)
             log_size = log_size + xp.clip((one * other - cross * slope) / determinant, -1.0, 1.0)
             logit = xp.clip(logit, *self.ranges[0])
             log_size = xp.clip(log_size, *self.ranges[1])
+            # Looking at tensors takes longer than a step.
+            if not is_tensor(n) and _are_close(before, (logit, log_size)):
+                break
         one, cross, two = _information(n, *shapes_at((logit, log_size)), weight)
         # (logit, log size) = mode + L⁻ᵀ z with the information L Lᵀ.
         first = xp.sqrt(one)
@@ -186,6 +194,10 @@ class Beta(IntegratedFamily):
         nodes = self.integrate(*self.parts(natural))
         a, b = shapes_at(nodes.at)
         return {"means_": nodes.mean(a / (a + b)), "precisions_": np.exp(nodes.mean(nodes.at[1]))}
+
+
+def _are_close(before: tuple[Floats, ...], after: tuple[Floats, ...]) -> bool:
+    return all(bool((abs(a - b) <= _CLOSE).all()) for a, b in zip(before, after, strict=True))
 
 
 def _information(n: Floats, a: Floats, b: Floats, weight: float) -> tuple[Floats, Floats, Floats]:

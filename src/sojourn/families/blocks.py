@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sojourn.families.base import EmissionRows, Family
 from sojourn.families.fused import SquaredPotentials, TensorRows
+from sojourn.families.interpolated import InterpolatedPotentials
 from sojourn.families.table import DecayedTable
 from sojourn.families.tabled import TabledPotentials
 from sojourn.kernels.arrays import is_tensor, namespace
@@ -146,6 +147,9 @@ def potential_rows(
         compiled = log_potentials.rows(x, dtype, n_threads)
         if compiled is not None:
             return compiled
+        log_potentials = log_potentials.plain
+    if isinstance(log_potentials, InterpolatedPotentials) and not is_tensor(x):
+        log_potentials = log_potentials.on(x)
     xp = namespace(x)
     width = n_states if is_tensor(x) else row_width(n_states)
     table = xp.zeros((len(x), width), dtype, like=x)

@@ -12,6 +12,7 @@ from sojourn.families.checks import (
 )
 from sojourn.families.columns import log_rising
 from sojourn.families.integrated import log_normal
+from sojourn.families.interpolated import CHEBYSHEV, SmoothIn
 from sojourn.families.prior_mean import PriorMeanFamily
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
@@ -59,6 +60,7 @@ class LearnedGamma(PriorMeanFamily):
     coordinates = 3
     discrete = False
     ranges = ((-7.0, 16.0),)
+    smooth_in = SmoothIn(CHEBYSHEV, np.log, np.exp)
     n_nodes = 41
     parameter_names = ("shapes_", "rates_")
 

@@ -12,6 +12,7 @@ from sojourn.families.checks import (
 )
 from sojourn.families.columns import log_rising
 from sojourn.families.integrated import log_normal
+from sojourn.families.interpolated import CHEBYSHEV, SmoothIn
 from sojourn.families.prior_mean import PriorMeanFamily
 from sojourn.kernels.arrays import maybe_any, namespace
 from sojourn.kernels.interface import Floats
@@ -68,6 +69,7 @@ class LearnedNegativeBinomial(PriorMeanFamily):
     coordinates = 2 + _KNOTS
     discrete = True
     ranges = ((_LOW, _HIGH),)
+    smooth_in = SmoothIn(CHEBYSHEV, np.log1p, np.expm1)
     parameter_names = ("dispersions_", "probs_")
 
     def check(self, data: Sequences, n_features: int) -> Sequences:

@@ -41,6 +41,11 @@ class NestedFamily(DenseFamily):
         """Number of earlier steps that an observation depends on."""
         return self.family.past
 
+    @property
+    def call_seconds(self) -> float:  # type: ignore[override]
+        """About how long potentials take: that of the family within."""
+        return self.family.call_seconds
+
     def resolved_family(self, data: Sequences, n_states: int) -> DenseFamily:
         """Return the family inside, resolved; refuse one that cannot be inside."""
         name = type(self).__name__

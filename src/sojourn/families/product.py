@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -14,12 +14,19 @@ from numpy.typing import NDArray
 
 from sojourn.estimator import clone
 from sojourn.families.base import EmissionRows, Family
-from sojourn.families.blocks import natural_parameters, potential_rows, weighted_sums
+from sojourn.families.blocks import (
+    LogPotentials,
+    natural_parameters,
+    potential_rows,
+    weighted_sums,
+)
 from sojourn.families.categorical import MISSING, Categorical
+from sojourn.families.dense import DenseFamily, current
+from sojourn.families.joint_rows import joint_rows, part_potentials
 from sojourn.families.parts import PART_FAMILIES
 from sojourn.families.start import assign_steps
 from sojourn.families.table import DecayedTable, RowSums
-from sojourn.kernels.arrays import namespace
+from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.interface import Floats, Integers
 from sojourn.sequences import Sequences
 
@@ -32,6 +39,17 @@ def _past(family: Product) -> int:
 def _latent(family: Product) -> bool:
     """Whether a part has unknowns of single steps."""
     return any(part.latent for part in family.parts)
+
+
+def _call_seconds(family: Product) -> float:
+    """About how long potentials take: the sum over the parts."""
+    return sum(part.call_seconds for part in family.parts)
+
+
+def _potentials(family: Product, natural: Floats, *, collapsed: bool) -> list[LogPotentials]:
+    """Return eq (2) or (2') of every part for given λ, as a function of its observations."""
+    pairs = zip(family.parts, _naturals(family.parts, natural), strict=True)
+    return [part_potentials(part, own, collapsed=collapsed) for part, own in pairs]
 
 
 def _start_sums(family: Product, x: Any, weights: Floats, rng: np.random.Generator) -> Floats:
@@ -79,12 +97,17 @@ def _sum_given(
                 )
             )
         else:
-            sums = weighted_sums(
-                part.statistics, own, responsibilities, part.n_statistics, n_threads
-            )
+            sums = _sums(part, own, responsibilities, n_threads)
             found.append((RowSums(None, sums, part.n_statistics), 0.0))
     values = namespace(encoded[0]).concatenate([sums.dense() for sums, _ in found], axis=0)
     return RowSums(None, values, family.n_statistics), sum(local for _, local in found)
+
+
+def _sums(part: Family, x: Any, responsibilities: Floats, n_threads: int) -> Any:
+    """Return the weighted sums of the statistics of a part, (S, K)."""
+    if isinstance(part, DenseFamily):
+        return part.sum_statistics(x, responsibilities, n_threads=n_threads).values
+    return weighted_sums(part.statistics, x, responsibilities, part.n_statistics, n_threads)
 
 
 def _canonical(family: Product, statistics: Floats) -> Floats:
@@ -132,6 +155,7 @@ class Product(Family):
     table_dtype = "float64"
 
     past = property(_past)
+    call_seconds = property(_call_seconds)
     latent = property(_latent)
     start_sums = _start_sums
     sum_given = _sum_given
@@ -271,6 +295,10 @@ class Product(Family):
         self, encoded: Any, table: DecayedTable, *, collapsed: bool, dtype: Any, n_threads: int
     ) -> EmissionRows:
         """Return one row of potentials per step."""
+        if not is_tensor(encoded[0]):
+            symbols = [part.n_statistics if part.step_ndim == 0 else None for part in self.parts]
+            potentials = current(self, table, partial(_potentials, self), collapsed)
+            return joint_rows(potentials, symbols, encoded, table.n_states, dtype, n_threads)
         natural = natural_parameters(self, table)
         function = self.log_predictive if collapsed else self.expected_log_likelihood
         return potential_rows(
@@ -290,7 +318,11 @@ class Product(Family):
         n_threads: int,
         masses: Callable[[], Floats] | None = None,
     ) -> RowSums:
-        """Return the weighted sums of the statistics, one matrix product per block."""
+        """Return the weighted sums of the statistics of every part."""
+        if not is_tensor(encoded[0]):
+            pairs = zip(self.parts, encoded, strict=True)
+            found = [_sums(part, own, responsibilities, n_threads) for part, own in pairs]
+            return RowSums(None, np.concatenate(found), self.n_statistics)
         sums = weighted_sums(
             lambda chosen: self.statistics([own[chosen] for own in encoded]),
             _steps(encoded),

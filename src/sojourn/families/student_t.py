@@ -91,6 +91,7 @@ class StudentT(DenseFamily):
     (array([ 0., 20.]), True)
     """
 
+    call_seconds = 2e-3  # on an AMD EPYC, 8 states
     parameter_names = ("means_", "scales_", "dfs_")
 
     def __init__(

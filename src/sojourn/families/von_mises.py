@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from sojourn.families.checks import check_columns, check_real
 from sojourn.families.integrated import IntegratedFamily, log_normal
+from sojourn.families.interpolated import FOURIER, SmoothIn
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.sequences import Sequences
@@ -58,6 +59,7 @@ class VonMises(IntegratedFamily):
     coordinates = 3
     discrete = False
     ranges = ((-9.0, 18.0),)
+    smooth_in = SmoothIn(FOURIER, lambda x: x, lambda u: u, (-np.pi, np.pi))
     parameter_names = ("directions_", "concentrations_")
 
     def __init__(

@@ -324,6 +324,7 @@ def n_restarts(model: BaseHMM, n_sequences: int, n_steps: float) -> int:
 
 def _pass_seconds(model: BaseHMM, n_steps: float, call: float) -> float:
     """Return about how long a full batch takes; `call` is what does not depend on its size."""
+    call += model.emission.call_seconds
     return call + _WORK_SECONDS * n_steps * (model.n_states + 32.0) ** 2
 
 
