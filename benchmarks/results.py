@@ -28,6 +28,17 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": cores, "system": platform.system()}
 
 
+def place(where: dict[str, Any]) -> str:
+    """Say what a machine is, as `machine` describes it.
+
+    Examples
+    --------
+    >>> place({"cores": 1, "processor": "AMD EPYC"})
+    '1 core (AMD EPYC)'
+    """
+    return f"{where['cores']} core{'s' * (where['cores'] != 1)} ({where['processor']})"
+
+
 def environment(**others: str) -> dict[str, str]:
     """Return the environment of a user's process: Python keeps the bytecode of modules.
 

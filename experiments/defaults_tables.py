@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from benchmarks.results import place
+
 RESULT = Path(__file__).parent / "results" / "defaults.json"
 PAGE = Path(__file__).parent.parent / "docs" / "defaults.md"
 NOT_MEASURED = "Not measured yet."
@@ -127,13 +129,12 @@ def source(cells: Cells) -> str:
     places = set()
     for cell in cells.values():
         where = cell["machine"]
-        n_cores = where["cores"]
-        place = f"{n_cores} core{'s' * (n_cores != 1)} ({where['processor']})"
+        own = place(where)
         if "device" in where:
-            place = f"{where['device']}, {place}"
+            own = f"{where['device']}, {own}"
         if cell["jobs"] > 1:
-            place += f", {cell['jobs']} fits at a time"
-        places.add(f"{place}, {cell['date']}")
+            own += f", {cell['jobs']} fits at a time"
+        places.add(f"{own}, {cell['date']}")
     seeds = [run["seed"] for cell in cells.values() for run in cell["each"]]
     command = "python -m experiments.defaults"
     return f"({'; '.join(sorted(places))}; seeds {min(seeds)} to {max(seeds)}; `{command}`)"

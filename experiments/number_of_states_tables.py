@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks.results import place
+
 RESULT = Path(__file__).parent / "results" / "number_of_states.json"
 PAGE = Path(__file__).parent.parent / "docs" / "number-of-states.md"
 
@@ -83,10 +85,7 @@ def updated(page: str) -> str:
     where = result["machine"]
     at_a_time = result.get("jobs", 1)
     busy = "" if at_a_time == 1 else f", {at_a_time} experiments at a time"
-    source = (
-        f"({where['cores']} cores ({where['processor']}){busy}, {result['date']}, "
-        f"`{result['command']}`)"
-    )
+    source = f"({place(where)}{busy}, {result['date']}, `{result['command']}`)"
     makers = {"drawn": drawn_table, "corpus": corpus_table, "sticky": sticky_table}
     for mark, maker in makers.items():
         begin, end = f"<!-- {mark}: begin -->", f"<!-- {mark}: end -->"

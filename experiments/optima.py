@@ -22,7 +22,7 @@ from statistics import fmean, median
 from typing import Any
 
 import sojourn as sj
-from benchmarks.results import write_result
+from benchmarks.results import place, write_result
 from experiments.defaults_data import GROUPS, draw_problem, several
 from experiments.defaults_tables import PAGE, between_marks
 from sojourn.models.plan import FULL_STEPS
@@ -78,8 +78,10 @@ def table(result: dict[str, Any]) -> str:
     total = sum(len(found["defaults"]) for found in result["cells"].values())
     lines.append("| all | " + " | ".join(f"{n} of {total}" for n in sums.values()) + " |")
     where = result["machine"]
-    place = f"{where['cores']} cores ({where['processor']}), {result['date']}"
-    return "\n".join([*lines, "", f"({place}; data seed {result['seed']}; `{result['command']}`)"])
+    measured = f"{place(where)}, {result['date']}"
+    return "\n".join(
+        [*lines, "", f"({measured}; data seed {result['seed']}; `{result['command']}`)"]
+    )
 
 
 MANY = [
@@ -134,8 +136,8 @@ def table_many(result: dict[str, Any]) -> str:
         first = f"| {cell[1]:,} sequences, {cell[0]} | {cell[2]} | "
         lines.append(first + " | ".join(columns) + " |")
     where, seeds = result["machine"], sorted({run["seed"] for run in result["each"]})
-    place = f"{where['cores']} cores ({where['processor']}), {result['date']}"
-    source = f"({place}; seeds {seeds[0]} to {seeds[-1]}; `{result['command']}`)"
+    measured = f"{place(where)}, {result['date']}"
+    source = f"({measured}; seeds {seeds[0]} to {seeds[-1]}; `{result['command']}`)"
     return "\n".join([*lines, "", source])
 
 

@@ -89,10 +89,10 @@ def test_states_of_small_data_are_exchanged_where_everything_is_left_open():
 
 
 def test_many_sequences_begin_with_more_states_than_asked_for():
-    few = sj.HMM(8, sj.Gaussian(2)), sj.HDPHMM(8, sj.Gaussian(2))
-    for model in few:
+    for model, first in ((sj.HMM(8, sj.Gaussian(2)), 4), (sj.HDPHMM(8, sj.Gaussian(2)), 8)):
         narrow = plan_training(model, 2000, 70_000, model.emission).narrow
-        assert (narrow.wide, narrow.n_states, narrow.first) == (24, 8, 4)
+        assert (narrow.wide, narrow.n_states, narrow.first) == (24, 8, first)
+        assert narrow.moves_first == isinstance(model, sj.HDPHMM)
     alike = [
         sj.HMM(WIDE_MOST, sj.Gaussian(2)),
         sj.HMM(8, sj.Gaussian(2), n_passes=10),

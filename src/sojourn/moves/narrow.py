@@ -41,6 +41,8 @@ class Narrow(NamedTuple):
         Number of passes with all of them.
     n_stages : int
         Passes after which states are merged, an equal share of them each time.
+    moves_first : bool
+        Whether other moves may merge states before; they do it if the evidence is for it.
 
     Examples
     --------
@@ -55,6 +57,7 @@ class Narrow(NamedTuple):
     n_states: int
     first: int
     n_stages: int
+    moves_first: bool = False
 
     @property
     def last(self) -> int:
@@ -74,7 +77,7 @@ class Narrow(NamedTuple):
 
 @dataclass
 class Narrowing:
-    """Merges states until there are as many as asked for, and then leaves it to other moves.
+    """Merges states until there are as many as asked for; other moves come after it, or before.
 
     Merges are judged on a sample: always the pair that loses least at best, eq (22), with a local
     step after each.  A pass later states are exchanged, see `exchange_states`.
@@ -86,7 +89,7 @@ class Narrowing:
     source : Minibatches
         The data that training sees.
     moves : StateMoves or None
-        Moves that come after it.
+        Other moves.
     settings : MoveSettings
     tol : float
         As in `StateSearch`, of exchanges.
@@ -100,7 +103,7 @@ class Narrowing:
     tol: float
 
     def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
-        """Let the moves that come after it take in a minibatch."""
+        """Let the other moves take in a minibatch."""
         if self.moves is not None:
             self.moves.observe(n_steps, n_sequences, n_states, step_size)
 
@@ -111,9 +114,8 @@ class Narrowing:
         target, n_states = self.plan.after(n_pass), posterior.n_states
         if n_pass == self.plan.last + 1 and n_states == self.plan.n_states:
             return self._exchange(posterior, family, n_pass)
-        if n_states <= self.plan.n_states:
-            if self.moves is None:
-                return []
+        is_open = n_states <= target and (self.plan.moves_first or target == self.plan.n_states)
+        if is_open and self.moves is not None:
             return self.moves.after_pass(posterior, family, n_pass, n_passes, of_all)
         if n_states <= target:
             return []
