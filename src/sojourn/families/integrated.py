@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, reduce
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -34,6 +34,10 @@ from sojourn.kernels.interface import Floats
 _ROUNDS = 12  # the grid becomes several times narrower in each
 _DEPTH = 15.0  # nodes whose logarithm is farther below the largest do not count
 _STILL = 1e-6  # distances between nodes by which a grid may move that is narrow enough
+_SHORT_SUM, _MANY_SUMS = (
+    16,
+    512,
+)  # terms up to which, and sums from which, adding them one by one pays
 _SAME = 1e-6  # share of the posterior that potentials may leave out
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -296,6 +300,13 @@ def log_sum_exp(logs: Floats) -> Floats:
     array([1.3863])
     """
     xp = namespace(logs)
+    n = logs.shape[-1]
+    if not is_tensor(logs) and n <= _SHORT_SUM and logs.size >= _MANY_SUMS * n > 0:
+        # NumPy takes long to reduce a short last axis: 10,240 sums of two take 57 µs like this, and
+        # 552 µs as below, on an AMD EPYC.
+        parts = np.moveaxis(logs, -1, 0)
+        top = reduce(np.maximum, parts)
+        return top + np.log(sum(np.exp(part - top) for part in parts))
     top = xp.amax(logs, axis=-1)
     return top + xp.log(xp.exp(logs - top[..., None]).sum(axis=-1))
 
