@@ -20,7 +20,7 @@ import numpy as np
 from sojourn.kernels.interface import Floats
 
 _FEWEST, _MOST = 16, 256  # places
-_NEGLIGIBLE = 1e-8  # sum of the last quarter of the coefficients
+_NEGLIGIBLE = 1e-10  # sum of the last quarter of the coefficients
 _ROUNDING = 1e-13  # of the largest coefficient, which the sum of the last ones cannot be below
 _STEPS_A_PLACE = 2  # from which a polynomial takes less time than it saves
 
