@@ -423,6 +423,26 @@ def test_a_move_that_makes_held_out_sequences_less_likely_is_refused(merged, gau
     assert judge.held_out_change == 0.0
 
 
+def test_what_needless_states_fit_by_chance_is_not_a_loss(merged, gaussian):
+    judge = judge_of(merged, gaussian, 1e18)
+    many, n = judge.present, len(judge.present.held_out)
+    n_steps = judge.sample.copies * judge.sample.n_steps
+    noise = 0.5 * many.posterior.n_states * np.log(n_steps / many.posterior.n_states) / n_steps
+
+    def fresh(posterior, gain):
+        held_out = many.held_out - noise * judge.sample.held_out_steps / n
+        proposed = many._replace(posterior=posterior, bound=many.bound + gain, held_out=held_out)
+        return judge.compare(proposed, 0).fresh
+
+    # A state of P parameters and n steps: P/2 nats by chance, for P/2 (log n - 1) of the bound.
+    log_n = np.log(n_steps / many.posterior.n_states)
+    gain = noise * n_steps * (log_n - 1.0)
+    fewer = many.posterior.regrouped(merge_weights(many.posterior.n_states, [(0, 1)]))
+    assert fresh(fewer, gain) == pytest.approx(0.0, abs=1e-12)
+    assert fresh(fewer, -gain) == pytest.approx(-noise)  # what loses has nothing to be excused
+    assert fresh(many.posterior, gain) == pytest.approx(-noise)
+
+
 def test_few_sequences_do_not_tell_what_is_chance(merged, gaussian):
     judge = judge_of(merged, gaussian, 1e18)
     few = judge.present._replace(held_out=np.zeros(2))
