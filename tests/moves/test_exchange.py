@@ -1,14 +1,16 @@
-"""Exchanges of states at a fixed number of them."""
+"""Exchanges of states at a fixed number of them, and splits where there are fewer."""
 
 import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.moves.exchange import exchange_states
+from sojourn.moves.exchange import exchange_states, split_in_turn
+from sojourn.moves.narrow import Narrow, Narrowing
 from sojourn.moves.search import StateSearch, split_by_runs
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import runs_of
 from sojourn.moves.workbench import Workbench
+from sojourn.sources import MemorySource
 
 MEANS = np.array([-6.0, -2.0, 2.0, 6.0])
 
@@ -47,6 +49,43 @@ def test_a_good_optimum_is_left_as_it_is(trapped):
     found, moves = exchange_states(search, good.posterior, 3, np.random.default_rng(0))
     assert found is None
     assert [move.accepted for move in moves] == [False]
+
+
+def test_states_are_split_where_there_are_too_few(trapped):
+    search, good, poor = trapped
+    weights = np.array([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    few = search.converged(poor.posterior.regrouped(weights))
+    found, moves = split_in_turn(search, few.posterior, np.random.default_rng(0))
+    assert [(m.kind, m.accepted, m.n_states) for m in moves] == [
+        ("split", True, 4),
+        ("split", False, 4),  # a fifth may be, but the bound is not for it
+    ]
+    assert search.converged(found).bound == pytest.approx(good.bound, abs=0.5)
+
+
+def test_there_is_no_split_where_none_raises_the_bound(trapped):
+    search, good, _ = trapped
+    found, moves = split_in_turn(search, good.posterior, np.random.default_rng(0))
+    assert found is None
+    assert [move.accepted for move in moves] == [False]
+    full = search.on(search.fitter.sample.data, search.fitter.bench, 4, 1e-5, MoveSettings())
+    assert split_in_turn(full, good.posterior, np.random.default_rng(0)) == (None, [])
+
+
+def test_states_that_narrowing_lacks_are_split_off_again(trapped):
+    search, _, poor = trapped
+    fitter = search.fitter
+    source = MemorySource(fitter.sample.data, 2, 0)
+    plan = Narrow(wide=8, n_states=4, first=1, n_stages=2)
+    bench = fitter.bench
+    rules = bench.backend, source, None, fitter.settings, search.tol
+    weights = np.array([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
+    posterior = bench.fetch(poor.posterior.regrouped(weights))
+    n_steps = posterior.emissions.dense()[:, 0].sum()
+    moves = Narrowing(plan, *rules).after_pass(posterior, fitter.family, plan.last + 1, 10, None)
+    assert [(move["kind"], move["accepted"]) for move in moves] == [("split", True)]
+    assert posterior.n_states == 4
+    np.testing.assert_allclose(posterior.emissions.dense()[:, 0].sum(), n_steps, rtol=0.01)
 
 
 def test_a_split_by_runs_keeps_what_the_state_had(trapped):

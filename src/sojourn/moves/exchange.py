@@ -2,7 +2,7 @@
 
 Where training ends with all states that are allowed, it may still be in a poor optimum: two states
 share what one could explain, and another stands for two.  Neither a merge nor a split alone leads
-out of it.
+out of it.  Where it ends with fewer, a split alone may.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
 from sojourn.inference.posterior import Posterior
-from sojourn.inference.starts import SAME_OPTIMUM
 from sojourn.moves.judge import Move
 from sojourn.moves.merge import Pair, merge_weights
 from sojourn.moves.sample import Fit
@@ -32,14 +31,51 @@ def exchange_on(
     tol: float,
     settings: MoveSettings,
     seed: int,
+    *,
+    most_states: int = 0,
 ) -> tuple[Posterior | None, list[Move]]:
-    """Exchange states of a model on these data; see `exchange_states`."""
-    n_states = posterior.n_states
-    bench = Workbench(family, backend).for_states(n_states + 1)
-    search = StateSearch.on(data, bench, n_states + 1, tol, settings)
+    """Split states of a model on these data up to `most_states`; at that number, exchange them.
+
+    See `split_in_turn` and `exchange_states`.
+    """
+    n_most = max(posterior.n_states + 1, most_states)
+    bench = Workbench(family, backend).for_states(n_most)
+    search = StateSearch.on(data, bench, n_most, tol, settings)
     rng = np.random.default_rng([seed, SPLIT_STREAM])
-    found, moves = exchange_states(search, bench.place(posterior), n_rounds, rng)
+    placed = bench.place(posterior)
+    if posterior.n_states < most_states:
+        found, moves = split_in_turn(search, placed, rng)
+    else:
+        found, moves = exchange_states(search, placed, n_rounds, rng)
     bench.check()
+    return found, moves
+
+
+def split_in_turn(
+    search: StateSearch, posterior: Posterior, rng: np.random.Generator
+) -> tuple[Posterior | None, list[Move]]:
+    """Make the best split as long as it raises the bound and there may be more states.
+
+    Returns
+    -------
+    posterior : Posterior or None
+        With the statistics of the data of the search; None where no split raises the bound.
+    moves : list of Move
+        The best split of each round.
+    """
+    settings, moves = search.fitter.settings, list[Move]()
+    present, found = search.stepped(posterior, settings.search_steps), None
+    while present.posterior.n_states < search.fitter.most_states:
+        trials = search.splits(present, rng)[:1]
+        present = search.stepped(present.posterior, settings.search_screen_steps)
+        for fit, state in trials:
+            gain, n_states = fit.bound - present.bound, present.posterior.n_states
+            accepted = gain > search.least_of_another
+            moves.append(Move("split", [[state]], gain, 0.0, accepted, n_states + accepted))
+        if not trials or not accepted:
+            break
+        present = search.stepped(fit.posterior, settings.search_steps)
+        found = present.posterior
     return found, moves
 
 
@@ -59,7 +95,7 @@ def exchange_states(
         The best exchange of each round: the state that was split, and those that were merged.
     """
     n_steps, moves = search.fitter.settings.search_steps, list[Move]()
-    least = max(search.least, SAME_OPTIMUM)
+    least = search.least_of_another
     present, found = search.stepped(posterior, n_steps), None
     for _ in range(n_rounds):
         best = _best_exchange(search, present, rng)

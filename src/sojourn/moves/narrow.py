@@ -112,7 +112,7 @@ class Narrowing:
     ) -> list[dict[str, Any]]:
         """Merge states after pass `n_pass`, or let other moves change them."""
         target, n_states = self.plan.after(n_pass), posterior.n_states
-        if n_pass == self.plan.last + 1 and n_states == self.plan.n_states:
+        if n_pass == self.plan.last + 1 and n_states <= self.plan.n_states:
             return self._exchange(posterior, family, n_pass)
         is_open = n_states <= target and (self.plan.moves_first or target == self.plan.n_states)
         if is_open and self.moves is not None:
@@ -126,16 +126,18 @@ class Narrowing:
         return made
 
     def _exchange(self, posterior: Posterior, family: Family, n_pass: int) -> list[dict[str, Any]]:
-        """Exchange states where that raises the bound of a sample."""
-        if posterior.held or posterior.durations is not None or posterior.n_states == 1:
+        """Exchange states, or split some if there are fewer, where the bound of a sample rises."""
+        n_states, most_states = posterior.n_states, self.plan.n_states
+        if posterior.held or posterior.durations is not None or most_states == 1:
             return []
-        n_states = posterior.n_states
         data = first_steps(self.source.batches(n_pass + 1), SAMPLE_STEPS)
         rules = self.plan.n_exchanges, self.tol, self.settings, n_states
-        found, moves = exchange_on(data, posterior, family, self.backend, *rules)
+        found, moves = exchange_on(
+            data, posterior, family, self.backend, *rules, most_states=most_states
+        )
         if found is not None:
             total, own = (float(state_masses(p.counts).sum()) for p in (posterior, found))
-            found = found.regrouped(total / own * np.eye(n_states))
+            found = found.regrouped(total / own * np.eye(found.n_states))
             posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
         return [move._asdict() for move in moves]
 

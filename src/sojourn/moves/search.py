@@ -17,6 +17,7 @@ import numpy as np
 from sojourn.families import Family
 from sojourn.inference.occupancy import is_idle
 from sojourn.inference.posterior import Posterior
+from sojourn.inference.starts import SAME_OPTIMUM
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.judge import Move
@@ -101,6 +102,11 @@ class StateSearch:
     def least(self) -> float:
         """Gain of the bound by `search_steps` local steps below which a model is converged."""
         return self.tol * self.fitter.sample.n_steps * self.fitter.settings.search_steps
+
+    @property
+    def least_of_another(self) -> float:
+        """Gain of the bound above which two models count as different optima."""
+        return max(self.least, SAME_OPTIMUM)
 
     def converged(self, posterior: Posterior, family: Family | None = None) -> Fit:
         """Take local steps until the bound rises no more, in turn with the prior on emissions.
