@@ -251,6 +251,11 @@ class Judge:
         proposed = self.fitter.bench.left_out(self._regrouped(weights))
         return self._keeps_enough(proposed, self.present.held_out)[1]
 
+    def entropy(self, weights: Floats) -> float | None:
+        """Estimate the entropy of states that are sums of the present ones, before a look."""
+        counts = self.present.posterior.regrouped(weights)
+        return self.fitter.bench.entropy(self._regrouped(weights), counts)
+
     @cached_property
     def alone(self) -> Floats:
         """Log likelihood of each left-out sequence if all states were one."""

@@ -20,7 +20,7 @@ from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import search_work
 from sojourn.moves.judge import Judge, Verdict
-from sojourn.moves.left_out import can_leave_out, left_out_likelihoods
+from sojourn.moves.left_out import can_leave_out, entropy_of_all, left_out_likelihoods
 from sojourn.moves.merge import MergedStates, merge_states, successive_merges
 from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
@@ -80,6 +80,13 @@ class StreamBench(Workbench):
             )
         chunks = beside.chunks(self.some, posterior.n_states)
         return beside.log_likelihoods(posterior, chunks)
+
+    def entropy(self, parameters: Posterior, counts: Posterior) -> float | None:
+        """Estimate H(q(z)) of all the data from the sample, where that is known how to."""
+        if not can_leave_out(self.family, parameters, self.some):
+            return None
+        n_threads = self.backend.n_threads
+        return entropy_of_all(parameters, counts, self.family, self.some, n_threads=n_threads)
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return the posterior as it is: shapes are learned between passes."""

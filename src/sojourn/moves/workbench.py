@@ -77,6 +77,10 @@ class Workbench:
         """Return log likelihoods that tell of new data, where the sample is all the data."""
         return np.zeros(0)
 
+    def entropy(self, parameters: Posterior, counts: Posterior) -> float | None:
+        """Return an estimate of H(q(z)) that takes no local step on the sample, if there is one."""
+        return None
+
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return a posterior whose durations have the shapes that suit the data best."""
         own = replace(posterior)
