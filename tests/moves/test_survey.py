@@ -16,8 +16,9 @@ from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import chunk_potentials
 from sojourn.inference.survey import survey
 from sojourn.kernels import cpu, reference
+from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge
-from sojourn.moves.left_out import entropy_of_all, left_out_likelihoods
+from sojourn.moves.left_out import left_out_likelihoods
 from sojourn.moves.merge import (
     Merge,
     MergedStates,
@@ -279,15 +280,15 @@ def test_the_entropy_of_all_the_data_is_that_of_a_local_step_where_they_are_the_
         family, drawn.train, posterior, surveyed_by(family, drawn.train, CpuBackend(cpu, 1))
     )
     after = judge.fitter.with_statistics(posterior, sums)
-    found = entropy_of_all(posterior, after, family, drawn.train, n_threads=1)
-    assert found == pytest.approx(sums.entropy, rel=1e-9)
-    # So does the entropy of other states: a local step of theirs changes the counts a little.
-    weights = merge_weights(4, [(0, 1)])
-    fewer = posterior.regrouped(weights)
-    exact, _ = long_way(family, fewer, drawn.train)
-    own = judge.fitter.with_statistics(fewer, exact)
-    found = entropy_of_all(fewer, own, family, drawn.train, n_threads=1)
-    assert found == pytest.approx(exact.entropy, rel=1e-9)
+    found = EntropyEstimate(posterior, after, family, drawn.train, n_threads=1)
+    assert found(np.eye(4)) == pytest.approx(sums.entropy, rel=1e-9)
+    # So is the entropy of sums of states, of which one is nothing.
+    order = np.eye(4)[[2, 3, 0, 1]]
+    split = posterior.regrouped(np.vstack([order, np.zeros((1, 4))]))
+    counts = after.regrouped(np.vstack([order, np.zeros((1, 4))]))
+    found = EntropyEstimate(split, counts, family, drawn.train, n_threads=1)
+    whole = np.hstack([order.T, np.eye(4)[:, [0]]])
+    assert found(whole) == pytest.approx(sums.entropy, rel=1e-9)
 
 
 def test_a_sample_tells_how_many_merges_gain_most():

@@ -6,6 +6,7 @@ gets equally many: otherwise the progress of training would be taken for a gain 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -251,10 +252,10 @@ class Judge:
         proposed = self.fitter.bench.left_out(self._regrouped(weights))
         return self._keeps_enough(proposed, self.present.held_out)[1]
 
-    def entropy(self, weights: Floats) -> float | None:
-        """Estimate the entropy of states that are sums of the present ones, before a look."""
-        counts = self.present.posterior.regrouped(weights)
-        return self.fitter.bench.entropy(self._regrouped(weights), counts)
+    def entropies(self) -> Callable[[Floats], float] | None:
+        """Return what estimates the entropy of sums of the present states, before a look."""
+        parameters = self._regrouped(np.eye(self.n_states))
+        return self.fitter.bench.entropies(parameters, self.present.posterior)
 
     @cached_property
     def alone(self) -> Floats:

@@ -1,4 +1,4 @@
-"""How likely a sample of much data is: what states tell of new data, and how uncertain they are.
+"""How likely sequences are by the statistics of all others: what they say of new data.
 
 Sequences that were trained on are fitted better by states to spare, where new ones are not: words
 that occur once have their state from themselves.  Without a sequence's own counts they have not.
@@ -6,13 +6,11 @@ that occur once have their state from themselves.  Without a sequence's own coun
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import xlogy
 
 from sojourn.families import Categorical, Family
-from sojourn.inference.occupancy import state_masses
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels import cpu
 from sojourn.kernels.cpu.symbols import sum_by_row
@@ -44,39 +42,14 @@ def left_out_likelihoods(
         A `Categorical`.
     data : Sequences
     """
-    table = _Table.of(posterior, family)
+    posterior = posterior.fetched()
+    prior = np.broadcast_to(posterior.learned(family).prior(), (1, family.n_statistics))[0]
+    counts = np.ascontiguousarray(posterior.emissions.dense().T, dtype=np.float64)
+    table = _Table(
+        *posterior.transitions.means(posterior.counts), prior, counts, counts.sum(axis=0)
+    )
     parts = [_left_out(table, piece, n_threads) for piece in data.chunks(_PIECE_STEPS)]
     return np.concatenate(parts)
-
-
-def entropy_of_all(
-    parameters: Posterior, counts: Posterior, family: Family, data: Sequences, *, n_threads: int
-) -> float:
-    """Estimate H(q(z)) of much data from a sample, eq (70).
-
-    Parameters
-    ----------
-    parameters : Posterior
-        By whose means states are inferred.
-    counts : Posterior
-        With the counts of all the data that this gives, nearly.
-    family : Family
-        A `Categorical`.
-    data : Sequences
-        The sample.
-    """
-    table, counts = _Table.of(parameters, family), counts.fetched()
-    log_z = 0.0
-    for piece in data.chunks(_PIECE_STEPS):
-        index = np.arange(piece.n_steps, dtype=np.int32)
-        whole = table.rows(piece.values, np.zeros((1, 1)), np.zeros((1, 1)))
-        log_z += cpu.log_normalizers(whole, index, piece.offsets, n_threads=n_threads).sum()
-    shares = (table.prior[:, None] + table.counts) / (table.prior.sum() + table.totals)
-    expected = xlogy(counts.emissions.dense().T, shares).sum()
-    expected += xlogy(counts.counts.start, table.start).sum()
-    expected += xlogy(counts.counts.transitions, table.transitions).sum()
-    copies = state_masses(counts.counts).sum() / data.n_steps
-    return float(copies * log_z - expected)
 
 
 class _Table(NamedTuple):
@@ -87,15 +60,6 @@ class _Table(NamedTuple):
     prior: Floats
     counts: Floats
     totals: Floats
-
-    @classmethod
-    def of(cls, posterior: Posterior, family: Family) -> Self:
-        """Take them from a posterior, wherever it is computed with."""
-        posterior = posterior.fetched()
-        prior = np.broadcast_to(posterior.learned(family).prior(), (1, family.n_statistics))[0]
-        counts = np.ascontiguousarray(posterior.emissions.dense().T, dtype=np.float64)
-        means = posterior.transitions.means(posterior.counts)
-        return cls(*means, prior, counts, counts.sum(axis=0))
 
     def rows(self, symbols: Integers, own: Floats, own_totals: Floats) -> Potentials:
         """Return the predictive probabilities of every step without some of the counts."""

@@ -445,25 +445,22 @@ def merge_likely(judge: Judge, merges: list[Merge]) -> bool:
 def _likely_sizes(judge: Judge, merges: list[Merge]) -> list[int]:
     """Return how many of successive merges to try together.
 
-    Their evidence is known on paper.  The entropy that they take away, which eq (22) overestimates
-    most where one state takes in many others, is estimated from a sample where that is possible,
-    eq (70).  Elsewhere they are all that are likely to gain, and all that are safe: what they would
-    lose is seen without a look.
+    What they would lose is seen without a look, so that all of them are safe.  Their evidence is
+    known on paper.  The entropy that they take away, which eq (22) overestimates most where one
+    state takes in many others, is estimated from a sample where that is possible, eq (70).
+    Elsewhere those that are likely to gain are tried too.
     """
-    if (before := judge.entropy(np.eye(judge.n_states))) is not None:
-        evidence = np.cumsum([merge.gain + merge.entropy_bound for merge in merges])
-
-        def gain(n: int) -> float:
-            after = judge.entropy(merges[n - 1].groups)
-            assert after is not None
-            return float(evidence[n - 1]) + after - before
-
-        size, expected = highest(gain, len(merges))
-        return [size] if expected > 0.0 else []
-    doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
     safe = bisect_left(
         range(len(merges)), True, key=lambda n: not judge.may_merge(merges[n].groups)
     )
+    if (entropy := judge.entropies()) is not None:
+        evidence = np.cumsum([merge.gain + merge.entropy_bound for merge in merges])
+        before = entropy(np.eye(judge.n_states))
+        size, expected = highest(
+            lambda n: float(evidence[n - 1]) + entropy(merges[n - 1].groups) - before, max(1, safe)
+        )
+        return [size] if expected > 0.0 else []
+    doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
     likely = next(doubtful, len(merges))
     return list(dict.fromkeys(n for n in (likely, max(likely, safe)) if n))
 

@@ -7,6 +7,7 @@ the minibatches of a pass, wherever these are computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +20,9 @@ from sojourn.inference.survey import Survey
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import search_work
+from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge, Verdict
-from sojourn.moves.left_out import can_leave_out, entropy_of_all, left_out_likelihoods
+from sojourn.moves.left_out import can_leave_out, left_out_likelihoods
 from sojourn.moves.merge import MergedStates, merge_states, successive_merges
 from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
@@ -81,12 +83,14 @@ class StreamBench(Workbench):
         chunks = beside.chunks(self.some, posterior.n_states)
         return beside.log_likelihoods(posterior, chunks)
 
-    def entropy(self, parameters: Posterior, counts: Posterior) -> float | None:
-        """Estimate H(q(z)) of all the data from the sample, where that is known how to."""
+    def entropies(
+        self, parameters: Posterior, counts: Posterior
+    ) -> Callable[[Floats], float] | None:
+        """Return what estimates H(q(z)) of all the data from the sample, where it is known how."""
         if not can_leave_out(self.family, parameters, self.some):
             return None
         n_threads = self.backend.n_threads
-        return entropy_of_all(parameters, counts, self.family, self.some, n_threads=n_threads)
+        return EntropyEstimate(parameters, counts, self.family, self.some, n_threads=n_threads)
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return the posterior as it is: shapes are learned between passes."""

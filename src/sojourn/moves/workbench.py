@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,8 +77,10 @@ class Workbench:
         """Return log likelihoods that tell of new data, where the sample is all the data."""
         return np.zeros(0)
 
-    def entropy(self, parameters: Posterior, counts: Posterior) -> float | None:
-        """Return an estimate of H(q(z)) that takes no local step on the sample, if there is one."""
+    def entropies(
+        self, parameters: Posterior, counts: Posterior
+    ) -> Callable[[Floats], float] | None:
+        """Return what estimates H(q(z)) of sums of states without a local step, if anything."""
         return None
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
