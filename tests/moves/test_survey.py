@@ -19,14 +19,8 @@ from sojourn.kernels import cpu, reference
 from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge
 from sojourn.moves.left_out import left_out_likelihoods
-from sojourn.moves.merge import (
-    Merge,
-    MergedStates,
-    highest,
-    merge_states,
-    merge_weights,
-    try_merge,
-)
+from sojourn.moves.merge import highest, merge_states, try_merge
+from sojourn.moves.pairs import Merge, MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.stream import merge_in_survey, on_all_the_data

@@ -6,7 +6,6 @@ gets equally many: otherwise the progress of training would be taken for a gain 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -251,11 +250,6 @@ class Judge:
         """
         proposed = self.fitter.bench.left_out(self._regrouped(weights))
         return self._keeps_enough(proposed, self.present.held_out)[1]
-
-    def entropies(self) -> Callable[[Floats], float] | None:
-        """Return what estimates the entropy of sums of the present states, before a look."""
-        parameters = self._regrouped(np.eye(self.n_states))
-        return self.fitter.bench.entropies(parameters, self.present.posterior)
 
     @cached_property
     def alone(self) -> Floats:

@@ -20,7 +20,7 @@ from sojourn.inference.survey import Survey
 from sojourn.inference.trainer import StateMoves
 from sojourn.moves.exchange import exchange_on
 from sojourn.moves.judge import Move
-from sojourn.moves.merge import MergedStates, merge_weights
+from sojourn.moves.pairs import MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench

@@ -23,7 +23,8 @@ from sojourn.moves.budget import search_work
 from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge, Verdict
 from sojourn.moves.left_out import can_leave_out, left_out_likelihoods
-from sojourn.moves.merge import MergedStates, merge_states, successive_merges
+from sojourn.moves.merge import merge_states
+from sojourn.moves.pairs import MergedStates, successive_merges
 from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
