@@ -74,13 +74,16 @@ class StreamBench(Workbench):
         by_state: Floats = xp.ascontiguousarray(xp.transpose(parts, (1, 2, 0)))
         return by_state
 
-    def left_out(self, posterior: Posterior) -> Floats:
+    def left_out(self, posterior: Posterior, weights: Floats | None = None) -> Floats:
         """Return the log likelihood of each sequence of the sample, without its own counts."""
         family, beside = self.family, self.beside
         if can_leave_out(family, posterior, self.some):
+            n_threads = self.backend.n_threads
             return left_out_likelihoods(
-                posterior, family, self.some, n_threads=self.backend.n_threads
+                posterior, family, self.some, n_threads=n_threads, weights=weights
             )
+        if weights is not None:
+            posterior = posterior.regrouped(weights)
         chunks = beside.chunks(self.some, posterior.n_states)
         return beside.log_likelihoods(posterior, chunks)
 

@@ -73,8 +73,11 @@ class Workbench:
         """Return how far the emission statistics may be from E[t], for merges on paper."""
         return None
 
-    def left_out(self, posterior: Posterior) -> Floats:
-        """Return log likelihoods that tell of new data, where the sample is all the data."""
+    def left_out(self, posterior: Posterior, weights: Floats | None = None) -> Floats:
+        """Return log likelihoods that tell of new data, where the sample is all the data.
+
+        With `weights` states are sums of those of the posterior.
+        """
         return np.zeros(0)
 
     def entropies(
