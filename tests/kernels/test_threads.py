@@ -1,4 +1,4 @@
-"""Calls reach other threads, awake or asleep, and none is lost, made twice or waited for in vain."""
+"""Calls reach other threads, awake or asleep; none is lost, made twice or waited for in vain."""
 
 import threading
 import time
@@ -9,7 +9,6 @@ import pytest
 from sojourn.kernels import spin
 from sojourn.kernels.cpu import symbols
 from sojourn.kernels.threads import Background, run_units
-
 
 _taking = threading.Lock()
 
