@@ -14,13 +14,14 @@ from sojourn.backends.cpu import CpuBackend
 from sojourn.inference import COLLAPSED, Problem
 from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import chunk_potentials
+from sojourn.inference.occupancy import state_masses
 from sojourn.inference.survey import survey
 from sojourn.kernels import cpu, reference
 from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge
 from sojourn.moves.left_out import left_out_likelihoods
 from sojourn.moves.merge import highest, merge_states, try_merge
-from sojourn.moves.pairs import Merge, MergedStates, merge_weights
+from sojourn.moves.pairs import Merge, MergedStates, merge_weights, successive_merges
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.stream import merge_in_survey, on_all_the_data
@@ -266,23 +267,51 @@ def test_entropies_of_a_few_steps_stand_for_those_of_all(monkeypatch):
 
 
 def test_the_entropy_of_all_the_data_is_that_of_a_local_step_where_they_are_the_sample():
-    family, drawn = simulate("categorical", 3, 3, n_train=40)
-    model = sj.HMM(4, family, dtype="float64", batch_size=10, n_passes=8, random_state=1)
-    posterior = model.fit(drawn.train).fitted_.posterior
-    sums, _ = long_way(family, posterior, drawn.train)
-    _, judge = judge_of(
-        family, drawn.train, posterior, surveyed_by(family, drawn.train, CpuBackend(cpu, 1))
-    )
-    after = judge.fitter.with_statistics(posterior, sums)
-    found = EntropyEstimate(posterior, after, family, drawn.train, n_threads=1)
-    assert found(np.eye(4)) == pytest.approx(sums.entropy, rel=1e-9)
-    # So is the entropy of sums of states, of which one is nothing.
-    order = np.eye(4)[[2, 3, 0, 1]]
-    split = posterior.regrouped(np.vstack([order, np.zeros((1, 4))]))
-    counts = after.regrouped(np.vstack([order, np.zeros((1, 4))]))
-    found = EntropyEstimate(split, counts, family, drawn.train, n_threads=1)
-    whole = np.hstack([order.T, np.eye(4)[:, [0]]])
-    assert found(whole) == pytest.approx(sums.entropy, rel=1e-9)
+    family, drawn = simulate("categorical", 3, 3, n_train=400)
+    data = family.validate(drawn.train)
+    model = sj.HMM(3, family, dtype="float64", batch_size=10, n_passes=4, random_state=1)
+    posterior = model.fit(data).fitted_.posterior
+    found = EntropyEstimate(posterior, family, data, n_threads=1)
+    # A local step has another log Z - E[log p]: that of its own counts.
+    sums, _ = long_way(family, posterior, data)
+    means = model.startprob_, model.transmat_, model.emissionprob_
+
+    def expected_log(start, transitions, emissions):
+        counts = start, transitions, emissions
+        return sum((own * np.log(mean)).sum() for own, mean in zip(counts, means, strict=True))
+
+    log_z = sums.entropy + expected_log(sums.start, sums.transitions, sums.emissions.dense().T)
+    copies = state_masses(posterior.counts).sum() / data.n_steps
+    here = expected_log(*posterior.counts, posterior.emissions.dense())
+    assert found.present == pytest.approx(copies * log_z - here, rel=1e-6)
+    weights = merge_weights(3, [(0, 1)])
+    merged = EntropyEstimate(posterior.regrouped(weights), family, data, n_threads=1)
+    change, _ = found.change(weights)
+    assert change == pytest.approx(merged.present - found.present, rel=1e-9)
+    # A part of the data tells the same, up to its error.
+    for part in (data[:100], data[100:200], data[300:]):
+        some, error = EntropyEstimate(posterior, family, part, n_threads=1).change(weights)
+        assert 0.0 < error < 0.5 * abs(change)
+        assert abs(some - change) < 4.0 * error
+
+
+def test_evidence_on_paper_and_the_entropy_of_the_sample_foretell_what_merges_gain():
+    family, drawn = simulate("categorical", 3, 3, n_train=400)
+    data = family.validate(drawn.train)
+    family, posterior = posterior_of(family, data, 8)
+    of_all = surveyed_by(family, data, CpuBackend(cpu, 1, "float64"))
+    _, judge = judge_of(family, data, posterior, of_all)
+    fit = judge.present
+    entropy = EntropyEstimate(fit.posterior, family, data, n_threads=1)
+    merges = successive_merges(family, fit.posterior, fit.shared, SETTINGS, uncertain=fit.uncertain)
+    evidence, foretold = 0.0, []
+    for merge in merges:
+        evidence += merge.gain + merge.entropy_bound
+        foretold.append(evidence + entropy.change(merge.groups)[0])
+        try_merge(judge, merge)
+    found = [move.gain for move in judge.moves]
+    assert np.argmax(foretold) == np.argmax(found) < len(found) - 1
+    np.testing.assert_allclose(foretold, found, atol=0.15 * np.ptp(found))
 
 
 def test_a_sample_tells_how_many_merges_gain_most():
@@ -328,6 +357,8 @@ def test_what_a_merge_would_cost_is_seen_without_a_look():
 
     _, judge = judge_of(family, data, posterior, counted)
     assert looks == [posterior.n_states]
-    assert judge.may_merge(np.eye(posterior.n_states))
-    assert not judge.may_merge(merge_weights(posterior.n_states, [(0, 1)]))
+    present = judge.left_out(np.eye(posterior.n_states))
+    merged = judge.left_out(merge_weights(posterior.n_states, [(0, 1)]))
+    assert judge.keeps_enough(present, present)[1]
+    assert not judge.keeps_enough(merged, present)[1]
     assert looks == [posterior.n_states]

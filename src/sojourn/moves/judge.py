@@ -229,10 +229,10 @@ class Judge:
 
     def _on_all_the_data(self, proposed: Fit, base: Fit) -> Verdict:
         """Compare by the bound, unless much of what states tell of new sequences would be lost."""
-        fresh, is_safe = self._keeps_enough(proposed.held_out, base.held_out)
+        fresh, is_safe = self.keeps_enough(proposed.held_out, base.held_out)
         return Verdict(proposed.bound - base.bound, fresh, self.held_out_variance, is_safe)
 
-    def _keeps_enough(self, proposed: Floats, base: Floats) -> tuple[float, bool]:
+    def keeps_enough(self, proposed: Floats, base: Floats) -> tuple[float, bool]:
         """Return the change of the likelihood of left-out sequences, and whether that is little.
 
         Training makes good what a merge costs at first, but not what it takes to learn states anew.
@@ -243,14 +243,13 @@ class Judge:
         allowed = max(settings.held_out_tolerance, settings.survey_loss * learned)
         return fresh, bool(fresh + settings.held_out_errors * np.sqrt(variance) >= -allowed)
 
-    def may_merge(self, weights: Floats) -> bool:
-        """Whether states that are sums of the present ones would keep enough of what is learned.
+    def left_out(self, weights: Floats) -> Floats:
+        """Return log likelihoods of left-out sequences by sums of the present states.
 
         As far as can be said before a look at all the data.
         """
         own = weights if self.groups is None else weights @ self.groups
-        proposed = self.fitter.bench.left_out(self.start, own)
-        return self._keeps_enough(proposed, self.present.held_out)[1]
+        return self.fitter.bench.left_out(self.start, own)
 
     @cached_property
     def alone(self) -> Floats:

@@ -131,18 +131,21 @@ def _likely_sizes(judge: Judge, merges: list[Merge]) -> list[int]:
     state takes in many others, is estimated from a sample where that is possible, eq (70).
     Elsewhere those that are likely to gain are tried too.
     """
-    safe = bisect_left(
-        range(len(merges)), True, key=lambda n: not judge.may_merge(merges[n].groups)
-    )
-    assert judge.groups is not None
-    parameters, bench = judge.start.regrouped(judge.groups), judge.fitter.bench
-    if (entropy := bench.entropies(parameters, judge.present.posterior)) is not None:
+    present = judge.left_out(np.eye(judge.n_states))
+
+    def is_unsafe(n: int) -> bool:
+        return not judge.keeps_enough(judge.left_out(merges[n].groups), present)[1]
+
+    safe = bisect_left(range(len(merges)), True, key=is_unsafe)
+    if (entropy := judge.fitter.bench.entropies(judge.present.posterior)) is not None:
         evidence = np.cumsum([merge.gain + merge.entropy_bound for merge in merges])
-        before = entropy(np.eye(judge.n_states))
+        if not safe:
+            return []
         size, expected = highest(
-            lambda n: float(evidence[n - 1]) + entropy(merges[n - 1].groups) - before, max(1, safe)
+            lambda n: float(evidence[n - 1]) + entropy.change(merges[n - 1].groups)[0], safe
         )
-        return [size] if expected > 0.0 else []
+        error = entropy.change(merges[size - 1].groups)[1]
+        return [size] if expected + judge.settings.held_out_errors * error > 0.0 else []
     doubtful = (n for n, merge in enumerate(merges) if merge.gain + merge.entropy_bound / 2 < 0.0)
     likely = next(doubtful, len(merges))
     return list(dict.fromkeys(n for n in (likely, max(likely, safe)) if n))

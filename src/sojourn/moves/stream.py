@@ -7,7 +7,6 @@ the minibatches of a pass, wherever these are computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,14 +86,12 @@ class StreamBench(Workbench):
         chunks = beside.chunks(self.some, posterior.n_states)
         return beside.log_likelihoods(posterior, chunks)
 
-    def entropies(
-        self, parameters: Posterior, counts: Posterior
-    ) -> Callable[[Floats], float] | None:
-        """Return what estimates H(q(z)) of all the data from the sample, where it is known how."""
-        if not can_leave_out(self.family, parameters, self.some):
+    def entropies(self, posterior: Posterior) -> EntropyEstimate | None:
+        """Return what estimates the entropy of all the data from the sample, if that is known."""
+        if not can_leave_out(self.family, posterior, self.some):
             return None
         n_threads = self.backend.n_threads
-        return EntropyEstimate(parameters, counts, self.family, self.some, n_threads=n_threads)
+        return EntropyEstimate(posterior, self.family, self.some, n_threads=n_threads)
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return the posterior as it is: shapes are learned between passes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from sojourn.inference.shapes import learn_shapes
 from sojourn.inference.statistics import BatchSums
 from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.interface import Floats, Integers
+from sojourn.moves.entropies import EntropyEstimate
 from sojourn.sequences import Sequences
 from sojourn.transitions import Rows, Transitions
 
@@ -80,10 +81,8 @@ class Workbench:
         """
         return np.zeros(0)
 
-    def entropies(
-        self, parameters: Posterior, counts: Posterior
-    ) -> Callable[[Floats], float] | None:
-        """Return what estimates H(q(z)) of sums of states without a local step, if anything."""
+    def entropies(self, posterior: Posterior) -> EntropyEstimate | None:
+        """Return what estimates the entropy of sums of states without a local step, if anything."""
         return None
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:

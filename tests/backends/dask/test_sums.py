@@ -76,7 +76,7 @@ def test_batches_of_any_size(path, batch_size):
 
 
 def test_merges_of_much_data_are_judged_by_the_sums_of_the_workers(tmp_path):
-    path = write_parquet(tmp_path / "b.parquet", draw(900, n_symbols=12))
+    path = write_parquet(tmp_path / "b.parquet", draw(900, n_symbols=12, seed=1))
     much = sj.MoveSettings(sample_max_steps=2**9)  # the data are more than a sample stands for
     options = {"moves": much, "n_passes": 6, "batch_size": 100, "init": "segments"}
     alone, together = model(**options).fit(path), model(**options).fit(path, client="here")
