@@ -1,4 +1,4 @@
-"""The decorators of compiled functions that only compiled functions call, and of large ones.
+"""The decorators of compiled functions: of large ones, of loops, and of their parts.
 
 They leave out what numba does for functions of any kind, and these have no use for.
 """
@@ -13,9 +13,11 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering, NopythonRewrites
-from numba.core.untyped_passes import InlineClosureLikes
+
+from sojourn.kernels.cpu.passes import LEAN, remembering
 
 _LEVEL = 2  # of LLVM's optimisation; numba's own is 3
+_INLINED = 50  # cost up to which LLVM inlines a call; its own is 225
 
 
 class _Code(JITCodeLibrary):
@@ -23,23 +25,37 @@ class _Code(JITCodeLibrary):
 
     numba would optimise every function by itself before that, and all of it at the highest level.
     Loops over vectors that are written out gain nothing by being unrolled, and lose where registers
-    are full: those of `gemm` with 48 columns then took half as long again.  On an AMD EPYC,
-    `strip_units` for symbols takes 4.5 s to compile instead of 6.6 s, and its bits are the same.
+    are full: those of `gemm` with 48 columns then took half as long again.  Nor do large functions
+    gain by being inlined.  On an AMD EPYC, `strip_units` for symbols took 4.5 s to compile instead
+    of 6.6 s; with few calls inlined LLVM has 1.2 s of it instead of 1.4 s.  Its bits are the same.
     """
+
+    counts_references = True
+    level, unrolls, inlined = _LEVEL, False, _INLINED
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        # First what numba does first: inline, and count references less often.
-        passes, builder = self._codegen._module_pass_manager(
-            opt=0, loop_vectorize=False, cost="cheap"
-        )
-        passes.run(self._final_module, builder)
-        options = llvm.create_pipeline_tuning_options(_LEVEL)
-        options.loop_vectorization, options.loop_unrolling = True, False
+        if self.counts_references:
+            # First what numba does first: inline, and count references less often.
+            passes, builder = self._codegen._module_pass_manager(
+                opt=0, loop_vectorize=False, cost="cheap"
+            )
+            passes.run(self._final_module, builder)
+        options = llvm.create_pipeline_tuning_options(self.level)
+        options.loop_vectorization, options.loop_unrolling = True, self.unrolls
+        options.slp_vectorization = False
+        options.inlining_threshold = self.inlined
         builder = llvm.create_pass_builder(self._codegen._tm, options)
         builder.getModulePassManager().run(self._final_module, builder)
+
+
+class _Loops(JITCodeLibrary):
+    """Code of loops over single numbers: optimised as by numba, when all that it calls is there."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
 
 
 class _Part(_Code):
@@ -76,11 +92,22 @@ class _Lowering(NativeLowering):
     """Lowering to code that Python calls."""
 
     _name = "outer_lowering"
+    code: ClassVar[type[JITCodeLibrary]] = _Code
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _Code(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.code(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        return bool(super().run_pass(state))
+        state.library.counts_references = state.flags.nrt
+        with remembering(state.typingctx):
+            return bool(super().run_pass(state))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LoopLowering(_Lowering):
+    """The same for loops."""
+
+    _name = "loop_lowering"
+    code = _Loops
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -91,13 +118,14 @@ class _PartLowering(NativeLowering):
 
     def run_pass(self, state: Any) -> bool:
         state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        return bool(super().run_pass(state))
+        with remembering(state.typingctx):
+            return bool(super().run_pass(state))
 
 
 class _Compiler(CompilerBase):
-    """numba's own passes, but for the lowering."""
+    """numba's own passes, but for the lowering and what `passes` replaces."""
 
-    replaced: ClassVar[dict[Any, Any]] = {NativeLowering: _Lowering}
+    replaced: ClassVar[dict[Any, Any]] = {**LEAN, NativeLowering: _Lowering}
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
@@ -110,29 +138,50 @@ class _Compiler(CompilerBase):
         return [passes]
 
 
-class _PartCompiler(_Compiler):
-    """The same, without looking for functions within functions, and for expressions of arrays."""
+class _LoopCompiler(_Compiler):
+    """The same for loops, among which there may be expressions of arrays."""
 
     replaced: ClassVar[dict[Any, Any]] = {
-        NativeLowering: _PartLowering,
-        InlineClosureLikes: None,
-        NopythonRewrites: None,
+        **LEAN,
+        NopythonRewrites: NopythonRewrites,
+        NativeLowering: _LoopLowering,
     }
 
 
+class _PartCompiler(_Compiler):
+    """The same for what only compiled code calls."""
+
+    replaced: ClassVar[dict[Any, Any]] = {**LEAN, NativeLowering: _PartLowering}
+
+
+_CALLED: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
+_BARE: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}  # see below
 _OPTIONS: dict[str, Any] = {
+    **_BARE,
     "nogil": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "_nrt": False,  # see below
     "pipeline_class": _PartCompiler,
 }
 
-outer = njit(nogil=True, cache=True, pipeline_class=_Compiler)
+outer = njit(**_CALLED, pipeline_class=_Compiler)
 """For large functions of vectors that Python calls, which take seconds to compile.
 
 Not for loops over single numbers, which are faster unrolled: numbering symbols took 1.9 times as
 long, products of regressions 1.1 times, and initial clusters up to a quarter of a short fit more.
+"""
+
+bare = njit(**_CALLED, **_BARE, pipeline_class=_Compiler)
+"""As `outer`, for functions that allocate nothing: see `room`.
+
+No references are counted in them either, which is an eighth of the time that `strip_units` took.
+"""
+
+loops = njit(**_CALLED, pipeline_class=_LoopCompiler)
+"""For loops over single numbers that Python calls: optimised as by numba itself, but once.
+
+On an AMD EPYC these take a tenth to a third less time to compile.  Some loops become slower, those
+of `clusters` by up to two thirds: these and their like are left to numba.
 """
 
 inner = njit(**_OPTIONS)
