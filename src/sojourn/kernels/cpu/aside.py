@@ -3,9 +3,10 @@
 numba compiles one function at a time in a process, and keeps what it has compiled on disk, where
 every process finds it.  When the first function of a fit has to be compiled, `companions.json`
 tells which others fits like it have needed; processes beside this one take them, the longest
-first.  This one takes the very longest, as the others have to start, and then what it comes to.  It
-waits for a function only while another process compiles it, and meanwhile compiles another.  Where
-nothing is to be compiled, none of this runs.
+first.  This one takes the very longest, as the others have to start, and then what it comes to; or
+what it comes to at once, where that takes longer than a start.  It waits for a function only while
+another process compiles it, and meanwhile compiles another.  Where nothing is to be compiled, none
+of this runs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sojourn.kernels.threads import available_cores
 
 RECORD = Path(__file__).with_name("companions.json")
 _MOST_PROCESSES = 3  # beside this one: the longest function takes a third of a fit's compile time
+_START_SECONDS = 0.7  # that a process takes to start
 _LIKELY = 0.5  # share of recorded fits that have needed a function, for it to be compiled
 _START = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve()"
 
@@ -119,8 +121,10 @@ class Companions:
             waiting = list(self._waiting)
         for one in waiting:
             _wait_for(one, self)
-        # Others have to start first: what takes longest is begun here, if more is left for them.
-        longest = self.take(elsewhere=False) if len(waiting) > n_new > 0 else None
+        # Others have to start first: what takes longest is begun here, if more is left for them,
+        # and if it need not wait here for longer than that.
+        is_soon = self._seconds.get(function, 0.0) <= _START_SECONDS
+        longest = self.take(elsewhere=False) if is_soon and len(waiting) > n_new > 0 else None
         for _ in range(n_new):
             Thread(target=self._work, name="sojourn-compile", daemon=True).start()
         if longest is not None:
