@@ -11,7 +11,7 @@ from scipy.special import multigammaln
 import sojourn as sj
 from sojourn.families.draws import draw_parameters
 from sojourn.inference import Posterior, Statistics
-from sojourn.moves.merge import MergedStates, merge_weights
+from sojourn.moves.pairs import MergedStates, merge_weights
 from sojourn.moves.settings import MoveSettings
 from sojourn.transitions import Dirichlet
 

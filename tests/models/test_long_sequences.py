@@ -9,6 +9,7 @@ import pytest
 
 import sojourn as sj
 from sojourn.kernels import Potentials, reference
+from sojourn.moves.judge import Move
 from sojourn.sources.npy import NpyValues
 from sojourn.sources.steps import file_steps
 
@@ -116,6 +117,23 @@ def test_training_begins_with_more_states_and_ends_with_those_asked_for(recordin
     assert not moves[-1]["accepted"]
     assert model.converged_
     np.testing.assert_allclose(np.sort(model.means_[:, 0]), [0.0, 4.0, 8.0], atol=0.3)
+
+
+def test_an_exchange_that_lowers_a_given_score_is_refused(recording, monkeypatch):
+    def all_alike(data, posterior, *rest, **more):
+        move = Move("exchange", [[0], [1, 2]], 1.0, 0.0, True, posterior.n_states)
+        return posterior.regrouped(np.full((3, 3), 1 / 3)), [move]
+
+    def fit(exchange):
+        monkeypatch.setattr("sojourn.moves.narrow.exchange_on", exchange)
+        known = sj.Sequences.from_lengths(recording, LENGTHS)
+        model = tiled(batch_size="auto", n_passes="auto")
+        return model.fit(recording, LENGTHS, validation=known)
+
+    refused, untried = fit(all_alike), fit(lambda *_, **__: (None, []))
+    same(refused, untried)
+    (move,) = [m for entry in refused.history_ for m in entry["moves"] if m["kind"] == "exchange"]
+    assert not move["accepted"]
 
 
 def test_a_resumed_run_is_the_same(recording, tmp_path):

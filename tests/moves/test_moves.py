@@ -18,14 +18,8 @@ from sojourn.models.start import make_moves
 from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_work
 from sojourn.moves.delete import dissolve
 from sojourn.moves.judge import Judge, Move
-from sojourn.moves.merge import (
-    Merge,
-    MergedStates,
-    merge_best,
-    merge_states,
-    merge_weights,
-    successive_merges,
-)
+from sojourn.moves.merge import merge_best, merge_states
+from sojourn.moves.pairs import Merge, MergedStates, merge_weights, successive_merges
 from sojourn.moves.restart import restart_transitions
 from sojourn.moves.rounds import Moves, RoundKind, propose
 from sojourn.moves.sample import Sample, SampleFitter

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.moves.merge import merge_weights
+from sojourn.moves.pairs import merge_weights
 from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench

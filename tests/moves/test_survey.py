@@ -5,6 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import xlogy
 
 import sojourn as sj
@@ -14,9 +16,11 @@ from sojourn.inference.bound import COLLAPSED_BOUND
 from sojourn.inference.local import chunk_potentials
 from sojourn.inference.survey import survey
 from sojourn.kernels import cpu, reference
+from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge
 from sojourn.moves.left_out import left_out_likelihoods
-from sojourn.moves.merge import Merge, MergedStates, merge_weights, try_merge
+from sojourn.moves.merge import highest, merge_states, try_merge
+from sojourn.moves.pairs import Merge, MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.stream import merge_in_survey, on_all_the_data
@@ -259,6 +263,58 @@ def test_entropies_of_a_few_steps_stand_for_those_of_all(monkeypatch):
         some = own(posterior).shared
         assert some.sum() == pytest.approx(every.sum(), rel=0.35)
         assert (some != every).any()
+
+
+def test_the_entropy_of_all_the_data_is_that_of_a_local_step_where_they_are_the_sample():
+    family, drawn = simulate("categorical", 3, 3, n_train=40)
+    model = sj.HMM(4, family, dtype="float64", batch_size=10, n_passes=8, random_state=1)
+    posterior = model.fit(drawn.train).fitted_.posterior
+    sums, _ = long_way(family, posterior, drawn.train)
+    _, judge = judge_of(
+        family, drawn.train, posterior, surveyed_by(family, drawn.train, CpuBackend(cpu, 1))
+    )
+    after = judge.fitter.with_statistics(posterior, sums)
+    found = EntropyEstimate(posterior, after, family, drawn.train, n_threads=1)
+    assert found(np.eye(4)) == pytest.approx(sums.entropy, rel=1e-9)
+    # So is the entropy of sums of states, of which one is nothing.
+    order = np.eye(4)[[2, 3, 0, 1]]
+    split = posterior.regrouped(np.vstack([order, np.zeros((1, 4))]))
+    counts = after.regrouped(np.vstack([order, np.zeros((1, 4))]))
+    found = EntropyEstimate(split, counts, family, drawn.train, n_threads=1)
+    whole = np.hstack([order.T, np.eye(4)[:, [0]]])
+    assert found(whole) == pytest.approx(sums.entropy, rel=1e-9)
+
+
+def test_a_sample_tells_how_many_merges_gain_most():
+    """Each true state in three parts: the pairs that gain most are found without a look."""
+    family, data, posterior = clear("categorical")
+    posterior = replace(posterior, held=0)
+    thirds = np.repeat(np.eye(4), 3, axis=0) / 3.0
+    looks = []
+    of_all = surveyed_by(family, data, CpuBackend(cpu, 1, "float64"), batch_size=50)
+
+    def counted(own):
+        looks.append(own.n_states)
+        return of_all(own)
+
+    _, judge = judge_of(family, data, posterior.regrouped(thirds), counted)
+    merge_states(judge)
+    assert judge.n_states == 4
+    assert looks == [12, 4]  # the present model, and one proposal
+
+
+@given(st.integers(1, 300), st.data())
+def test_the_highest_value_of_what_rises_and_then_falls_is_found(last, data):
+    top = data.draw(st.integers(1, last))
+    up, down = (data.draw(st.floats(0.1, 10.0)) for _ in range(2))
+    asked = []
+
+    def value(n):
+        asked.append(n)
+        return -up * (top - n) if n < top else -down * (n - top)
+
+    assert highest(value, last) == (top, 0.0)
+    assert len(asked) == len(set(asked)) <= 26
 
 
 def test_what_a_merge_would_cost_is_seen_without_a_look():

@@ -13,13 +13,8 @@ from sojourn.inference import COLLAPSED, Posterior, Statistics
 from sojourn.kernels import cpu, reference
 from sojourn.moves.delete import dissolve
 from sojourn.moves.judge import Judge
-from sojourn.moves.merge import (
-    Merge,
-    MergedStates,
-    merge_weights,
-    successive_merges,
-    try_merge,
-)
+from sojourn.moves.merge import try_merge
+from sojourn.moves.pairs import Merge, MergedStates, merge_weights, successive_merges
 from sojourn.moves.restart import restart_transitions
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings

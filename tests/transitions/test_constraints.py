@@ -10,7 +10,7 @@ from scipy.special import gammaln
 from sojourn.inference import COLLAPSED
 from sojourn.inference.objective import MEAN_FIELD
 from sojourn.inference.posterior import regrouped_counts
-from sojourn.moves.merge import merge_weights
+from sojourn.moves.pairs import merge_weights
 from sojourn.transitions import (
     HDP,
     Dirichlet,

@@ -20,10 +20,17 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from sojourn.kernels import spin
 
 
 class _Worker(threading.Thread):
-    """A thread that waits for calls.  Two locks hand a call over in a third of a pool's time."""
+    """A thread that waits for calls: awake for a while after each of them, and then asleep.
+
+    Two locks hand a call over to one that sleeps in a third of a pool's time; see `spin` for one
+    that does not.
+    """
 
     def __init__(self) -> None:
         super().__init__(name="sojourn-worker", daemon=True)
@@ -33,24 +40,54 @@ class _Worker(threading.Thread):
         self._done.acquire()
         self._call: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
         self._error: BaseException | None = None
+        self._status = np.full(8, spin.ASLEEP, np.int64)
+        self._address = self._status.ctypes.data
+        self._n_spins = 0
+        self._functions = spin.functions()
         self.start()
 
-    def give(self, function: Callable[..., Any], *args: Any) -> None:
-        """Begin a call."""
-        self._call = (function, args)
-        self._given.release()
+    def give(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        counter: NDArray[np.intp] | None = None,
+        n_spins: int = 0,
+    ) -> None:
+        """Begin a call.
+
+        Where the thread is awake, it begins when the counter is no longer zero.  After the call it
+        stays awake for `n_spins`, and `wait` looks for its end as often before it sleeps.
+        """
+        self._call, self._n_spins = (function, args), n_spins
+        self._status[1] = 0 if counter is None else counter.__array_interface__["data"][0]
+        if not self._functions.call(self._address):
+            self._status[0] = spin.CALLED
+            self._given.release()
 
     def wait(self) -> None:
         """Wait for the call to end, and raise what it raised."""
-        self._done.acquire()
+        if not self._functions.wait(self._address, self._n_spins):
+            self._done.acquire()
         error, self._error = self._error, None
         _idle.append(self)
         if error is not None:
             raise error
 
+    def withdraw(self) -> bool:
+        """Take back a call that has not begun; nothing is done where it has."""
+        if not self._functions.withdraw(self._address):
+            return False
+        self._call = None
+        _idle.append(self)
+        return True
+
     def run(self) -> None:
+        listen, address = self._functions.listen, self._address
+        heard = spin.ASLEEP
         while True:
-            self._given.acquire()
+            while heard == spin.ASLEEP:
+                self._given.acquire()
+                heard = listen(address, 0, self._n_spins)
             assert self._call is not None
             function, args = self._call
             try:
@@ -59,7 +96,10 @@ class _Worker(threading.Thread):
                 self._error = error
             del function, args
             self._call = None
-            self._done.release()
+            heard = listen(address, 1, self._n_spins)
+            if heard == spin.AWAITED:
+                self._done.release()
+                heard = listen(address, 0, self._n_spins)
 
 
 _idle: list[_Worker] = []  # list.pop and list.append are atomic
@@ -150,10 +190,10 @@ class Alongside:
         _here.waiting = None
         return waiting
 
-    def give(self, worker: _Worker, function: Callable[..., Any], *args: Any) -> None:
+    def give(self, worker: _Worker, n_spins: int, function: Callable[..., Any], *args: Any) -> None:
         """Let a worker make the call, and help after it."""
         self._worker = worker
-        worker.give(self._run, function, *args)
+        worker.give(self._run, function, *args, counter=args[0], n_spins=n_spins)
 
     def _run(self, function: Callable[..., Any], *args: Any) -> None:
         assert self._function is not None
@@ -283,15 +323,19 @@ def run_units(function: Callable[..., Any], n_units: int, n_threads: int, *args:
     """
     counter = np.zeros(1, dtype=np.intp)
     helpers = [_idle_worker() for _ in range(min(n_threads, n_units) - 1)]
+    if helpers:
+        # With more threads than cores, one that spins keeps another one from its work.
+        n_spins = spin.SPINS if n_threads <= available_cores() else 0
     other = Alongside.taken() if helpers else None
     if other is not None:
-        other.give(helpers.pop(), function, counter, n_units, *args)
+        other.give(helpers.pop(), n_spins, function, counter, n_units, *args)
     for helper in helpers:
-        helper.give(function, counter, n_units, *args)
+        helper.give(function, counter, n_units, *args, counter=counter, n_spins=n_spins)
     try:
         function(counter, n_units, *args)
     finally:
         for helper in helpers:
-            helper.wait()
+            if not helper.withdraw():
+                helper.wait()
         if other is not None:
             other.finish_units()

@@ -272,7 +272,7 @@ def _validated(
 ) -> StateMoves | None:
     """Return moves that must not lower a score."""
     if isinstance(moves, Narrowing):
-        return replace(moves, moves=_validated(moves.moves, score))
+        return replace(moves, moves=_validated(moves.moves, score), validate=score)
     return replace(moves, validate=score) if isinstance(moves, Moves) else moves
 
 

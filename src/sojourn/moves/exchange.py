@@ -13,7 +13,7 @@ from sojourn.families import Family
 from sojourn.inference.backend import LocalBackend
 from sojourn.inference.posterior import Posterior
 from sojourn.moves.judge import Move
-from sojourn.moves.merge import Pair, merge_weights
+from sojourn.moves.pairs import Pair, merge_weights
 from sojourn.moves.sample import Fit
 from sojourn.moves.search import StateSearch
 from sojourn.moves.settings import MoveSettings

@@ -248,7 +248,8 @@ class Judge:
 
         As far as can be said before a look at all the data.
         """
-        proposed = self.fitter.bench.left_out(self._regrouped(weights))
+        own = weights if self.groups is None else weights @ self.groups
+        proposed = self.fitter.bench.left_out(self.start, own)
         return self._keeps_enough(proposed, self.present.held_out)[1]
 
     @cached_property
@@ -256,7 +257,7 @@ class Judge:
         """Log likelihood of each left-out sequence if all states were one."""
         if self.start.transitions.constraints is not None:
             return self.present.held_out
-        return self.fitter.bench.left_out(self.start.regrouped(np.ones((1, self.start.n_states))))
+        return self.fitter.bench.left_out(self.start, np.ones((1, self.start.n_states)))
 
     def _held_out(
         self, proposed: Floats, present: Floats, optimism: float = 0.0

@@ -11,11 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sojourn.families import Categorical, Family
-from sojourn.inference.posterior import Posterior
+from sojourn.inference.posterior import Posterior, fetched, regrouped_counts
 from sojourn.kernels import cpu
+from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.cpu.symbols import sum_by_row
 from sojourn.kernels.interface import Floats, Integers, Potentials
 from sojourn.sequences import Sequences
+from sojourn.transitions import Rows
 
 _PIECE_STEPS = 2**12
 
@@ -30,7 +32,12 @@ def can_leave_out(family: Family, posterior: Posterior, data: Sequences) -> bool
 
 
 def left_out_likelihoods(
-    posterior: Posterior, family: Family, data: Sequences, *, n_threads: int
+    posterior: Posterior,
+    family: Family,
+    data: Sequences,
+    *,
+    n_threads: int,
+    weights: Floats | None = None,
 ) -> Floats:
     """Return the log likelihood of each sequence without its own counts of symbols, eq (68).
 
@@ -41,46 +48,74 @@ def left_out_likelihoods(
     family : Family
         A `Categorical`.
     data : Sequences
+    weights : (K', K) array, optional
+        The states as sums of those of the posterior.
     """
-    posterior = posterior.fetched()
-    prior = np.broadcast_to(posterior.learned(family).prior(), (1, family.n_statistics))[0]
-    counts = np.ascontiguousarray(posterior.emissions.dense().T, dtype=np.float64)
-    table = _Table(
-        *posterior.transitions.means(posterior.counts), prior, counts, counts.sum(axis=0)
-    )
-    parts = [_left_out(table, piece, n_threads) for piece in data.chunks(_PIECE_STEPS)]
+    table, place = _Table.of(posterior, family, data, weights)
+    index = Sequences(place, data.offsets)
+    parts = [_left_out(table, piece, n_threads) for piece in index.chunks(_PIECE_STEPS)]
     return np.concatenate(parts)
 
 
 class _Table(NamedTuple):
-    """Means of start and transitions, prior counts of symbols, E[t] by symbol, and its sums."""
+    """Means of start and transitions; prior counts and E[t] of the symbols that occur; their sums.
+
+    A symbol is a number among those that occur in the data; a missing one is the first of them.
+    """
 
     start: Floats
     transitions: Floats
     prior: Floats
     counts: Floats
+    prior_sum: float
     totals: Floats
+    has_missing: bool
 
-    def rows(self, symbols: Integers, own: Floats, own_totals: Floats) -> Potentials:
-        """Return the predictive probabilities of every step without some of the counts."""
+    @classmethod
+    def of(
+        cls, posterior: Posterior, family: Family, data: Sequences, weights: Floats | None
+    ) -> tuple[_Table, Integers]:
+        """Return the table for some data, and the number of the symbol of every step."""
+        if weights is None:
+            weights = np.eye(posterior.n_states)
+        symbols, place = np.unique(data.values, return_inverse=True)
         known = np.maximum(symbols, 0)
-        shares = self.prior[known, None] + np.maximum(self.counts[known] - own, 0.0)
+        prior = np.broadcast_to(posterior.learned(family).prior(), (1, family.n_statistics))[0]
+        emissions = posterior.emissions.dense()
+        chosen = namespace(emissions).placed(known, like=emissions)
+        counts, totals = (
+            np.ascontiguousarray((weights @ to_host(part).astype(np.float64)).T)
+            for part in (emissions[:, chosen], emissions.sum(axis=1)[:, None])
+        )
+        transitions = posterior.transitions.converted(fetched).regrouped(weights)
+        rows = Rows(*map(fetched, posterior.counts))
+        means = transitions.means(regrouped_counts(rows, weights, transitions.constraints))
+        prior_sum, has_missing = float(prior.sum()), bool(symbols[0] < 0)
+        table = cls(*means, prior[known], counts, prior_sum, totals[0], has_missing)
+        return table, place.astype(np.int32)
+
+    def rows(self, place: Integers, own: Floats, own_totals: Floats) -> Potentials:
+        """Return the predictive probabilities of every step without some of the counts."""
+        shares = self.prior[place, None] + np.maximum(self.counts[place] - own, 0.0)
         totals = np.maximum(self.totals - own_totals, 0.0)
-        shares /= self.prior.sum() + totals
-        shares[symbols < 0] = 1.0  # missing
+        shares /= self.prior_sum + totals
+        if self.has_missing:
+            shares[place == 0] = 1.0
         return Potentials(self.start, self.transitions, shares)
 
 
 def _left_out(table: _Table, piece: Sequences, n_threads: int) -> Floats:
-    symbols, nothing = piece.values, np.zeros((1, 1))
-    index = np.arange(len(symbols), dtype=np.int32)
-    whole = table.rows(symbols, nothing, nothing)
-    found = cpu.forward_backward(whole, index, piece.offsets, n_threads=n_threads)
-    r = found.responsibilities * (symbols >= 0)[:, None]
+    place, nothing = piece.values, np.zeros((1, 1))
+    every = table.rows(np.arange(len(table.prior)), nothing, nothing)
+    found = cpu.forward_backward(every, place, piece.offsets, n_threads=n_threads)
+    r = found.responsibilities
+    if table.has_missing:
+        r = r * (place > 0)[:, None]
     number = np.repeat(np.arange(len(piece)), piece.lengths)
-    distinct, place = np.unique(number * len(table.prior) + symbols, return_inverse=True)
-    own = sum_by_row(place, r, len(distinct), n_threads=n_threads)
+    distinct, one = np.unique(number * len(table.prior) + place, return_inverse=True)
+    own = sum_by_row(one, r, len(distinct), n_threads=n_threads)
     of_all = np.add.reduceat(r, piece.offsets[:-1], axis=0)
-    left = table.rows(symbols, own[place], of_all[number])
+    left = table.rows(place, own[one], of_all[number])
+    index = np.arange(len(place), dtype=np.int32)
     likelihoods: Floats = cpu.log_normalizers(left, index, piece.offsets, n_threads=n_threads)
     return likelihoods

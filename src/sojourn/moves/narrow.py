@@ -6,6 +6,7 @@ times as many most true states have one of their own, and those that are alike a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from sojourn.inference.survey import Survey
 from sojourn.inference.trainer import StateMoves
 from sojourn.moves.exchange import exchange_on
 from sojourn.moves.judge import Move
-from sojourn.moves.merge import MergedStates, merge_weights
+from sojourn.moves.pairs import MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.workbench import Workbench
@@ -93,6 +94,8 @@ class Narrowing:
     settings : MoveSettings
     tol : float
         As in `StateSearch`, of exchanges.
+    validate : callable, optional
+        As in `Moves`: exchanges that lower the score are refused.
     """
 
     plan: Narrow
@@ -101,6 +104,7 @@ class Narrowing:
     moves: StateMoves | None
     settings: MoveSettings
     tol: float
+    validate: Callable[[Posterior], float] | None = None
 
     def observe(self, n_steps: int, n_sequences: int, n_states: int, step_size: float) -> None:
         """Let the other moves take in a minibatch."""
@@ -138,7 +142,11 @@ class Narrowing:
         if found is not None:
             total, own = (float(state_masses(p.counts).sum()) for p in (posterior, found))
             found = found.regrouped(total / own * np.eye(found.n_states))
-            posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
+            found = replace(found, transitions=found.transitions.refitted(found.counts))
+            if self.validate is None or self.validate(found) >= self.validate(posterior):
+                posterior.become(found)
+            else:
+                moves = [move._replace(accepted=False, n_states=n_states) for move in moves]
         return [move._asdict() for move in moves]
 
     def _groups(

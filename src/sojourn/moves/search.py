@@ -21,7 +21,7 @@ from sojourn.inference.starts import SAME_OPTIMUM
 from sojourn.kernels.arrays import to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.judge import Move
-from sojourn.moves.merge import MergedStates, Pair, merge_weights
+from sojourn.moves.pairs import MergedStates, Pair, merge_weights
 from sojourn.moves.sample import Fit, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import runs_of

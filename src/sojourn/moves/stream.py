@@ -7,6 +7,7 @@ the minibatches of a pass, wherever these are computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +20,11 @@ from sojourn.inference.survey import Survey
 from sojourn.kernels.arrays import namespace, to_host
 from sojourn.kernels.interface import Floats
 from sojourn.moves.budget import search_work
+from sojourn.moves.entropies import EntropyEstimate
 from sojourn.moves.judge import Judge, Verdict
 from sojourn.moves.left_out import can_leave_out, left_out_likelihoods
-from sojourn.moves.merge import MergedStates, merge_states, successive_merges
+from sojourn.moves.merge import merge_states
+from sojourn.moves.pairs import MergedStates, successive_merges
 from sojourn.moves.sample import SampleFitter
 from sojourn.moves.workbench import Workbench
 from sojourn.sequences import Sequences
@@ -71,15 +74,27 @@ class StreamBench(Workbench):
         by_state: Floats = xp.ascontiguousarray(xp.transpose(parts, (1, 2, 0)))
         return by_state
 
-    def left_out(self, posterior: Posterior) -> Floats:
+    def left_out(self, posterior: Posterior, weights: Floats | None = None) -> Floats:
         """Return the log likelihood of each sequence of the sample, without its own counts."""
         family, beside = self.family, self.beside
         if can_leave_out(family, posterior, self.some):
+            n_threads = self.backend.n_threads
             return left_out_likelihoods(
-                posterior, family, self.some, n_threads=self.backend.n_threads
+                posterior, family, self.some, n_threads=n_threads, weights=weights
             )
+        if weights is not None:
+            posterior = posterior.regrouped(weights)
         chunks = beside.chunks(self.some, posterior.n_states)
         return beside.log_likelihoods(posterior, chunks)
+
+    def entropies(
+        self, parameters: Posterior, counts: Posterior
+    ) -> Callable[[Floats], float] | None:
+        """Return what estimates H(q(z)) of all the data from the sample, where it is known how."""
+        if not can_leave_out(self.family, parameters, self.some):
+            return None
+        n_threads = self.backend.n_threads
+        return EntropyEstimate(parameters, counts, self.family, self.some, n_threads=n_threads)
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return the posterior as it is: shapes are learned between passes."""

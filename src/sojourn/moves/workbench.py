@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,9 +73,18 @@ class Workbench:
         """Return how far the emission statistics may be from E[t], for merges on paper."""
         return None
 
-    def left_out(self, posterior: Posterior) -> Floats:
-        """Return log likelihoods that tell of new data, where the sample is all the data."""
+    def left_out(self, posterior: Posterior, weights: Floats | None = None) -> Floats:
+        """Return log likelihoods that tell of new data, where the sample is all the data.
+
+        With `weights` states are sums of those of the posterior.
+        """
         return np.zeros(0)
+
+    def entropies(
+        self, parameters: Posterior, counts: Posterior
+    ) -> Callable[[Floats], float] | None:
+        """Return what estimates H(q(z)) of sums of states without a local step, if anything."""
+        return None
 
     def with_shapes(self, posterior: Posterior, data: Sequences) -> Posterior:
         """Return a posterior whose durations have the shapes that suit the data best."""

@@ -154,9 +154,12 @@ class _Sums:
     ) -> None:
         side = n_states if squares else 0
         self.every = max(1, int(squares))
-        self.start = np.zeros((n_units, n_states))
+        # Every sequence adds to these.  Units have lines of memory of their own, which otherwise
+        # would go to and fro between cores.
+        self.start = aligned((n_units, padded_states(n_states)), np.float64, zeros=True)
+        self.start_squares = aligned((n_units, padded_states(side)), np.float64, zeros=True)
         self.transitions = np.zeros((n_units, n_states * n_states))
-        self.start_squares, self.row_squares = np.zeros((2, n_units, side))
+        self.row_squares = np.zeros((n_units, side))
         self.pair_squares = np.zeros((n_units, side * side))
         self.moments = np.zeros((n_units, n_pairs, n_states))
         self.n_table_rows = n_table_rows
@@ -179,14 +182,14 @@ class _Sums:
         if self.pair_squares.size:
             found = _total(self.pair_squares).reshape(theta.shape) * (theta * theta)
             squared = Squares(
-                _total(self.start_squares),
+                _total(self.start_squares)[: strips.n_states],
                 # A sum that overflowed belongs to pairs that are as good as certain.
                 np.fmax(np.fmin(found, counts), 0.0),
                 _total(self.row_squares),
             )
         return Smoothed(
             strips.log_z,
-            _total(self.start),
+            _total(self.start)[: strips.n_states],
             counts,
             responsibilities,
             squared,

@@ -170,13 +170,14 @@ def smooth(
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
     n_states, width, n_units = blocks.n_states, blocks.width, blocks.n_units
     transitions = np.zeros((n_units, width, width))
-    start = np.zeros((n_units, width))
+    start = aligned((n_units, width), np.float64, zeros=True)  # cores do not share its lines
     side = width if squares else 0
     every, weight = blocks.sampling(squares)
     pair_squares = np.zeros((n_units, side, side), blocks.dtype)
     is_long = squares and blocks.unit_steps() > every * _SHORT_SUM
     long_squares = np.zeros((n_units, side, side) if is_long else (1, 0, 0))
-    start_squares, row_squares = np.zeros((2, n_units, side))
+    start_squares = aligned((n_units, side), np.float64, zeros=True)
+    row_squares = np.zeros((n_units, side))
     responsibilities = aligned((len(index), width), blocks.dtype)
     run_units(
         smooth_units,

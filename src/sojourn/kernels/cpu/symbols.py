@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from sojourn.kernels.cpu.inner import loops
 from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
-from sojourn.kernels.interface import Floats, Integers, aligned
+from sojourn.kernels.interface import Floats, Integers, aligned, padded_states
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
 _MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
 _LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 16  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
-_WORTH_MOVING = 2**19  # the same where there is little more to do than to read and to write them
+_WORTH_MOVING = 2**17  # the same where there is little more to do than to read and to write them
 _PARTS = 8  # of long sums over rows, whatever the number of threads
 
 
@@ -151,7 +151,9 @@ def add_rows(
         table[slice(None) if rows is None else rows] += weight * values
         return values.sum(axis=0, dtype=np.float64)
     table, padded = _full_rows(table), _full_rows(values)
-    totals = np.zeros((max(1, min(_PARTS, padded.size // _WORTH_MOVING)), padded.shape[1]))
+    n_parts = max(1, min(_PARTS, padded.size // _WORTH_MOVING))
+    # Cores do not share the lines of their totals.
+    totals = aligned((n_parts, padded_states(padded.shape[1])), np.float64, zeros=True)
     run_units(
         _add_rows,
         len(totals),
