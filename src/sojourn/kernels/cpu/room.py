@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
 from numpy.typing import NDArray
 
 from sojourn.kernels.interface import LINE
@@ -24,7 +24,10 @@ _UNIT = 16  # numbers; every array begins at a multiple of it
 
 @intrinsic
 def part(typing_context, array, ends, number):
-    """Return ``array[ends[number] : ends[number + 1]]``, which is there as long as `array` is."""
+    """Return numbers ``ends[number]`` to ``ends[number + 1]`` of an array of `Arrays`.
+
+    They are there as long as the array is.
+    """
     signature = array(array, ends, types.intp)
 
     def generate(context, builder, signature, args):
@@ -36,7 +39,11 @@ def part(typing_context, array, ends, number):
         own = context.make_array(signature.return_type)(context, builder)
         own.meminfo, own.parent = whole.meminfo, whole.parent
         own.itemsize, own.strides = whole.itemsize, whole.strides
-        own.data, own.nitems = builder.gep(whole.data, [begin]), length
+        address = builder.ptrtoint(whole.data, begin.type)
+        address = builder.add(address, ir.Constant(begin.type, LINE - 1))
+        address = builder.and_(address, ir.Constant(begin.type, -LINE))
+        line = builder.inttoptr(address, whole.data.type)
+        own.data, own.nitems = builder.gep(line, [begin]), length
         own.shape = builder.insert_value(whole.shape, length, 0)
         return own._getvalue()
 
@@ -67,23 +74,18 @@ def empty_rows(typing_context, dtype, n, width):
 
 def _allocated(context: Any, builder: Any, kind: Any, shape: Any) -> Any:
     """Emit a new array of one row or several; where there is no memory, it raises an error."""
-    itemsize = ir.Constant(shape[0].type, kind.dtype.bitwidth // 8)
-    size: Any = itemsize
+    n, itemsize = (ir.Constant(shape[0].type, x) for x in (1, kind.dtype.bitwidth // 8))
     strides: list[Any] = []
     for length in reversed(shape):
-        strides.insert(0, size)
-        size = builder.mul(size, length)
-    meminfo = context.nrt.meminfo_alloc_aligned(builder, size=size, align=LINE)
-    data = context.nrt.meminfo_data(builder, meminfo)
-    array = context.make_array(kind)(context, builder)
-    populate_array(
-        array,
-        data=builder.bitcast(data, context.get_data_type(kind.dtype).as_pointer()),
-        shape=shape,
-        strides=strides,
-        itemsize=itemsize,
-        meminfo=meminfo,
-    )
+        strides.insert(0, builder.mul(n, itemsize))
+        n = builder.mul(n, length)
+    size = builder.mul(n, itemsize)
+    array = context.make_array(kind)(context, builder)  # with no parent
+    array.meminfo = context.nrt.meminfo_alloc_aligned(builder, size=size, align=LINE)
+    data = context.nrt.meminfo_data(builder, array.meminfo)
+    array.data = builder.bitcast(data, array.data.type)
+    array.itemsize, array.nitems = itemsize, n
+    array.shape, array.strides = (cgutils.pack_array(builder, own) for own in (shape, strides))
     return array._getvalue()
 
 
@@ -101,22 +103,25 @@ class Arrays:
         self, dtype: Any, free: Sequence[int], zeros: Sequence[int] = (), ones: Sequence[int] = ()
     ) -> None:
         self._dtype = np.dtype(dtype)
-        lengths = [-(-n // _UNIT) * _UNIT for n in (*free, *zeros, *ones)]
-        self.ends = [0, *accumulate(lengths)]
-        self._zeros, self._ones = self.ends[len(free)], self.ends[len(free) + len(zeros)]
+        free, zeros, ones = ([-(-n // _UNIT) * _UNIT for n in part] for part in (free, zeros, ones))
+        if zeros and ones:
+            zeros[-1] += _UNIT  # for the line to begin in: see `make`
+        self.ends = [0, *accumulate((*free, *zeros, *ones))]
+        n_free, n_ones = sum(free), sum(ones)
+        self._length = self.ends[-1] + _UNIT
+        self._zeros = slice(n_free, self._length - n_ones) if zeros else None
+        self._ones = slice(self.ends[-1] - n_ones, None) if ones else None
 
     def make(self) -> NDArray[Any]:
-        """Make them all."""
-        length = self.ends[-1]
-        if self._dtype.kind == "i":  # they are never vectors
-            return np.empty(length, self._dtype)
-        raw = np.empty(length * self._dtype.itemsize + LINE, np.uint8)
-        begin = -raw.__array_interface__["data"][0] % LINE
-        whole: NDArray[Any] = np.ndarray(length, self._dtype, raw, begin)
-        if self._zeros < self._ones:
-            whole[self._zeros : self._ones] = 0
-        if self._ones < length:
-            whole[self._ones :] = 1
+        """Make them all.  They begin with a line of memory, which is found by `part`.
+
+        It begins within the first unit.  To ask where would take longer here than all the rest.
+        """
+        whole = np.empty(self._length, self._dtype)
+        if self._zeros is not None:
+            whole[self._zeros] = 0
+        if self._ones is not None:
+            whole[self._ones] = 1
         return whole
 
 
