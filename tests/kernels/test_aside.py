@@ -91,6 +91,17 @@ def test_while_others_start_this_process_compiles_what_takes_longest(monkeypatch
     assert taken(companions) == [SHORT]
 
 
+def test_where_others_need_no_longer_than_the_longest_this_process_takes_nothing(monkeypatch):
+    # Numba and the GPU's compiler would wait here for the interpreter's lock.
+    monkeypatch.setattr(aside, "compile_one", lambda _: pytest.fail("something is compiled here"))
+    monkeypatch.setattr(Companions, "_work", lambda _: None)
+    fit, seconds = {FIRST, SHORT, LONG, OTHER}, SECONDS | {FIRST: 0.0}
+    companions = Companions([("a fit", fit)], seconds, 2)  # three functions for two
+    companions.expect("a fit")
+    companions.need(FIRST)
+    assert taken(companions) == [LONG, OTHER, SHORT]
+
+
 def test_what_takes_longer_than_others_to_start_is_not_put_off(monkeypatch):
     monkeypatch.setattr(aside, "compile_one", lambda _: pytest.fail("nothing is compiled ahead"))
     monkeypatch.setattr(Companions, "_work", lambda _: None)
