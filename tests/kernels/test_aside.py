@@ -16,7 +16,7 @@ FIRST, SHORT, LONG, OTHER = (
     Function(f"{STRIPS}.{name}", "(int64,)")
     for name in ("prepare", "is_consecutive", "add_log_scales", "finish")
 )
-SECONDS = {FIRST: 1.0, SHORT: 0.5, LONG: 3.0, OTHER: 2.0}
+SECONDS = {FIRST: 0.4, SHORT: 0.5, LONG: 3.0, OTHER: 2.0}
 
 
 def test_types_are_read_from_their_text_as_they_were():
@@ -89,6 +89,26 @@ def test_while_others_start_this_process_compiles_what_takes_longest(monkeypatch
     companions.need(FIRST)
     assert compiled == [LONG]
     assert taken(companions) == [SHORT]
+
+
+def test_where_others_need_no_longer_than_the_longest_this_process_takes_nothing(monkeypatch):
+    # Numba and the GPU's compiler would wait here for the interpreter's lock.
+    monkeypatch.setattr(aside, "compile_one", lambda _: pytest.fail("something is compiled here"))
+    monkeypatch.setattr(Companions, "_work", lambda _: None)
+    fit, seconds = {FIRST, SHORT, LONG, OTHER}, SECONDS | {FIRST: 0.0}
+    companions = Companions([("a fit", fit)], seconds, 2)  # three functions for two
+    companions.expect("a fit")
+    companions.need(FIRST)
+    assert taken(companions) == [LONG, OTHER, SHORT]
+
+
+def test_what_takes_longer_than_others_to_start_is_not_put_off(monkeypatch):
+    monkeypatch.setattr(aside, "compile_one", lambda _: pytest.fail("nothing is compiled ahead"))
+    monkeypatch.setattr(Companions, "_work", lambda _: None)
+    companions = Companions([("a fit", {FIRST, SHORT, LONG})], SECONDS | {FIRST: 1.0}, 1)
+    companions.expect("a fit")
+    companions.need(FIRST)
+    assert taken(companions) == [LONG, SHORT]
 
 
 def test_another_process_compiles_and_what_it_compiles_is_found(tmp_path, monkeypatch):

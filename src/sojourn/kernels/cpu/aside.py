@@ -3,9 +3,14 @@
 numba compiles one function at a time in a process, and keeps what it has compiled on disk, where
 every process finds it.  When the first function of a fit has to be compiled, `companions.json`
 tells which others fits like it have needed; processes beside this one take them, the longest
-first.  This one takes the very longest, as the others have to start, and then what it comes to.  It
-waits for a function only while another process compiles it, and meanwhile compiles another.  Where
-nothing is to be compiled, none of this runs.
+first.  This one takes the very longest, as the others have to start, and then what it comes to; or
+what it comes to at once, where that takes longer than a start.  It waits for a function only while
+another process compiles it, and meanwhile compiles another.  Where nothing is to be compiled, none
+of this runs.
+
+With many cores this process takes nothing ahead: the others need no longer than the longest
+function takes, and with a GPU this one may be compiling for that.  numba and Triton both compile in
+Python, and would wait in turn for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ from numba.core.sigutils import normalize_signature
 from sojourn.kernels.threads import available_cores
 
 RECORD = Path(__file__).with_name("companions.json")
-_MOST_PROCESSES = 3  # beside this one: the longest function takes a third of a fit's compile time
+_MOST_PROCESSES = 8  # beside this one
+_START_SECONDS = 0.7  # that a process takes to start
 _LIKELY = 0.5  # share of recorded fits that have needed a function, for it to be compiled
 _START = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve()"
 
@@ -119,8 +125,12 @@ class Companions:
             waiting = list(self._waiting)
         for one in waiting:
             _wait_for(one, self)
-        # Others have to start first: what takes longest is begun here, if more is left for them.
-        longest = self.take(elsewhere=False) if len(waiting) > n_new > 0 else None
+        # Others have to start first: what takes longest is begun here, if they would be at work for
+        # longer than that, and if it need not wait here for longer than a start.
+        is_soon = self._seconds.get(function, 0.0) <= _START_SECONDS
+        seconds = [self._seconds[one] for one in waiting]
+        is_much = n_new > 0 and sum(seconds) > n_new * seconds[-1]
+        longest = self.take(elsewhere=False) if is_soon and is_much else None
         for _ in range(n_new):
             Thread(target=self._work, name="sojourn-compile", daemon=True).start()
         if longest is not None:

@@ -27,6 +27,7 @@ import numpy as np
 
 from sojourn.kernels.cpu.gemm import gemm
 from sojourn.kernels.cpu.inner import inner, outer
+from sojourn.kernels.cpu.room import empty, empty_rows
 from sojourn.kernels.cpu.rows import (
     add_row,
     add_squares,
@@ -81,18 +82,20 @@ def smooth_units(
     longest = offsets[order[0] + 1] - offsets[order[0]]
     chunk = min(longest, chunk)
     # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
-    alpha = np.empty(((chunk + 1) * block_rows, width), start.dtype)
-    inverse_scale = np.empty((chunk + 1) * block_rows, start.dtype)
-    checkpoints = np.empty((-(-longest // chunk) * block_rows, width), start.dtype)
-    beta = np.empty((block_rows, width), start.dtype)
-    epsilon = np.empty((block_rows, width), start.dtype)
-    totals = np.empty(block_rows, start.dtype)
-    products = np.empty((width, width), start.dtype)
-    first = np.empty(block_rows, np.int64)
-    length = np.empty(block_rows, np.int64)
-    log_norm, scale_products = np.empty(block_rows), np.empty(block_rows)
-    squared = np.empty((2 * block_rows, row_squares.shape[1]), start.dtype)
-    row_sums, likely = np.zeros(row_squares.shape[1], start.dtype), np.empty(block_rows, np.int64)
+    alpha = empty_rows(start.dtype, (chunk + 1) * block_rows, width)
+    inverse_scale = empty(start.dtype, (chunk + 1) * block_rows)
+    checkpoints = empty_rows(start.dtype, -(-longest // chunk) * block_rows, width)
+    beta = empty_rows(start.dtype, block_rows, width)
+    epsilon = empty_rows(start.dtype, block_rows, width)
+    totals = empty(start.dtype, block_rows)
+    products = empty_rows(start.dtype, width, width)
+    first = empty(np.int64, block_rows)
+    length = empty(np.int64, block_rows)
+    log_norm, scale_products = empty(np.float64, block_rows), empty(np.float64, block_rows)
+    squared = empty_rows(start.dtype, 2 * block_rows, row_squares.shape[1])
+    row_sums, likely = empty(start.dtype, row_squares.shape[1]), empty(np.int64, block_rows)
+    for j in range(row_squares.shape[1]):
+        row_sums[j] = 0.0
     for i in range(block_rows):
         likely[i] = 0
     n_blocks = -(-n_sequences // block_rows)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from sojourn.kernels.cpu.inner import inner, outer
+from sojourn.kernels.cpu.inner import inner, loops, outer
 from sojourn.kernels.cpu.lane_math import (
     SMALL,
     every,
@@ -43,6 +42,7 @@ from sojourn.kernels.cpu.lanes import (
     zeros_of,
     zip_rows,
 )
+from sojourn.kernels.cpu.room import empty
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.single import LEVERAGE, LOG_2, SingleWeights, single_rows
 from sojourn.kernels.interface import Floats, row_width
@@ -56,6 +56,7 @@ _NONE = np.empty(0, np.float32)
 _NO_WEIGHTS = SingleWeights(_NONE, _NONE, _NONE, _NONE, 0.0, np.empty(0))
 _GROUP = 8  # factors that are multiplied before a logarithm is taken
 _LARGEST = 1e37  # squared distance at which a factor is cut off, so that the product is finite
+_FEW_WEIGHTS = 2**15  # to copy them takes 10 μs
 _FEWEST_ZIPPED, _MOST_ZIPPED = ZIPPED[0], ZIPPED[-1]
 _SQUARE = 5  # states from which the rows of `LANES` steps are transposed as a square
 _GROUPS = 8  # vectors of steps whose products are summed at a time
@@ -160,22 +161,25 @@ def _student_rows(
 ):
     n_steps, n_states = table.shape[0], constants.shape[0]
     n_columns = location.shape[0]
-    z, rows = np.empty((n_columns + 1) * LANES), np.empty(n_states * LANES)
+    z, rows = empty(np.float64, (n_columns + 1) * LANES), empty(np.float64, n_states * LANES)
     # Arrays are filled by loops: zeros, ranges and the like take long to compile.
-    potentials = np.empty(max(n_states, LANES) * LANES, table.dtype)
+    potentials = empty(table.dtype, max(n_states, LANES) * LANES)
     for j in range(potentials.shape[0]):
         potentials[j] = 0.0
-    packed = np.empty((n_states + 1) * LANES, table.dtype)
-    gaps, places = np.empty(_TOGETHER // LANES, np.int64), np.empty(2 * LANES, np.int64)
+    packed = empty(table.dtype, (n_states + 1) * LANES)
+    gaps, places = empty(np.int64, _TOGETHER // LANES), empty(np.int64, 2 * LANES)
     for i in range(LANES):
         places[i], places[LANES + i] = LANES * i, n_columns * i
-    locations, run = np.empty(n_columns * LANES), np.empty((n_columns + 1) * LANES, np.float32)
+    locations, run = (
+        empty(np.float64, n_columns * LANES),
+        empty(np.float32, (n_columns + 1) * LANES),
+    )
     for j in range(run.shape[0]):
         run[j] = 0.0
     for j in range(locations.shape[0]):
         locations[j] = location[j % n_columns]
-    narrow = np.empty(n_states * _TOGETHER, np.float32)
-    y, tops = np.empty((n_columns + LANES) * _TOGETHER, np.float32), np.empty(_TOGETHER, np.float32)
+    narrow = empty(np.float32, n_states * _TOGETHER)
+    y, tops = empty(np.float32, (n_columns + LANES) * _TOGETHER), empty(np.float32, _TOGETHER)
     lowest, none = every(-np.inf), np.int64(0)
     stride, beside = np.int64(_TOGETHER), np.int64(LANES)
     log_2, shift, next_two = every(LOG_2), every(offset), np.int64(2 * LANES)
@@ -381,26 +385,40 @@ def sum_products(
         np.ascontiguousarray(x, dtype=np.float64),
         np.ascontiguousarray(location, dtype=np.float64),
         np.ascontiguousarray(pairs, dtype=np.int64),
-        np.ascontiguousarray(weights),
+        summed_weights(weights),
         parts,
         missing,
     )
     return parts.sum(axis=0), int(missing.sum())
 
 
-@njit(nogil=True, cache=True)
+def summed_weights(weights: Floats) -> Floats:
+    """Return weights as sums take them: few are in double precision, whatever they were in.
+
+    The sums are the same.  They are compiled for each precision, and a short fit, whose first
+    weights are in double precision, then needs them once.
+
+    Examples
+    --------
+    >>> summed_weights(np.ones((2, 2), np.float32)).dtype
+    dtype('float64')
+    """
+    return np.ascontiguousarray(weights, np.float64 if weights.size <= _FEW_WEIGHTS else None)
+
+
+@loops
 def _sum_products(counter, n_units, n_steps, x, location, pairs, weights, parts, missing):
     n_pairs, n_states = parts.shape[1:]
     # Products of four pairs with two states are summed at a time: what is beyond is zero.
     n_rows, n_columns = -(-n_pairs // 4) * 4, -(-n_states // 2) * 2
-    z = np.empty((location.shape[0] + 1) * LANES)
-    products = np.empty(n_rows * _GROUPS * LANES)
-    shares = np.empty(n_columns * _GROUPS * LANES)
+    z = empty(np.float64, (location.shape[0] + 1) * LANES)
+    products = empty(np.float64, n_rows * _GROUPS * LANES)
+    shares = empty(np.float64, n_columns * _GROUPS * LANES)
     for j in range(products.shape[0]):
         products[j] = 0.0
     for j in range(shares.shape[0]):
         shares[j] = 0.0
-    sums = np.empty(n_rows * n_columns * LANES)
+    sums = empty(np.float64, n_rows * n_columns * LANES)
     lowest, zero = every(-np.inf), zeros_of(z)
     store(z, location.shape[0] * LANES, every(1.0))
     last, stride = location.shape[0], np.int64(LANES)

@@ -1,141 +1,60 @@
-"""The decorators of compiled functions that only compiled functions call, and of large ones.
+"""The decorators of compiled functions: of large ones, of loops, and of their parts.
 
 They leave out what numba does for functions of any kind, and these have no use for.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-import llvmlite.binding as llvm
+import numba
 from numba import njit
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering, NopythonRewrites
-from numba.core.untyped_passes import InlineClosureLikes
 
-_LEVEL = 2  # of LLVM's optimisation; numba's own is 3
+TESTED = ("0.68.",)
+"""Versions of numba that compile as `compilers` says; any other compiles as it does by itself.
 
+That takes half as long again, and gives the same bits.  But what `compilers` and `passes` replace
+is private to numba, and may fail in another version or compile to something else.  To add a
+version, install it, add it here, and run all tests.
+"""
 
-class _Code(JITCodeLibrary):
-    """Code that is optimised once, when all that it calls is linked in, and whose loops stay loops.
-
-    numba would optimise every function by itself before that, and all of it at the highest level.
-    Loops over vectors that are written out gain nothing by being unrolled, and lose where registers
-    are full: those of `gemm` with 48 columns then took half as long again.  On an AMD EPYC,
-    `strip_units` for symbols takes 4.5 s to compile instead of 6.6 s, and its bits are the same.
-    """
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        # First what numba does first: inline, and count references less often.
-        passes, builder = self._codegen._module_pass_manager(
-            opt=0, loop_vectorize=False, cost="cheap"
-        )
-        passes.run(self._final_module, builder)
-        options = llvm.create_pipeline_tuning_options(_LEVEL)
-        options.loop_vectorization, options.loop_unrolling = True, False
-        builder = llvm.create_pass_builder(self._codegen._tm, options)
-        builder.getModulePassManager().run(self._final_module, builder)
-
-
-class _Part(_Code):
-    """Code that is only ever linked into other code.
-
-    numba would optimise it by itself and make machine code of it, which nobody runs, and do both
-    again wherever it is linked in, at every level: a fifth of the time that the recursions take to
-    compile.  What it is linked into is optimised as a whole.
-    """
-
-    @property
-    def codegen(self) -> Any:
-        """Who sets the environment of a function that has machine code: nobody here."""
-        return self
-
-    def set_env(self, env_name: str, env: Any) -> None:
-        """Do nothing: only exceptions with arguments would use an environment."""
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """Return null: there is no machine code."""
-        self._ensure_finalized()
-        return 0
-
-    def _optimize_final_module(self) -> None:
-        """Do nothing."""
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    """Lowering to code that Python calls."""
-
-    _name = "outer_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _Code(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return bool(super().run_pass(state))
-
-
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _PartLowering(NativeLowering):
-    """Lowering to code that only compiled code calls."""
-
-    _name = "inner_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
-        return bool(super().run_pass(state))
-
-
-class _Compiler(CompilerBase):
-    """numba's own passes, but for the lowering."""
-
-    replaced: ClassVar[dict[Any, Any]] = {NativeLowering: _Lowering}
-
-    def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [
-            (self.replaced.get(one, one), what)
-            for one, what in passes.passes
-            if self.replaced.get(one, one) is not None
-        ]
-        passes.finalize()
-        return [passes]
-
-
-class _PartCompiler(_Compiler):
-    """The same, without looking for functions within functions, and for expressions of arrays."""
-
-    replaced: ClassVar[dict[Any, Any]] = {
-        NativeLowering: _PartLowering,
-        InlineClosureLikes: None,
-        NopythonRewrites: None,
-    }
-
-
-_OPTIONS: dict[str, Any] = {
+_CALLED: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True}
+_BARE: dict[str, Any] = {"_nrt": False, "error_model": "numpy"}  # see below
+_WHOLE, _LOOP = dict(_CALLED), dict(_CALLED)
+_PART: dict[str, Any] = {
+    **_BARE,
     "nogil": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "_nrt": False,  # see below
-    "pipeline_class": _PartCompiler,
 }
+if numba.__version__.startswith(TESTED):
+    from sojourn.kernels.cpu.compilers import Compiler, LoopCompiler, PartCompiler
 
-outer = njit(nogil=True, cache=True, pipeline_class=_Compiler)
+    _WHOLE["pipeline_class"] = Compiler
+    _LOOP["pipeline_class"] = LoopCompiler
+    _PART["pipeline_class"] = PartCompiler
+
+outer = njit(**_WHOLE)
 """For large functions of vectors that Python calls, which take seconds to compile.
 
 Not for loops over single numbers, which are faster unrolled: numbering symbols took 1.9 times as
 long, products of regressions 1.1 times, and initial clusters up to a quarter of a short fit more.
 """
 
-inner = njit(**_OPTIONS)
+bare = njit(**_WHOLE, **_BARE)
+"""As `outer`, for functions that allocate nothing: see `room`.
+
+No references are counted in them either, which is an eighth of the time that `strip_units` took.
+"""
+
+loops = njit(**_LOOP)
+"""For loops over single numbers that Python calls: optimised as by numba itself, but once.
+
+On an AMD EPYC these take a tenth to a third less time to compile.  Some loops become slower, those
+of `clusters` by up to two thirds: these and their like are left to numba.
+"""
+
+inner = njit(**_PART)
 """Without the forms that Python and C would call, and optimised only with what calls it.
 
 Python must not call such a function: it would crash.
@@ -145,5 +64,5 @@ branch that assigns an array took two fifths of the time of Gaussian densities w
 must therefore neither allocate an array nor return one; what is passed in is kept by its caller.
 """
 
-inlined = njit(**_OPTIONS, forceinline=True)
+inlined = njit(**_PART, forceinline=True)
 """The same for functions called for every few numbers: passing their arguments takes long."""

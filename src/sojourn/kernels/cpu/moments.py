@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sojourn.kernels.cpu.densities import summed_weights
 from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lane_math import every, subtract
 from sojourn.kernels.cpu.lanes import LANES, get, load, multiply, multiply_add, store
@@ -53,7 +54,7 @@ def sum_moments(
         tail,
         n_tail,
         centre,
-        np.ascontiguousarray(weights),
+        summed_weights(weights),
         squares,
         parts,
         counts,

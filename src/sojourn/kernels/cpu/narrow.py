@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sojourn.kernels.cpu.padding import add_scales, padded_table
 from sojourn.kernels.cpu.steps import STEPS, WIDTH
 from sojourn.kernels.cpu.strip_edges import finish, is_consecutive, prepare
-from sojourn.kernels.cpu.strips import strip_units
+from sojourn.kernels.cpu.strips import strip_room, strip_units
 from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.interface import (
     Floats,
@@ -279,6 +279,9 @@ class _Strips:
         """Compute everything; False if an edge does not meet its neighbour, or underflows."""
         pairs = np.ascontiguousarray(pairs, dtype=np.int64)
         rest = backward, responsibilities, sums.every, *sums.arrays, pairs, sums.moments, sums.table
+        n_columns = 0 if numbers is None else len(numbers[1])
+        room = strip_room(self.n_states, self.tile, self.dtype, n_columns, len(pairs))
+        self._units = room.units(strip_units)
         walks = np.full(2, -(-self.longest // STEPS) * STEPS if self.longest <= _SHORT else 0)
         if len(self.sequences) >= _WORTH_PROBING * WIDTH and not walks.any():
             self._call(1, table, numbers, walks, True, *rest)
@@ -303,7 +306,7 @@ class _Strips:
         """Run units; False if a total underflows, or numbers do not fit."""
         failed = np.zeros(1, np.int64)
         run_units(
-            strip_units,
+            self._units,
             n_units,
             self.n_threads,
             self.sequences,

@@ -123,7 +123,8 @@ def _load_steps(
             end = at + run
             places[WIDTH + i] = at
             t = begins[i] + shift
-            inside = min(STEPS, n_steps - t) if t >= 0 else 0
+            inside = n_steps - t if t >= 0 else 0
+            inside = STEPS if inside > STEPS else inside
             if inside == STEPS:
                 for j in range(0, run, LANES):
                     store(scratch, at + j, load(emissions, t * n_states + j))

@@ -19,20 +19,24 @@ the next one; if they differ by more than rounding, the batch is computed by `bl
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import numpy as np
 
-from sojourn.kernels.cpu.inner import inner, outer
+from sojourn.kernels.cpu.inner import bare, inner
+from sojourn.kernels.cpu.lane_math import every as all_lanes
 from sojourn.kernels.cpu.lanes import (
     LANES,
     add,
     lanes_not_above,
     load,
     multiply,
-    splat,
     store,
     widened,
 )
 from sojourn.kernels.cpu.pairs import add_outer
+from sojourn.kernels.cpu.room import Arrays, Room, part
 from sojourn.kernels.cpu.rows import lowest_bit
 from sojourn.kernels.cpu.steps import (
     STEPS,
@@ -59,10 +63,79 @@ _LONGEST_WALK = 4096  # steps of the longest: what is remembered longer is compu
 _BLOCKS_A_SUM = 16  # blocks whose products are summed in single precision
 
 
-@outer
+@cache
+def strip_room(n_states: int, tile: int, dtype: Any, n_columns: int, n_pairs: int) -> Room:
+    """Describe the room that a thread needs, in the order in which `strip_units` takes its parts.
+
+    With no columns, potentials are rows of a table.
+    """
+    row, of_pair = n_states * WIDTH, n_states * n_states * LANES
+    n_left, n_right = -(-n_pairs // 4) * 4, -(-n_states // 2) * 2
+    floats = Arrays(
+        dtype,
+        [
+            (tile + 1) * row,  # alpha
+            (tile + 1) * WIDTH,  # scales
+            (tile + STEPS) * row,  # phi: behind those of the tile are those of a walk
+            STEPS * row,  # epsilon
+            STEPS * WIDTH,  # totals
+            row,  # beta
+            2 * WIDTH,  # tops
+            STEPS * n_columns * WIDTH,  # run
+            (tile + STEPS) * n_columns * WIDTH,  # columns
+            n_states * LANES,  # potentials
+        ],
+        zeros=[
+            STEPS * row + PAD * WIDTH,  # gamma: rows are added with their padding
+            of_pair,  # sums
+            of_pair,  # square_sums
+            n_states * LANES,  # row_sums
+        ],
+        ones=[
+            (STEPS + 1) * row,  # ones
+            WIDTH * (STEPS * n_states + LANES),  # scratch
+        ],
+    )
+    doubles = Arrays(
+        np.float64,
+        [
+            WIDTH,  # product
+            WIDTH,  # logs
+            WIDTH + 1,  # ahead
+            STEPS * WIDTH if n_columns else 0,  # heights
+            n_states * LANES,  # rows
+            n_columns * LANES,  # z_of_step
+            n_left * n_right * LANES,  # moment_sums
+        ],
+        zeros=[
+            2 * STEPS * n_left * LANES,  # products
+            2 * STEPS * n_right * LANES if n_columns else 0,  # shares
+        ],
+        ones=[(n_columns + 1) * LANES if n_columns else 0],  # z
+    )
+    wholes = Arrays(
+        np.int64,
+        [
+            WIDTH,  # likely
+            WIDTH,  # found
+            WIDTH,  # begins
+            WIDTH,  # current
+            2 * WIDTH,  # places
+            STEPS + 1,  # masks
+        ],
+    )
+    return Room(floats, doubles, wholes, Arrays(np.int32, [WIDTH * STEPS]))  # near
+
+
+@bare
 def strip_units(
     counter,
     n_units,
+    floats,
+    doubles,
+    wholes,
+    near,
+    ends,
     sequences,
     starts,
     n_steps,
@@ -104,52 +177,32 @@ def strip_units(
     of a unit finds them, and if only `probing`, writes them there and ends.
 
     Squares of pairs are those of one step in `every`, and of the most probable states of all steps.
+
+    `strip_room` makes the first arrays, and says what they have in them.
     """
     n_states = start.shape[0]
     n_strips = -(-n_steps // (tile * WIDTH))
     row = n_states * WIDTH
     has_squares = pair_squares.shape[1] > 0
-    dtype = start.dtype
-    alpha = np.empty((tile + 1) * row, dtype)
-    scales = np.empty((tile + 1) * WIDTH, dtype)
-    ones = np.empty((STEPS + 1) * row, dtype)
-    phi = np.empty((tile + STEPS) * row, dtype)  # behind those of the tile are those of a walk
-    gamma = np.zeros(STEPS * row + PAD * WIDTH, dtype)  # rows are added with their padding
-    epsilon = np.empty(STEPS * row, dtype)
-    totals = np.empty(STEPS * WIDTH, dtype)
-    beta = np.empty(row, dtype)
+    alpha, scales = part(floats, ends, 0), part(floats, ends, 1)
+    phi, epsilon = part(floats, ends, 2), part(floats, ends, 3)
+    totals, beta = part(floats, ends, 4), part(floats, ends, 5)
+    tops, run = part(floats, ends, 6), part(floats, ends, 7)
+    columns, potentials = part(floats, ends, 8), part(floats, ends, 9)
+    gamma, sums = part(floats, ends, 10), part(floats, ends, 11)
+    square_sums, row_sums = part(floats, ends, 12), part(floats, ends, 13)
+    ones, scratch = part(floats, ends, 14), part(floats, ends, 15)
+    product, logs = part(doubles, ends, 17), part(doubles, ends, 18)
+    ahead, heights = part(doubles, ends, 19), part(doubles, ends, 20)
+    rows, z_of_step = part(doubles, ends, 21), part(doubles, ends, 22)
+    moment_sums, products = part(doubles, ends, 23), part(doubles, ends, 24)
+    shares, z = part(doubles, ends, 25), part(doubles, ends, 26)
+    likely, found = part(wholes, ends, 28), part(wholes, ends, 29)
+    begins, current = part(wholes, ends, 30), part(wholes, ends, 31)
+    places, masks = part(wholes, ends, 32), part(wholes, ends, 33)
     n_taken, weight = STEPS // every, np.float64(every)  # steps of a block with squares
-    likely, ahead, found = np.empty(WIDTH, np.int64), np.empty(WIDTH + 1), np.empty(WIDTH, np.int64)
-    sums = np.empty(n_states * n_states * LANES, dtype)
-    square_sums = np.empty(n_states * n_states * LANES, dtype)
-    row_sums = np.empty(n_states * LANES, dtype)
-    scratch = np.empty(WIDTH * (STEPS * n_states + LANES), dtype)
-    for j in range(ones.shape[0]):
-        ones[j] = 1.0
-    for j in range(sums.shape[0]):
-        sums[j] = 0.0
-        square_sums[j] = 0.0
-    for j in range(row_sums.shape[0]):
-        row_sums[j] = 0.0
-    for j in range(scratch.shape[0]):
-        scratch[j] = 1.0
-    begins, current = np.empty(WIDTH, np.int64), np.empty(WIDTH, np.int64)
-    places, masks = np.empty(2 * WIDTH, np.int64), np.empty(STEPS + 1, np.int64)
-    near = np.empty(WIDTH * STEPS, np.int32)
-    product, logs, limits = np.empty(WIDTH), np.empty(WIDTH), np.empty(2)
-    limits[0], limits[1] = 1e-250, 1e250
-    none, one, block = np.int64(0), np.int64(1), np.int64(STEPS)
-    once, heights = np.float64(1.0), np.empty(0 if numbers is None else STEPS * WIDTH)
-    if numbers is not None:
-        n_columns, tops = numbers[1].shape[0], np.empty(2 * WIDTH, dtype)
-        run, doubles = np.empty(WIDTH * STEPS * n_columns, dtype), np.empty(n_columns * LANES)
-        z = np.ones((n_columns + 1) * LANES)
-        columns = np.empty((tile + STEPS) * n_columns * WIDTH, dtype)
-        rows, potentials = np.empty(n_states * LANES), np.empty(n_states * LANES, dtype)
-        n_left, n_right = -(-pairs.shape[0] // 4) * 4, -(-n_states // 2) * 2
-        products = np.zeros(2 * STEPS * n_left * LANES)
-        shares = np.zeros(2 * STEPS * n_right * LANES)
-        moment_sums = np.empty(n_left * n_right * LANES)
+    none, one, block, once = np.int64(0), np.int64(1), np.int64(STEPS), np.float64(1.0)
+    n_columns = z.shape[0] // LANES - 1
     unit = take_unit(counter)
     while unit < n_units:
         own_starts, own_squares = start_counts[unit], start_squares[unit]
@@ -169,7 +222,8 @@ def strip_units(
                 current[i] = -1 - sequences[strip * WIDTH + i]
             bad = 0
             # Walk to the tiles in ever more steps, and then through them.
-            walk, entered, finds = max(to_tiles, _FIRST_WALK), False, to_tiles == 0
+            entered, finds = False, to_tiles == 0
+            walk = _FIRST_WALK if to_tiles < _FIRST_WALK else to_tiles
             while True:
                 shift, slot = (none, none) if entered else (-walk, none)
                 if not entered:
@@ -187,7 +241,7 @@ def strip_units(
                         )  # fmt: skip
                     else:
                         unfit = load_numbers(
-                            begins, shift, n_steps, n_states, numbers, run, tops, doubles, rows,
+                            begins, shift, n_steps, n_states, numbers, run, tops, z_of_step, rows,
                             potentials, places, columns, phi_at // n_states * n_columns, phi,
                             phi_at, heights,
                         )  # fmt: skip
@@ -201,7 +255,7 @@ def strip_units(
                         bad |= lanes
                         slot += STEPS
                         _add_logs(
-                            strip, totals, heights, masks, limits, product, logs, current, log_z,
+                            strip, totals, heights, masks, product, logs, current, log_z,
                             part_values, part_sequences,
                         )  # fmt: skip
                         continue
@@ -217,14 +271,15 @@ def strip_units(
                 if entered:
                     break
                 # After the longest walk the check in the end decides.
-                entered = not finds or same or walk >= min(longest, _LONGEST_WALK)
+                entered = not finds or same or walk >= longest or walk >= _LONGEST_WALK
                 if entered:
                     to_tiles = walk
                     if probing:
                         break
                 walk *= 2
             if bad == 0 and backward:
-                walk, entered, finds = max(from_tiles, _FIRST_WALK), False, from_tiles == 0
+                entered, finds = False, from_tiles == 0
+                walk = _FIRST_WALK if from_tiles < _FIRST_WALK else from_tiles
                 for i in range(WIDTH + 1):  # the pair with the next tile's step is not of this one
                     ahead[i] = 0.0
                 while True:
@@ -245,7 +300,7 @@ def strip_units(
                                 )  # fmt: skip
                             else:
                                 unfit = load_numbers(
-                                    begins, shift, n_steps, n_states, numbers, run, tops, doubles,
+                                    begins, shift, n_steps, n_states, numbers, run, tops, z_of_step,
                                     rows, potentials, places, columns, tile * n_columns * WIDTH,
                                     phi, phi_at, heights,
                                 )  # fmt: skip
@@ -323,7 +378,7 @@ def strip_units(
                     )  # fmt: skip
                     if entered:
                         break
-                    entered = not finds or same or walk >= min(longest, _LONGEST_WALK)
+                    entered = not finds or same or walk >= longest or walk >= _LONGEST_WALK
                     if entered:
                         from_tiles = walk
                         if probing:
@@ -339,6 +394,7 @@ def strip_units(
             if bad != 0:
                 failed[0] = 1
         if numbers is not None:
+            n_right = -(-n_states // 2) * 2
             for p in range(pairs.shape[0]):
                 for k in range(n_states):
                     value = 0.0
@@ -350,14 +406,14 @@ def strip_units(
 
 @inner
 def _add_logs(
-    strip, totals, heights, masks, range_of_product, product, logs, current, log_z, part_values,
+    strip, totals, heights, masks, product, logs, current, log_z, part_values,
     part_sequences,
 ):  # fmt: skip
     """Multiply the totals of a block; where a sequence begins, write what the one before had.
 
     `heights`, if there are any, are logarithms of factors of the potentials.
     """
-    low, high = splat(range_of_product, 0), splat(range_of_product, 1)
+    low, high = all_lanes(1e-250), all_lanes(1e250)
     for s in range(STEPS):
         bits = masks[s]
         while bits != 0:
@@ -408,7 +464,8 @@ def _note(
             total = np.nan  # no path came here: the edge is not the same as any
         for k in range(n_states):
             a, b = vectors[at + k * WIDTH + i] / total, edges[which, strip * WIDTH + i, k]
-            if counts and not abs(a - b) <= tolerance * max(a, b) + floor:
+            larger = a if a > b else b  # numba compiles `max` by itself
+            if counts and not abs(a - b) <= tolerance * larger + floor:
                 same = False
             edges[which, strip * WIDTH + i, k] = a
     return same

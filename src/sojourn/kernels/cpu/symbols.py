@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from sojourn.kernels.cpu.inner import loops
 from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
 from sojourn.kernels.interface import Floats, Integers, aligned, padded_states
@@ -223,7 +224,7 @@ def _full_rows(values: Floats) -> Floats:
     )
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _distinct(symbols, slots, present, index):
     """Number the symbols by a sparse set: `slots` are not cleared, and what they say is checked."""
     # Selections in place of branches: whether a symbol is new cannot be predicted.
@@ -273,7 +274,7 @@ def _digamma_tail(x):
     return -0.5 * inverse - square * series
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _expected_tables(counter, n_units, table, scale, prior, n_states, out):
     n_rows = table.shape[0]
     at_prior = _digamma(prior)
@@ -298,7 +299,7 @@ def _expected_tables(counter, n_units, table, scale, prior, n_states, out):
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _exp_digamma_array(x):
     out = np.empty_like(x)
     for i in range(x.size):
@@ -306,7 +307,7 @@ def _exp_digamma_array(x):
     return out
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_states, collapsed, out):
     n_rows, width = out.shape
     unit = take_unit(counter)
@@ -331,7 +332,7 @@ def _predictive_rows(counter, n_units, table, scale, rows, prior, factor, n_stat
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _sum_by_row(counter, n_units, index, values, n_streams, parts):
     n_steps = index.shape[0]
     n_rows, width = parts.shape[0] // (n_units * n_streams), values.shape[1]
@@ -357,7 +358,7 @@ def _sum_by_row(counter, n_units, index, values, n_streams, parts):
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _add_rows(counter, n_units, table, rows, values, weight, totals):
     n_rows = values.shape[0]
     width = min(table.shape[1], values.shape[1])
@@ -372,7 +373,7 @@ def _add_rows(counter, n_units, table, rows, values, weight, totals):
         unit = take_unit(counter)
 
 
-@njit(nogil=True, cache=True)
+@loops
 def _take_ragged(values, begins, offsets, out):
     for n in range(begins.shape[0]):
         if n + _AHEAD < begins.shape[0]:

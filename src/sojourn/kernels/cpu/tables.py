@@ -7,9 +7,8 @@ as a tenth of forward-backward of 500 short sequences.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sojourn.kernels.cpu.inner import inlined, inner
+from sojourn.kernels.cpu.inner import inlined, inner, loops
 from sojourn.kernels.cpu.lane_math import (
     divide,
     every,
@@ -29,6 +28,7 @@ from sojourn.kernels.cpu.lanes import (
     multiply_add,
     store,
 )
+from sojourn.kernels.cpu.room import empty
 
 _SMALLEST_SUM = 1e-200  # of an event that may occur
 _LARGEST_PROBABILITY = 1.0 - 1e-8
@@ -45,7 +45,7 @@ def cells_of(n_states: int) -> int:
     return -(-n_states * (n_states + 1) // LANES) * LANES
 
 
-@njit(nogil=True, cache=True)
+@loops
 def exchangeable_tables(period, prior, counts, squares, row_squares, totals, tables, log_eta):
     """Write E[s] of every cell, eq (19), and E[log η] of every row, eq (6).
 
@@ -54,8 +54,14 @@ def exchangeable_tables(period, prior, counts, squares, row_squares, totals, tab
     start certainly occurs.  `row_squares` (K,) has Σ q² of the other rows, and `totals` (K + 1,)
     the concentrations of rows.
     """
+    psi = empty(np.float64, prior.shape[0])
+    _write_tables(period, prior, counts, squares, row_squares, totals, tables, log_eta, psi)
+
+
+@inner
+def _write_tables(period, prior, counts, squares, row_squares, totals, tables, log_eta, psi):
+    """Do so; `psi` is room."""
     n_states = row_squares.shape[0]
-    psi = np.empty(prior.shape[0])
     for at in range(0, period, LANES):
         store(psi, at, _digammas(load(prior, at)))
     for at in range(period, prior.shape[0]):
@@ -120,7 +126,7 @@ def _digammas(x):
     return add(log_one_plus(subtract(x, one)), subtract(near, shift))
 
 
-@njit(nogil=True, cache=True)
+@loops
 def update_posteriors(
     copies, start, transitions, start_squares, pair_squares, row_squares, step, by_size, prior,
     shared, tables, weights,
@@ -137,8 +143,11 @@ def update_posteriors(
     known, posterior = shared[:4], shared[4:]
     n_states, keep = start.shape[0], 1.0 - step
     n_cells = -(-n_states * (n_states + 1) // LANES) * LANES
-    counts, squares = np.zeros(n_cells), np.zeros(n_cells)
-    own, cells, log_eta = np.empty(n_cells), np.empty(n_cells), np.empty(n_states + 1)
+    counts, squares = empty(np.float64, n_cells), empty(np.float64, n_cells)
+    for at in range(n_cells):
+        counts[at], squares[at] = 0.0, 0.0
+    own, cells = empty(np.float64, n_cells), empty(np.float64, n_cells)
+    psi, log_eta = empty(np.float64, n_cells), empty(np.float64, n_states + 1)
     for j in range(n_states):
         counts[j] = copies * start[j]
         squares[j] = copies * start_squares[j]
@@ -148,42 +157,51 @@ def update_posteriors(
             squares[(i + 1) * n_states + j] = copies * pair_squares[i, j]
     for at in range(n_cells):
         own[at] = prior[at] if at < n_states else own[at - n_states]
-    rows, totals = np.empty(n_states), np.empty(n_states + 1)
+    rows, totals = empty(np.float64, n_states), empty(np.float64, n_states + 1)
     totals[n_states] = posterior[1] / posterior[2]
     for j in range(n_states):
         rows[j], totals[j] = copies * row_squares[j], totals[n_states]
-    exchangeable_tables(n_states, own, counts, squares, rows, totals, cells, log_eta)
+    _write_tables(n_states, own, counts, squares, rows, totals, cells, log_eta, psi)
     gamma = posterior[3] / posterior[4]
     # Loops, here and below: NumPy's sums and sorts take the compiler longer than all the rest.
-    fresh, n_tables, log_etas = np.zeros(n_states), 0.0, 0.0
+    found, n_tables, log_etas = empty(np.float64, n_states), 0.0, 0.0
+    for j in range(n_states):
+        found[j] = 0.0
     for i in range(n_states + 1):
         log_etas += log_eta[i]
         for j in range(n_states):
-            fresh[j] += cells[i * n_states + j]
-    order = _stick_order(fresh, by_size)
+            found[j] += cells[i * n_states + j]
+    order = empty(np.int64, n_states)
+    _order_sticks(found, by_size, order)
     later, all_rest = 0.0, 0.0
     for n in range(n_states - 1, -1, -1):
-        own = fresh[order[n]]
+        own = found[order[n]]
         all_rest += _digamma(gamma + later) - _digamma(1.0 + own + gamma + later)
         later += own
     for j in range(n_states):
-        n_tables += fresh[j]
-        tables[j] = keep * tables[j] + step * fresh[j]
+        n_tables += found[j]
+        tables[j] = keep * tables[j] + step * found[j]
     posterior[0] = keep * posterior[0] + step * gamma
     posterior[1] = keep * posterior[1] + step * (known[0] + n_tables)
     posterior[2] = keep * posterior[2] + step * (known[1] - log_etas)
     posterior[3] = keep * posterior[3] + step * (known[2] + n_states)
     posterior[4] = keep * posterior[4] + step * (known[3] - all_rest)
     # G[π] of the new sticks, whose parameters follow from the blended tables.
-    geometric_prior(tables, posterior[0], posterior[1], posterior[2], by_size, weights)
+    _write_prior(tables, posterior[0], posterior[1], posterior[2], by_size, weights, log_eta, order)
 
 
-@njit(nogil=True, cache=True)
+@loops
 def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
     """Write G[α π] of every state, eq (8), with α Gamma(`shape`, `rate`) and blended `tables`."""
+    log_rest, order = empty(np.float64, tables.shape[0]), empty(np.int64, tables.shape[0])
+    _write_prior(tables, stick_gamma, shape, rate, by_size, weights, log_rest, order)
+
+
+@inner
+def _write_prior(tables, stick_gamma, shape, rate, by_size, weights, log_rest, order):
+    """Do so; `log_rest` and `order` are room."""
     n_states = tables.shape[0]
-    log_rest = np.empty(n_states)
-    order = _stick_order(tables, by_size)
+    _order_sticks(tables, by_size, order)
     later = 0.0
     for n in range(n_states - 1, -1, -1):
         own = tables[order[n]]
@@ -199,17 +217,15 @@ def geometric_prior(tables, stick_gamma, shape, rate, by_size, weights):
         before += log_rest[n]
 
 
-@njit(nogil=True)
-def _stick_order(tables, by_size):
-    """Return the state of the first stick, of the second, and so on; of equals the first first."""
-    order = np.empty(tables.shape[0], np.int64)
+@inner
+def _order_sticks(tables, by_size, order):
+    """Write the state of the first stick, of the second, and so on; of equals the first first."""
     for j in range(tables.shape[0]):
         n = j
         while by_size and n > 0 and tables[order[n - 1]] < tables[j]:
             order[n] = order[n - 1]
             n -= 1
         order[n] = j
-    return order
 
 
 @inner

@@ -28,6 +28,7 @@ from sojourn.kernels.cpu.lanes import (
     store,
     zeros_of,
 )
+from sojourn.kernels.cpu.room import empty
 from sojourn.kernels.cpu.symbols import consecutive
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
 
@@ -128,8 +129,20 @@ def smooth_lanes(
     responsibilities, start_counts, counts,
 ):  # fmt: skip
     """Sweep over all sequences; the responsibilities of a step are added to those of its place."""
-    beta, epsilon = np.empty(n_states * LANES), np.empty(n_states * LANES)
-    product, logs = np.empty(LANES), np.empty(LANES)
+    beta, epsilon = empty(np.float64, n_states * LANES), empty(np.float64, n_states * LANES)
+    product, logs = empty(np.float64, LANES), empty(np.float64, LANES)
+    sweep_lanes(
+        index, offsets, start, transitions, phi, n_states, limits, alpha, scales, log_z, places,
+        responsibilities, start_counts, counts, beta, epsilon, product, logs,
+    )  # fmt: skip
+
+
+@inner
+def sweep_lanes(
+    index, offsets, start, transitions, phi, n_states, limits, alpha, scales, log_z, places,
+    responsibilities, start_counts, counts, beta, epsilon, product, logs,
+):  # fmt: skip
+    """Do so; the last four arrays are room."""
     for i in range(LANES):
         product[i], logs[i] = 1.0, 0.0
     failed = 0

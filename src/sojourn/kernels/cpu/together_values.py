@@ -14,7 +14,8 @@ import numpy as np
 
 from sojourn.kernels.cpu.inner import outer
 from sojourn.kernels.cpu.lanes import LANES
-from sojourn.kernels.cpu.together import LIMITS, smooth_lanes
+from sojourn.kernels.cpu.room import empty
+from sojourn.kernels.cpu.together import LIMITS, sweep_lanes
 from sojourn.kernels.interface import Floats, Integers
 
 Tables = Callable[[Floats], tuple[Floats, Floats]]
@@ -95,10 +96,10 @@ def _pass(
     n_states, n_models = start.shape
     n_values, width = table.shape[0], n_states * LANES
     # Arrays are filled by loops: zeros and ones take longer to compile.
-    first, starts = np.empty(width), np.empty(width)
+    first, starts = empty(np.float64, width), empty(np.float64, width)
     for j in range(width):
         first[j], starts[j] = 1.0, 0.0
-    theta, counts = np.empty(n_states * width), np.empty(n_states * width)
+    theta, counts = empty(np.float64, n_states * width), empty(np.float64, n_states * width)
     for j in range(n_states * width):
         theta[j], counts[j] = 1.0, 0.0
     for m in range(n_models):
@@ -113,20 +114,22 @@ def _pass(
             for j in range(n_states):
                 at = (k * n_states + j) * LANES + m
                 theta[at] = (prior_rows[k, j] + rows[k, j, m]) / row
-    phi, responsibilities = np.empty(n_values * width), np.empty(n_values * width)
+    phi, responsibilities = empty(np.float64, n_values * width), empty(np.float64, n_values * width)
     for j in range(n_values * width):
         phi[j], responsibilities[j] = 1.0, 0.0
     for u in range(n_values):
         for k in range(n_states):
             for m in range(n_models):
                 phi[u * width + k * LANES + m] = table[u, k * n_models + m]
-    logs = np.empty(LANES)
-    smooth_lanes(
-        places, offsets, first, theta, phi, n_states, limits, alpha, scales, logs, places,
-        responsibilities, starts, counts,
+    logs, product = empty(np.float64, LANES), empty(np.float64, LANES)
+    totals = empty(np.float64, LANES)
+    beta, epsilon = empty(np.float64, width), empty(np.float64, width)
+    sweep_lanes(
+        places, offsets, first, theta, phi, n_states, limits, alpha, scales, totals, places,
+        responsibilities, starts, counts, beta, epsilon, product, logs,
     )  # fmt: skip
     for m in range(n_models):
-        log_z[m] = logs[m]
+        log_z[m] = totals[m]
         for k in range(n_states):
             start_sums[k, m] = starts[k * LANES + m]
             for j in range(n_states):
