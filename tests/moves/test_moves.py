@@ -14,7 +14,8 @@ from sojourn import kernels, results
 from sojourn.backends.cpu import CpuBackend
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.overlap import shared_entropies
-from sojourn.models.start import make_moves
+from sojourn.models.plan import plan_training
+from sojourn.models.start import compute_for
 from sojourn.moves.budget import MoveState, overhead_steps, step_work, training_work
 from sojourn.moves.delete import dissolve
 from sojourn.moves.judge import Judge, Move
@@ -190,9 +191,9 @@ def test_in_a_cluster_of_gpus_moves_are_judged_on_this_machine_s_cores():
     """The process that leads it need not have a GPU, nor PyTorch."""
     model = sj.HDPHMM(3, sj.Categorical(3), n_passes=1, random_state=0).fit([[0, 1, 2]])
     model.set_params(device="cuda")
-    moves = make_moves(model, model.emission_, model.fitted_.posterior, 0, on_host=True)
-    assert isinstance(moves.backend, CpuBackend)
-    assert moves.backend.kernel is kernels.cpu
+    backend = compute_for(model, plan_training(model, 10_000, 1e6), remote=True).backend()
+    assert isinstance(backend, CpuBackend)
+    assert backend.kernel is kernels.cpu
 
 
 def test_moves_stay_within_their_share_of_the_work(gaussian):

@@ -19,6 +19,7 @@ from sojourn.models.fixed import fix_now, take_given
 from sojourn.models.parameters import (
     Whole,
     check_parameters,
+    compute_of,
     inference_name,
     is_sampled,
     method_of,
@@ -224,7 +225,9 @@ def _move_once(
 ) -> None:
     """Make moves on the minibatch of `partial_fit`, if it is large enough."""
     state = fitted.move_state
-    moves = make_moves(model, fitted.family, posterior, state.n_rounds, state=state)
+    moves = make_moves(
+        model, fitted.family, posterior, compute_of(model), state.n_rounds, state=state
+    )
     if moves is None:
         return
     moves.observe(data.n_counted, len(data), posterior.n_states, step_size)

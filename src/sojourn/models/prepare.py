@@ -28,7 +28,7 @@ from sojourn.models.parameters import (
     row_constraints,
 )
 from sojourn.models.plan import FEW_SEQUENCES, FULL_STEPS, Plan, plan_training
-from sojourn.models.start import is_symmetric
+from sojourn.models.start import compute_for, is_symmetric
 from sojourn.sequences import Sequences
 from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.arrow_arrays import Roles
@@ -102,7 +102,10 @@ def _check_paths(data: Data, constraints: RowConstraints | None) -> None:
 def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     """Return how to go through the data: uncut where runs of steps cannot be read."""
     plan = plan_training(model, data.n_sequences, data.n_steps, family)
-    expect(f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}")
+    # On a GPU other functions are needed, and few of these.
+    device = compute_for(model, plan, remote=False).device
+    kind = f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}"
+    expect(kind if device == "cpu" else f"{kind} {device}")
     is_symmetrical = is_symmetric(family, model._make_transitions())
     is_auto, source = isinstance(model.tile_length, str), data.source
     is_read_once = source is not None and not source.is_repeatable

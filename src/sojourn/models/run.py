@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.dask import Cluster, ClusterTiles, DaskBackend
 from sojourn.data import Data
@@ -61,6 +60,7 @@ from sojourn.models.prepare import (
 )
 from sojourn.models.start import (
     Begun,
+    compute_for,
     make_moves,
     new_fitted,
     reporting,
@@ -129,7 +129,11 @@ def fit(
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        runs: Any = {"n_starts": effort.restarts, "callback": observers.callback}
+        runs: Any = {
+            "n_starts": effort.restarts,
+            "callback": observers.callback,
+            "remote": cluster is not None,
+        }
         begun = start(model, plan, family, sample, data, seed, **runs)
     else:
         begun, family = _resumed(*found, identity, family)
@@ -198,7 +202,7 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     if training.cluster is not None:
         backend = DaskBackend(training.cluster, resolve_jobs(model.n_jobs))
     else:
-        backend = _compute_for(training.plan, fitted.compute).backend()
+        backend = compute_for(model, training.plan, remote=False).backend()
     with backend.running():
         try:
             fitted.posterior = backend.place(fitted.posterior)
@@ -213,18 +217,6 @@ def _train(model: BaseHMM, fitted: FittedModel, training: Training, observers: O
     if may_move(model) and training.moves is not None:
         # After the last checkpoint: a resumed run continues with the states in their old order.
         fitted.posterior.become(by_size(fitted.posterior))
-
-
-def _compute_for(plan: Plan, compute: Compute) -> Compute:
-    """Return where training runs: small data are too small to keep a GPU busy."""
-    if plan.size is Size.SMALL and compute.device == "cuda":
-        return replace(compute, device="cpu")
-    return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
-
-
-def _local_compute(compute: Compute, *, on_host: bool) -> Compute:
-    """Return where this process computes; `on_host` where only the workers may have a GPU."""
-    return replace(compute, device="cpu") if on_host and compute.device == "cuda" else compute
 
 
 def _run_loop(
@@ -254,7 +246,7 @@ def _run_loop(
             backend,
             n_passes=plan.n_passes,
             moves=None if plan.size is Size.SMALL else moves,
-            buffers=_buffers(model, fitted, source, backend),
+            buffers=_buffers(model, plan, fitted, source, backend),
             shapes=training.shapes,
             bound=method.bound if tracked else None,
             evaluate=None if score is None else lambda: score(fitted.posterior),
@@ -292,14 +284,14 @@ def _tiled(source: Minibatches) -> Tiled | None:
 
 
 def _buffers(
-    model: BaseHMM, fitted: FittedModel, source: Minibatches, backend: Backend
+    model: BaseHMM, plan: Plan, fitted: FittedModel, source: Minibatches, backend: Backend
 ) -> GrowingBuffers | None:
     """Return what sets the size of the buffers around tiles."""
     if not isinstance(source, TiledSource):
         return None
     local = backend
     if not isinstance(local, CpuBackend):
-        local = _local_compute(fitted.compute, on_host=isinstance(source, ClusterTiles)).backend()
+        local = compute_for(model, plan, remote=isinstance(source, ClusterTiles)).backend()
     fixed = None if isinstance(model.buffer, str) else int(model.buffer or 0)
     family, objective = fitted.family, method_of(model).objective
     return GrowingBuffers(source, family, objective, local, 1 + family.past, EDGE_TOLERANCE, fixed)
@@ -394,15 +386,15 @@ def _moves_of_fit(
     remote: bool,
 ) -> StateMoves | None:
     """Return the moves at the ends of passes, with the source of their samples."""
-    on_host = remote or plan.size is Size.SMALL
+    compute = compute_for(model, plan, remote=remote)
     source = _read_here(plan, fitted, data, minibatches, seed)
     moves = make_moves(
-        model, fitted.family, fitted.posterior, seed, source, fitted.move_state, on_host=on_host
+        model, fitted.family, fitted.posterior, compute, seed, source, fitted.move_state
     )
     if plan.narrow is None:
         return moves
-    local = _local_compute(_compute_for(plan, fitted.compute), on_host=on_host).backend()
-    return Narrowing(plan.narrow, local, source, moves, move_settings(model), SEARCH_TOL)
+    settings = move_settings(model)
+    return Narrowing(plan.narrow, compute.backend(), source, moves, settings, SEARCH_TOL)
 
 
 def _read_here(

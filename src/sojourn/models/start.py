@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from sojourn.backends.compute import Compute
 from sojourn.backends.cpu import CpuBackend
 from sojourn.data import Data
 from sojourn.families import Family
@@ -77,11 +78,13 @@ def start(
     *,
     n_starts: int = 1,
     callback: Callback | None = None,
+    remote: bool = False,
 ) -> Begun:
     """Draw an initial posterior, with a warm-up if there will be few updates per pass.
 
-    A warm-up with smaller minibatches lets states differentiate before the first pass.  Of several
-    starts on small data the best goes on.
+    A warm-up with smaller minibatches lets states differentiate before the first pass.  It runs
+    where training does, or here if that is `remote`.  Of several starts on small data the best
+    goes on.
     """
     refuse_one_pass(model, plan.n_passes)
     n_sequences, n_steps = data.n_sequences, data.n_steps
@@ -103,10 +106,11 @@ def start(
         posterior.transitions = _with_full_steps(posterior.transitions)
     if plan.size is Size.TILED or (plan.size is Size.SMALL and not plan.tuned):
         return Begun(posterior, Position(), MoveState())
-    moves = make_moves(model, family, posterior, seed, on_host=True)
+    compute = compute_for(model, plan, remote=remote)
+    moves = make_moves(model, family, posterior, compute, seed)
     with_moves = moves is not None and plan.size is not Size.SMALL  # those are searched for later
     if moves is None and plan.is_open:
-        moves = _moves_of(model, seed, on_host=True)
+        moves = _moves_of(model, compute, seed)
     is_once = data.source is not None and not data.source.is_repeatable
     if moves is None or not isinstance(model.init, str) or model.init != "auto" or is_once:
         return Begun(posterior, Position(), MoveState())
@@ -214,38 +218,42 @@ def _display(model: BaseHMM, n_passes: int, what: str) -> Any:
     return LiveProgress(n_passes, title) if model.verbose else nullcontext()
 
 
+def compute_for(model: BaseHMM, plan: Plan, *, remote: bool) -> Compute:
+    """Return where this process computes.
+
+    Small data are too small to keep a GPU busy, and of `remote` training only the workers may have
+    one.
+    """
+    compute = compute_of(model)
+    if compute.device == "cuda" and (remote or plan.size is Size.SMALL):
+        compute = replace(compute, device="cpu")
+    return compute if plan.narrow is None else replace(compute, moves_from=plan.narrow.wide)
+
+
 def make_moves(
     model: BaseHMM,
     family: Family,
     posterior: Posterior,
+    compute: Compute,
     seed: int,
     source: Minibatches | None = None,
     state: MoveState | None = None,
-    *,
-    on_host: bool = False,
 ) -> Moves | None:
-    """Return the moves; None if states may not change, or if their prior counts differ.
-
-    `on_host` judges proposals on the CPU of this machine: only the workers may have a GPU.
-    """
+    """Return the moves; None if states may not change, or if their prior counts differ."""
     if not (may_move(model) and family.prior().ndim == 1 and posterior.transitions.is_even):
         return None
     if posterior.held >= model.n_states:
         return None
-    return _moves_of(model, seed, source, state, on_host=on_host)
+    return _moves_of(model, compute, seed, source, state)
 
 
 def _moves_of(
     model: BaseHMM,
+    compute: Compute,
     seed: int,
     source: Minibatches | None = None,
     state: MoveState | None = None,
-    *,
-    on_host: bool,
 ) -> Moves:
-    compute = compute_of(model)
-    if on_host and compute.device == "cuda":
-        compute = replace(compute, device="cpu")
     n_states = int(model.n_states)
     grows = begin_states(model) < n_states
     return Moves(

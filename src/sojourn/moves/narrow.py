@@ -23,7 +23,7 @@ from sojourn.moves.judge import Move
 from sojourn.moves.pairs import MergedStates, merge_weights
 from sojourn.moves.sample import Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
-from sojourn.moves.workbench import Workbench
+from sojourn.moves.workbench import Workbench, refitted
 from sojourn.sources import Minibatches
 from sojourn.sources.base import first_steps
 
@@ -126,7 +126,7 @@ class Narrowing:
         made: list[dict[str, Any]] = []
         groups = self._groups(posterior, family, n_pass, target, made)
         found = posterior.regrouped(groups)
-        posterior.become(replace(found, transitions=found.transitions.refitted(found.counts)))
+        posterior.become(replace(found, transitions=refitted(found.transitions, found.counts)))
         return made
 
     def _exchange(self, posterior: Posterior, family: Family, n_pass: int) -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ class Narrowing:
         if found is not None:
             total, own = (float(state_masses(p.counts).sum()) for p in (posterior, found))
             found = found.regrouped(total / own * np.eye(found.n_states))
-            found = replace(found, transitions=found.transitions.refitted(found.counts))
+            found = replace(found, transitions=refitted(found.transitions, found.counts))
             if self.validate is None or self.validate(found) >= self.validate(posterior):
                 posterior.become(found)
             else:

@@ -27,7 +27,7 @@ from sojourn.moves.sample import Batches, Sample, SampleFitter
 from sojourn.moves.settings import MoveSettings
 from sojourn.moves.split import SplitPlan, split_states
 from sojourn.moves.stream import merge_in_stream, merge_in_survey
-from sojourn.moves.workbench import Workbench
+from sojourn.moves.workbench import Workbench, refitted
 from sojourn.sources.base import Minibatches
 from sojourn.transitions import Rows, Transitions
 
@@ -413,7 +413,7 @@ def _outcome(before: Posterior, judge: Judge, total_sequences: int) -> Posterior
         found = replace(found, counts=counts, emissions=emissions, durations=durations)
     else:
         found = before.regrouped(judge.groups)
-    return replace(found, transitions=found.transitions.refitted(found.counts))
+    return replace(found, transitions=refitted(found.transitions, found.counts))
 
 
 def _total_steps(posterior: Posterior) -> float:

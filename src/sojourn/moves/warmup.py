@@ -141,7 +141,7 @@ def warm_up(
     Parameters
     ----------
     posterior : Posterior
-        Where training begins; changed in place.
+        Where training begins; may be changed in place.
     moves : Moves
         How states may change; the warm-up runs on its backend.
     prior : Transitions
@@ -173,7 +173,7 @@ def warm_up(
     )
     if plan is None:
         return None
-    n_passes, size, n_own = plan
+    backend, (n_passes, size, n_own) = moves.backend, plan
     source = minibatches(size) if pieces is None else MemorySource(pieces, size, seed)
     if n_own * size < n_pieces:
         source = FirstMinibatches(source, n_own, n_own * size)
@@ -184,15 +184,18 @@ def warm_up(
         schedule = LinearDecay.plan(
             most_states, n_passes, size, min(n_pieces, n_own * size), own_steps
         )
-        ended = train(
-            Problem(family, COLLAPSED, schedule, n_pieces),
-            posterior,
-            source,
-            moves.backend,
-            n_passes=n_passes,
-            moves=replace(moves, source=source) if may_merge else None,
-            callback=callback,
-        )
+        with backend.running():
+            placed = backend.place(posterior)
+            ended = train(
+                Problem(family, COLLAPSED, schedule, n_pieces),
+                placed,
+                source,
+                backend,
+                n_passes=n_passes,
+                moves=replace(moves, source=source) if may_merge else None,
+                callback=callback,
+            )
+    posterior = placed.fetched()
     start, transitions = posterior.counts
     counts = Rows(start * (n_sequences / n_pieces), transitions)
     prior = prior.constrained(None).regrouped(np.eye(posterior.n_states, most_states))

@@ -71,6 +71,7 @@ class CudaBackend(KernelPieces):
         self.n_threads = n_threads
         self.dtype = dtype
         self.device = find_device()
+        cuda.begin()
         self.kernel: Any = cuda if moves_from is None else cuda.PaddedKernel(moves_from)
         # Sequences without a possible path: counted on the device, read when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.decoding import viterbi
-from sojourn.kernels.cuda.launch import compiled_together
+from sojourn.kernels.cuda.launch import begin, compiled_together
 from sojourn.kernels.cuda.minibatches import (
     Minibatch,
     RowBatch,
@@ -66,6 +66,7 @@ __all__ = [
     "SortedSteps",
     "add_rows",
     "as_rates",
+    "begin",
     "blend_counts",
     "collect_failures",
     "compiled_together",

@@ -10,6 +10,7 @@ spends most of its time outside of Python.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Iterator
@@ -55,6 +56,20 @@ def _options() -> dict[str, bool]:
     """Return how kernels are launched on this device: before the ones before are done, or not."""
     able = _OVERLAPS.value and torch.cuda.get_device_capability() >= (9, 0)
     return {"launch_pdl": True} if able else {}
+
+
+@functools.cache
+def begin() -> None:
+    """Have a thread read Triton's own files, by which it finds what it has compiled before.
+
+    It would do so when the first kernel is launched, and that takes a third of a second.
+    """
+    if settings.INTERPRETED:
+        return
+    with contextlib.suppress(ImportError):
+        from triton.runtime.cache import triton_key  # since 3.5, and it keeps what it returns
+
+        threading.Thread(target=triton_key, name="sojourn-triton", daemon=True).start()
 
 
 class _Noted(threading.local):

@@ -214,7 +214,6 @@ def _narrow_chains(
     options = {
         "K": n_states,
         "W": width,
-        "BOTH": both,
         "AFFINE": gain is not None,
         "SCALED": log_scale is not None,
     }
@@ -245,6 +244,7 @@ def _launch_chains(
     """Choose how sequences are worked on by the numbers of states and of sequences."""
     warp = {"INTERPRET": settings.INTERPRETED, "num_warps": 1}
     groups, n_sequences = triton.cdiv(n_states, 16), len(order)
+    narrow = {"GROUPS": groups, **warp}
     if n_states > _HALF_WARP:
         n_warps = triton.next_power_of_2(groups)
         # Four programs wait for one another, which the interpreter runs one after the other.
@@ -253,18 +253,19 @@ def _launch_chains(
         blocks = triton.cdiv(n_sequences, 8) * (1 + both) * (parts - 1)
         room = torch.zeros(2**13 + blocks * 2048 * n_warps, dtype=torch.int32, device=order.device)
         exact = settings.precision() == "tf32x3"
-        own = {"PARTS": parts, "WARPS": n_warps, "EXACT": exact, "num_warps": n_warps}
+        own = {"BOTH": both, "PARTS": parts, "WARPS": n_warps, "EXACT": exact}
+        own["num_warps"] = n_warps
         run(panels.panel_chains, order, 8, norms, room, **warp | own)
     elif _is_waited_for(n_states, n_sequences):
-        run(recursions_triton.warp_chains, order, 2, GROUPS=groups, PREDICT=False, **warp)
+        run(recursions_triton.warp_chains, order, 2, 1 + both, PREDICT=False, **narrow)
     else:
         # The longest are waited for: they go the way on which a step takes less time.
         n_long = n_sequences // LONG
         with _beside(order.device) as joined:
             if n_long:
                 long = order[:n_long]
-                run(recursions_triton.warp_chains, long, 2, GROUPS=groups, PREDICT=both, **warp)
-        run(tiles.tile_chains, order[n_long:], 16, **warp)
+                run(recursions_triton.warp_chains, long, 2, 1 + both, PREDICT=True, **narrow)
+        run(tiles.tile_chains, order[n_long:], 16, 1 + both, **warp)
         joined()
 
 

@@ -11,13 +11,22 @@ import triton
 import triton.language as tl
 
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import from_lane, load_one, row_of, sum_over
+from sojourn.kernels.cuda.warp import (
+    UNALIGNED,
+    add_from_lane,
+    load_one,
+    load_whole,
+    row_of,
+    store_flag,
+    store_one,
+    sum_over,
+)
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "n_steps"],
-    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "ways"],
+    do_not_specialize_on_alignment=UNALIGNED,
 )
 def warp_chains(
     matrices,
@@ -38,30 +47,31 @@ def warp_chains(
     n_rows,
     stride,
     n_steps,
+    ways,
     K: tl.constexpr,
     W: tl.constexpr,
-    BOTH: tl.constexpr,
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
     PREDICT: tl.constexpr,
     GROUPS: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
-    """Two sequences in one direction, each by half a warp, up to three states per thread.
+    """Two sequences in one of so many directions, each by half a warp, up to three states a thread.
 
     A thread has the columns of its states in registers, and gets the other threads' messages from
     theirs: nothing on the way from one step to the next passes through memory.
     """
     in_turn()
     program = tl.program_id(0)
-    direction = program % 2 if BOTH else program * 0
+    direction = program % ways
     lane = tl.arange(0, 32)
     is_ahead = lane * 0 + direction == 0
-    place = (program // 2 if BOTH else program) * 2 + lane // 16
+    is_kept = is_ahead & (lane * 0 + ways == 2)
+    place = program // ways * 2 + lane // 16
     exists = place < n_sequences
-    sequence = tl.load(order + place, mask=exists, other=0)
-    begin = tl.load(offsets + sequence)
-    end = tl.where(exists, tl.load(offsets + sequence + 1), begin + 1)
+    sequence = load_whole(order + tl.minimum(place, n_sequences - 1), INTERPRET)
+    begin = load_whole(offsets + sequence, INTERPRET)
+    end = tl.where(exists, load_whole(offsets + sequence + 1, INTERPRET), begin + 1)
     longest = tl.max(end - begin, axis=0)
     matrix = matrices + direction * K * K
     columns = ()
@@ -69,38 +79,42 @@ def warp_chains(
     offset = 0.0
     if AFFINE:
         offset = tl.load(shift) / tl.load(gain)
+    gains = ()
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
-        gains = tl.full((32,), 1.0, tl.float32)
+        inside = (state < K) & is_ahead
+        init = load_one(start + state, inside, INTERPRET)
         if AFFINE:
-            gains = tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
-        for k in tl.static_range(K):
-            value = load_one(matrix + k * K + state, state < K, INTERPRET) * gains
+            own = load_one(gain + state, inside, INTERPRET)
+            init *= own
+            gains = gains + (tl.where(inside, own, 1.0),)
+        v = v + (tl.where(is_ahead, init, tl.where(state < K, 1.0, 0.0)),)
+    for k in tl.static_range(K):
+        if AFFINE:
+            entered = tl.where(is_ahead, 1.0, tl.load(gain + k))
+        for g in tl.static_range(GROUPS):
+            state = lane % 16 + g * 16
+            value = load_one(matrix + k * K + state, state < K, INTERPRET)
             if AFFINE:
-                value = tl.where(is_ahead, value, value * tl.load(gain + k))
+                value *= gains[g] * entered
             columns = columns + (value,)
-        init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0) * gains
-        v = v + (tl.where(state < K, init, 0.0),)
     out = messages + direction.to(tl.int64) * n_steps * W
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
     last = tl.where(direction == 0, end - 1, begin)
     coming_row = tl.where(row == last, row, row + step)
-    symbol = tl.load(index + row)
-    coming = tl.load(index + coming_row)
+    symbol = load_whole(index + row, INTERPRET)
+    coming = load_whole(index + coming_row, INTERPRET)
     phi = ()
     coming_phi = ()
     for g in tl.static_range(GROUPS):
         state = lane % 16 + g * 16
-        own = tl.load(
-            row_of(table, missing, symbol, n_rows, stride) + state, mask=state < K, other=0.0
-        )
-        next_own = tl.load(
-            row_of(table, missing, coming, n_rows, stride) + state, mask=state < K, other=0.0
-        )
-        phi, coming_phi = phi + (own,), coming_phi + (next_own,)
+        here = row_of(table, missing, symbol, n_rows, stride) + state
+        phi = phi + (load_one(here, state < K, INTERPRET),)
+        here = row_of(table, missing, coming, n_rows, stride) + state
+        coming_phi = coming_phi + (load_one(here, state < K, INTERPRET),)
     later_row = tl.where(coming_row == last, last, coming_row + step)
-    later = tl.load(index + later_row)
+    later = load_whole(index + later_row, INTERPRET)
     total = tl.zeros((32,), tl.float64)
     for t in range(0, longest):
         active = exists & (t < end - begin)
@@ -108,12 +122,10 @@ def warp_chains(
         later_phi = ()
         for g in tl.static_range(GROUPS):
             state = lane % 16 + g * 16
-            own = tl.load(
-                row_of(table, missing, later, n_rows, stride) + state, mask=state < K, other=0.0
-            )
-            later_phi = later_phi + (own,)
+            here = row_of(table, missing, later, n_rows, stride) + state
+            later_phi = later_phi + (load_one(here, state < K, INTERPRET),)
         next_row = tl.where(later_row == last, last, later_row + step)
-        next_symbol = tl.load(index + next_row)
+        next_symbol = load_whole(index + next_row, INTERPRET)
         x = ()
         norm = tl.zeros((32,), tl.float32)
         for g in tl.static_range(GROUPS):
@@ -121,12 +133,10 @@ def warp_chains(
             message = (phi[g] + offset) * v[g]
             norm += message
             x = x + (message,)
-            tl.store(out + row * W + state, message, mask=active & (state < W))
+            store_one(out + row * W + state, message, active, INTERPRET)
             if PREDICT:
-                ahead = active & is_ahead & (state < W)
-                tl.store(predictions + row * W + state, v[g], mask=ahead)
-        if BOTH:
-            tl.store(first + row, (row == begin).to(tl.int8), mask=active & is_ahead)
+                store_one(predictions + row * W + state, v[g], active & is_kept, INTERPRET)
+        store_flag(first + row, row == begin, active & is_kept, INTERPRET)
         if SCALED:
             total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
         norm = sum_over(norm, 1, 8, INTERPRET)
@@ -134,11 +144,8 @@ def warp_chains(
         for g in tl.static_range(GROUPS):
             v = v + (tl.zeros((32,), tl.float32),)
         for k in tl.static_range(K):
-            message = from_lane(x[k // 16], k % 16, INTERPRET)
-            longer = ()
-            for g in tl.static_range(GROUPS):
-                longer = longer + (v[g] + message * columns[g * K + k],)
-            v = longer
+            column = columns[k * GROUPS : k * GROUPS + GROUPS]
+            v = add_from_lane(v, x[k // 16], k % 16, column, INTERPRET)
         inverse = 1.0 / norm
         scaled = ()
         for g in tl.static_range(GROUPS):

@@ -19,6 +19,8 @@ from sojourn.kernels.interface import padded_states
 
 Tensor = Any
 
+_LANES = 64  # at least, so that few states need no kernels of their own
+
 
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
@@ -51,11 +53,15 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
 
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
-    n_states = rows.shape[1]
-    # Columns beyond the states are summed too, where that makes rows of whole eights.
-    padded = padded_states(n_states)
-    width = padded if padded <= rows.stride(0) and rows.stride(0) % 4 == 0 else n_states
-    lanes = max(16, triton.next_power_of_2(width))
+    n_states, room = rows.shape[1], rows.stride(0)
+    # Columns beyond the states are summed too, where that makes rows of whole eights; and all there
+    # are where a model is padded to the states of another, whose kernels it uses then.
+    width = padded_states(n_states) if room <= triton.cdiv(n_states, 16) * 16 else room
+    # Rows of up to 48 states are whole sixteens apart.
+    is_padded = room >= width and room % (16 if n_states <= 48 else 4) == 0
+    width = width if is_padded else n_states
+    # Other widths are not known when it is compiled: there are too many of them.
+    lanes = max(16, triton.next_power_of_2(width)) if is_padded else 64
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
@@ -66,9 +72,10 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         segments.pieces,
         segments.sizes,
         rows,
-        rows.stride(0),
+        room,
         partial,
-        W=width,
+        width,
+        W=width if is_padded else 0,
         BLOCK=block,
         TOGETHER=16 if lanes <= 128 else 8,
         GROUP=group,
@@ -83,7 +90,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         out,
         n_symbols,
         n_segments,
-        W=width,
+        width,
+        W=width if is_padded else 0,
         BLOCK=block,
         TOGETHER=16 if lanes <= 64 else 8,
         GROUP=4,
@@ -148,7 +156,7 @@ def means_of_symbols(
 
     And a row that becomes one, for a missing symbol.
     """
-    lanes = triton.next_power_of_2(max(16, len(totals)))
+    lanes = triton.next_power_of_2(max(_LANES, len(totals)))
     # In double precision, which a number given to a kernel does not have.
     priors = namespace(totals).asarray([prior, prior_total], like=totals)
     out = torch.empty((3, lanes), dtype=dtype, device=totals.device)
@@ -162,7 +170,9 @@ def means_of_symbols(
 
 
 @Launched
-@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
+@triton.jit(
+    do_not_specialize=["width"], do_not_specialize_on_alignment=["steps", "pieces", "sizes"]
+)
 def _sum_pieces_kernel(
     steps,
     pieces,
@@ -170,6 +180,7 @@ def _sum_pieces_kernel(
     rows,
     stride,
     partial,
+    width,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
@@ -177,6 +188,7 @@ def _sum_pieces_kernel(
 ):
     """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
     in_turn()
+    n_columns = W if W > 0 else width
     piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = piece < tl.load(sizes)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -187,16 +199,16 @@ def _sum_pieces_kernel(
         place = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
         there = place < end[:, None]
         step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
-        mask = there[:, :, None] & (state < W)[None, None, :]
+        mask = there[:, :, None] & (state < n_columns)[None, None, :]
         row = rows + step[:, :, None] * stride
         total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
-    where = piece.to(tl.int64)[:, None] * W + state[None, :]
-    tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
+    where = piece.to(tl.int64)[:, None] * n_columns + state[None, :]
+    tl.store(partial + where, total, mask=exists[:, None] & (state < n_columns)[None, :])
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_symbols", "n_segments"],
+    do_not_specialize=["n_symbols", "n_segments", "width"],
     do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
 )
 def _sum_segments_kernel(
@@ -207,6 +219,7 @@ def _sum_segments_kernel(
     out,
     n_symbols,
     n_segments,
+    width,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
@@ -214,6 +227,7 @@ def _sum_segments_kernel(
 ):
     """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
     in_turn()
+    n_columns = W if W > 0 else width
     segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = segment < tl.load(sizes + 1)
     exists = exists & (tl.load(symbols + segment, mask=exists, other=n_symbols) < n_symbols)
@@ -221,16 +235,18 @@ def _sum_segments_kernel(
     begin = tl.load(bounds + segment, mask=exists, other=0)
     end = tl.load(bounds + segment + 1, mask=exists, other=0)
     # Most symbols have one piece.
-    row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
-    filled = (begin < end)[:, None] & (state < W)[None, :]
+    row = partial + begin.to(tl.int64)[:, None] * n_columns + state[None, :]
+    filled = (begin < end)[:, None] & (state < n_columns)[None, :]
     total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
     for tile in range(1, tl.max(end - begin, axis=0), TOGETHER):
         piece = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
-        where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
-        mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
+        where = piece.to(tl.int64)[:, :, None] * n_columns + state[None, None, :]
+        mask = (piece < end[:, None])[:, :, None] & (state < n_columns)[None, None, :]
         total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
-    where = segment.to(tl.int64)[:, None] * W + state[None, :]
-    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
+    where = segment.to(tl.int64)[:, None] * n_columns + state[None, :]
+    tl.store(
+        out + where, total, mask=(segment < n_segments)[:, None] & (state < n_columns)[None, :]
+    )
 
 
 @Launched
@@ -257,7 +273,10 @@ def _sum_columns_kernel(rows, width, symbols, n_symbols, out, n_rows, span, K, B
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_rows", "n_added"], do_not_specialize_on_alignment=["rows"])
+@triton.jit(
+    do_not_specialize=["n_rows", "n_added", "width", "K"],
+    do_not_specialize_on_alignment=["rows", "values"],
+)
 def _add_rows_kernel(
     table,
     stride,

@@ -16,13 +16,16 @@ import triton.language as tl
 
 from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import (
+    UNALIGNED,
     add_exact_product,
     add_products,
     load_four,
     load_one,
     load_two,
+    load_whole,
     quotient,
     row_of,
+    store_flag,
     store_four,
     store_one,
     store_two,
@@ -46,8 +49,8 @@ def load_potentials(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps"],
-    do_not_specialize_on_alignment=["index", "offsets", "order", "first"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "ways"],
+    do_not_specialize_on_alignment=UNALIGNED,
 )
 def tile_chains(
     matrices,
@@ -68,20 +71,21 @@ def tile_chains(
     n_rows,
     stride,
     n_steps,
+    ways,
     K: tl.constexpr,
     W: tl.constexpr,
-    BOTH: tl.constexpr,
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
-    """Sixteen sequences in one direction, two of them by every four threads."""
+    """Sixteen sequences in one of so many directions, two of them by every four threads."""
     in_turn()
     program = tl.program_id(0)
-    direction = program % 2 if BOTH else program * 0
+    direction = program % ways
     lane = tl.arange(0, 32)
     group, quarter = lane // 4, lane % 4
     is_ahead = lane * 0 + direction == 0
+    is_kept = is_ahead & (lane * 0 + ways == 2)
     n_tiles: tl.constexpr = W // 8
     # The matrix: a thread has rows (states gone from) c and c + 4, column (state gone to) g.
     matrix = matrices + direction * K * K
@@ -112,28 +116,29 @@ def tile_chains(
     step = 1 - 2 * direction
     longest = tl.zeros((), tl.int32)
     for h in tl.static_range(2):
-        place = (program // 2 if BOTH else program) * 16 + 8 * h + group
-        number = tl.load(order + place, mask=place < n_sequences, other=0).to(tl.int32)
-        begin = tl.load(offsets + number).to(tl.int32)
-        end = tl.load(offsets + number + 1).to(tl.int32)
+        place = program // ways * 16 + 8 * h + group
+        number = load_whole(order + tl.minimum(place, n_sequences - 1), INTERPRET).to(tl.int32)
+        begin = load_whole(offsets + number, INTERPRET).to(tl.int32)
+        end = load_whole(offsets + number + 1, INTERPRET).to(tl.int32)
         n = tl.where(place < n_sequences, end - begin, 0)
         longest = tl.maximum(longest, tl.max(n, axis=0))
         sequence = sequence + (number,)
         length = length + (n,)
         row = row + (tl.where(direction == 0, begin, end - 1),)
-        symbol = symbol + (tl.load(index + row[h]),)
+        symbol = symbol + (load_whole(index + row[h], INTERPRET),)
         # Symbols are read a step before their potentials.
-        coming = coming + (tl.load(index + row[h] + tl.where(n > 1, step, 0)),)
+        then = index + row[h] + tl.where(n > 1, step, 0)
+        coming = coming + (load_whole(then, INTERPRET),)
         total = total + (tl.zeros((32,), tl.float64),)
         phi = phi + load_potentials(
             table, missing, symbol[h], n_rows, stride, quarter, W, INTERPRET
         )
         for p in tl.static_range(W // 4):
             state = 16 * (p // 4) + 4 * quarter + p % 4
-            init = tl.load(start + state, mask=(state < K) & is_ahead, other=1.0)
+            init = load_one(start + state, (state < K) & is_ahead, INTERPRET)
             if AFFINE:
-                init *= tl.load(gain + state, mask=(state < K) & is_ahead, other=1.0)
-            v = v + (tl.where(state < K, init, 0.0),)
+                init *= load_one(gain + state, (state < K) & is_ahead, INTERPRET)
+            v = v + (tl.where(is_ahead, init, tl.where(state < K, 1.0, 0.0)),)
     out = messages + direction.to(tl.int64) * n_steps * W
     for t in range(0, longest):
         x = ()
@@ -150,12 +155,10 @@ def tile_chains(
             for j in tl.static_range(W // 16):
                 four = x[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
                 store_four(out + where + 16 * j, four, active, INTERPRET)
-                if BOTH:
-                    four = v[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
-                    store_four(predictions + where + 16 * j, four, active & is_ahead, INTERPRET)
-            if BOTH:
-                is_first = (quarter * 0 + t == 0).to(tl.int8)
-                tl.store(first + row[h], is_first, mask=active & is_ahead & (quarter == 0))
+                four = v[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
+                store_four(predictions + where + 16 * j, four, active & is_kept, INTERPRET)
+            is_first = quarter * 0 + t == 0
+            store_flag(first + row[h], is_first, active & is_kept & (quarter == 0), INTERPRET)
             norm = sum_over(norm, 1, 2, INTERPRET)
             added = tl.where(active, tl.log(norm), 0.0).to(tl.float64)
             if SCALED:
@@ -174,7 +177,7 @@ def tile_chains(
             )
             new_row = new_row + (row[h] + tl.where(t + 1 < length[h], step, 0),)
             ahead = tl.where(t + 2 < length[h], step, 0)
-            coming = coming + (tl.load(index + new_row[h] + ahead),)
+            coming = coming + (load_whole(index + new_row[h] + ahead, INTERPRET),)
         row = new_row
         sums = ()
         for p in tl.static_range(W // 2):
@@ -195,11 +198,11 @@ def tile_chains(
 
 
 @triton.jit
-def load_symbols(index, begin, last, quarter):
+def load_symbols(index, begin, last, quarter, INTERPRET: tl.constexpr):
     """Load the symbols of a thread's two of eight steps."""
     return (
-        tl.load(index + tl.minimum(begin + quarter, last)),
-        tl.load(index + tl.minimum(begin + 4 + quarter, last)),
+        load_whole(index + tl.minimum(begin + quarter, last), INTERPRET),
+        load_whole(index + tl.minimum(begin + 4 + quarter, last), INTERPRET),
     )
 
 
@@ -221,7 +224,7 @@ def load_steps(
     potential = ()
     for h in tl.static_range(2):
         row = tl.minimum(begin + 4 * h + quarter, last)
-        is_first = is_first + (tl.load(first + row) != 0,)
+        is_first = is_first + (load_whole(first + row, INTERPRET) != 0,)
         for j in tl.static_range(W // 16):
             where = row * W + 16 * j + 2 * group
             ahead = ahead + load_two(forward + where, INTERPRET)
@@ -239,7 +242,7 @@ def load_steps(
 @Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "span"],
-    do_not_specialize_on_alignment=["index", "first", "offsets"],
+    do_not_specialize_on_alignment=UNALIGNED,
 )
 def tile_combine(
     messages,
@@ -291,19 +294,19 @@ def tile_combine(
     if AFFINE:
         offset = tl.load(shift) / tl.load(gain)
     last = tl.maximum(end - 1, 0)
-    symbol = load_symbols(index, begin, last, quarter)
+    symbol = load_symbols(index, begin, last, quarter, INTERPRET)
     now = load_steps(
         messages, backward, predictions, table, missing, first, symbol, begin, last, n_rows, stride,
         group, quarter, K, W, PREDICTED, INTERPRET,
     )  # fmt: skip
-    symbol = load_symbols(index, begin + 8, last, quarter)
+    symbol = load_symbols(index, begin + 8, last, quarter, INTERPRET)
     for tile in range(begin, end, 8):
         # The next steps are on their way while these are used, and the symbols of later ones.
         coming = load_steps(
             messages, backward, predictions, table, missing, first, symbol, tile + 8, last,
             n_rows, stride, group, quarter, K, W, PREDICTED, INTERPRET,
         )  # fmt: skip
-        symbol = load_symbols(index, tile + 16, last, quarter)
+        symbol = load_symbols(index, tile + 16, last, quarter, INTERPRET)
         is_first, forward, behind, before, potential = now
         weight = ()
         origin = ()
@@ -366,7 +369,8 @@ def tile_combine(
     for p in tl.static_range(2 * n_pairs):
         state = 16 * (p // 2) + 2 * group + p % 2
         value = sum_over(start[p], 1, 2, INTERPRET)
-        tl.store(starts + program * K + state, value, mask=(quarter == 0) & (state < K))
+        where = starts + program * K + state
+        store_one(where, value, (quarter == 0) & (state < K), INTERPRET)
 
 
 @Launched

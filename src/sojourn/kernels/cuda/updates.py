@@ -16,6 +16,8 @@ from sojourn.kernels.cuda.launch import Launched, in_turn
 
 Tensor = Any
 
+_LANES = 64  # at least, so that few states need no kernels of their own
+
 
 def row_potentials(
     start: Tensor,
@@ -43,7 +45,7 @@ def row_potentials(
         out,
         K=n_states,
         APART=apart,
-        LANES=triton.next_power_of_2(n_states),
+        LANES=triton.next_power_of_2(max(_LANES, n_states)),
         ONE_ROW=transitions.ndim == 1,
         num_warps=1 if n_states <= 128 else 4,
     )
@@ -103,7 +105,7 @@ def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest:
     factors = torch.empty(2, dtype=torch.float64, device=scale.device)
     _decay_kernel[(1,)](
         totals, added, scale, rates, factors, smallest, len(totals),
-        LANES=triton.next_power_of_2(len(totals)), num_warps=1,
+        LANES=triton.next_power_of_2(max(_LANES, len(totals))), num_warps=1,
     )  # fmt: skip
     return factors
 
@@ -127,7 +129,7 @@ def collect_failures(log_z: Tensor, failures: Tensor) -> Tensor:
 
 
 @Launched
-@triton.jit
+@triton.jit(do_not_specialize=["K"])
 def _row_potentials_kernel(
     prior_start,
     prior,
@@ -189,7 +191,7 @@ def _blend_counts_kernel(
 
 
 @Launched
-@triton.jit
+@triton.jit(do_not_specialize=["K"])
 def _state_masses_kernel(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states per program."""
     in_turn()

@@ -8,6 +8,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+UNALIGNED = [
+    *("matrices", "start", "table", "gain", "shift", "missing", "messages", "predictions"),
+    *("origins", "index", "offsets", "order", "first", "pairs", "starts"),
+]
+"""Arguments of the recursions whose alignment nobody needs to know: they are read by what says
+itself how many numbers it reads.  So that none is compiled again for others."""
+
 
 @triton.jit
 def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
@@ -24,6 +31,70 @@ def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
         is_pure=True,
         pack=1,
     )
+
+
+@triton.jit
+def add_from_lane(v, x, LANE: tl.constexpr, column, INTERPRET: tl.constexpr):
+    """Add to every number of V what a thread of half a warp has in x, times a number of a column.
+
+    One instruction of Triton's, as there are many of them, and compiling takes long.
+    """
+    if INTERPRET:
+        message = from_lane(x, LANE, INTERPRET)
+        sums = ()
+        for g in tl.static_range(len(v)):
+            sums = sums + (v[g] + message * column[g],)
+    elif len(v) == 1:
+        sums = (
+            tl.inline_asm_elementwise(
+                """
+                {
+                    .reg .f32 m;
+                    shfl.sync.idx.b32 m, $1, $2, 0x101f, 0xffffffff;
+                    fma.rn.f32 $0, m, $3, $4;
+                }
+                """,
+                "=f,f,r,f,f",
+                [x, LANE, column[0], v[0]],
+                dtype=tl.float32,
+                is_pure=True,
+                pack=1,
+            ),
+        )
+    elif len(v) == 2:
+        sums = tl.inline_asm_elementwise(
+            """
+            {
+                .reg .f32 m;
+                shfl.sync.idx.b32 m, $2, $3, 0x101f, 0xffffffff;
+                fma.rn.f32 $0, m, $4, $6;
+                fma.rn.f32 $1, m, $5, $7;
+            }
+            """,
+            "=&f,=f,f,r,f,f,f,f",
+            [x, LANE, column[0], column[1], v[0], v[1]],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=1,
+        )
+    else:
+        sums = tl.inline_asm_elementwise(
+            """
+            {
+                .reg .f32 m;
+                shfl.sync.idx.b32 m, $3, $4, 0x101f, 0xffffffff;
+                fma.rn.f32 $0, m, $5, $8;
+                fma.rn.f32 $1, m, $6, $9;
+                fma.rn.f32 $2, m, $7, $10;
+            }
+            """,
+            "=&f,=&f,=f,f,r,f,f,f,f,f,f",
+            [x, LANE, column[0], column[1], column[2], v[0], v[1], v[2]],
+            dtype=(tl.float32, tl.float32, tl.float32),
+            is_pure=True,
+            pack=1,
+        )
+    return sums
 
 
 @triton.jit
@@ -110,6 +181,58 @@ def store_one(pointer, value, mask, INTERPRET: tl.constexpr):
             """,
             "=r,l,f,r",
             [pointer.to(tl.int64), value, mask.to(tl.int32)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def load_whole(pointer, INTERPRET: tl.constexpr):
+    """Load a whole number of 8, 32 or 64 bits; see `load_one`."""
+    kind: tl.constexpr = pointer.dtype.element_ty
+    if INTERPRET:
+        value = tl.load(pointer)
+    elif kind == tl.int64:
+        value = tl.inline_asm_elementwise(
+            "ld.global.s64 $0, [$1];",
+            "=l,l",
+            [pointer.to(tl.int64)],
+            dtype=tl.int64,
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        bits: tl.constexpr = "s8" if kind == tl.int8 else "s32"
+        asm: tl.constexpr = "ld.global." + bits + " $0, [$1];"
+        value = tl.inline_asm_elementwise(
+            asm,
+            "=r,l",
+            [pointer.to(tl.int64)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+    return value
+
+
+@triton.jit
+def store_flag(pointer, flag, mask, INTERPRET: tl.constexpr):
+    """Store one or zero in eight bits; see `load_one`."""
+    if INTERPRET:
+        tl.store(pointer, flag.to(tl.int8), mask=mask)
+    else:
+        tl.inline_asm_elementwise(
+            """
+            {
+                .reg .pred p;
+                setp.ne.s32 p, $3, 0;
+                @p st.global.u8 [$1], $2;
+                mov.b32 $0, 0;
+            }
+            """,
+            "=r,l,r,r",
+            [pointer.to(tl.int64), flag.to(tl.int32), mask.to(tl.int32)],
             dtype=tl.int32,
             is_pure=False,
             pack=1,
