@@ -16,10 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import (
-    add_product,
-    from_any_lane,
+from sojourn.kernels.cuda.access import (
     load_four_shared,
     load_one,
     receive_three,
@@ -28,10 +25,15 @@ from sojourn.kernels.cuda.warp import (
     shared_room,
     store_two,
     store_two_shared,
+    wait_for_warps,
+)
+from sojourn.kernels.cuda.launch import Launched, in_turn
+from sojourn.kernels.cuda.warp import (
+    add_product,
+    from_any_lane,
     sum_over,
     two_parts,
     two_parts_here,
-    wait_for_warps,
 )
 
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import (
+from sojourn.kernels.cuda.access import (
     UNALIGNED,
-    add_from_lane,
     load_one,
     load_whole,
     row_of,
     store_flag,
     store_one,
-    sum_over,
 )
+from sojourn.kernels.cuda.launch import Launched, in_turn
+from sojourn.kernels.cuda.warp import add_from_lane, sum_over
 
 
 @Launched

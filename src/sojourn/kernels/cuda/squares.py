@@ -12,6 +12,7 @@ from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.interface import Squares
 
 _SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
+_ROW_SPAN = 64  # steps whose r² a program sums
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
 
 Tensor = Any
@@ -53,18 +54,31 @@ def sum_squares(
         TILE=tile,
         num_warps=4,
     )
-    squared = responsibilities.double() ** 2
-    zero = torch.zeros((), dtype=torch.float64, device=device)
-    place = torch.arange(len(squared), device=device)[:, None]
-    used = place < offsets[-1]
-    is_first = first.bool()[:, None] & used
-    # A transition leaves from every step but the last of its sequence.
-    is_last = torch.roll(is_first, -1, 0) | (place == offsets[-1] - 1)
-    return Squares(
-        torch.where(is_first, squared, zero).sum(0),
-        squares.sum(0, dtype=torch.float64)[:n_states, :n_states],
-        torch.where(used & ~is_last, squared, zero).sum(0),
+    of_start, of_rows = _sum_row_squares(responsibilities, first, offsets)
+    pairs = squares.sum(0, dtype=torch.float64)[:n_states, :n_states]
+    return Squares(of_start, pairs, of_rows)
+
+
+def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -> Tensor:
+    """Sum r² of first steps, and of those that a transition leaves from, (2, K)."""
+    (n_rows, n_states), device = responsibilities.shape, responsibilities.device
+    n_spans = max(1, triton.cdiv(n_rows, _ROW_SPAN))
+    lanes = min(max(16, triton.next_power_of_2(n_states)), 128)
+    sums = torch.empty((n_spans, 2, n_states), dtype=torch.float64, device=device)
+    _sum_row_squares_kernel[(n_spans, triton.cdiv(n_states, lanes))](
+        responsibilities,
+        responsibilities.stride(0),
+        first,
+        offsets,
+        len(offsets) - 1,
+        sums,
+        _ROW_SPAN,
+        K=n_states,
+        LANES=lanes,
+        TILE=16,
+        num_warps=4,
     )
+    return sums.sum(0)
 
 
 @Launched
@@ -101,3 +115,42 @@ def _sum_squares_kernel(
     side = tl.num_programs(1) * TILE
     where = program.to(tl.int64) * side * side + left[:, None] * side + right[None, :]
     tl.store(squares + where, square_sum)
+
+
+@Launched
+@triton.jit(
+    do_not_specialize=["n_sequences", "span"], do_not_specialize_on_alignment=["first", "offsets"]
+)
+def _sum_row_squares_kernel(
+    responsibilities,
+    stride,
+    first,
+    offsets,
+    n_sequences,
+    sums,
+    span,
+    K: tl.constexpr,
+    LANES: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Sum r² over a span of steps, in double precision."""
+    in_turn()
+    program = tl.program_id(0)
+    state = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    used = tl.load(offsets + n_sequences)
+    of_start = tl.zeros((LANES,), tl.float64)
+    of_rows = tl.zeros((LANES,), tl.float64)
+    for tile in range(program * span, tl.minimum((program + 1) * span, used), TILE):
+        row = tile + tl.arange(0, TILE)
+        there = row < used
+        is_first = there & (tl.load(first + row, mask=there, other=0) != 0)
+        # A transition leaves from every step but the last of its sequence.
+        leaves = there & (tl.load(first + row + 1, mask=row + 1 < used, other=1) == 0)
+        where = row.to(tl.int64)[:, None] * stride + state[None, :]
+        mask = there[:, None] & (state < K)[None, :]
+        r = tl.load(responsibilities + where, mask=mask, other=0.0).to(tl.float64)
+        of_start += tl.sum(tl.where(is_first[:, None], r * r, 0.0), axis=0)
+        of_rows += tl.sum(tl.where(leaves[:, None], r * r, 0.0), axis=0)
+    where = sums + program * 2 * K + state
+    tl.store(where, of_start, mask=state < K)
+    tl.store(where + K, of_rows, mask=state < K)

@@ -14,24 +14,20 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import (
+from sojourn.kernels.cuda.access import (
     UNALIGNED,
-    add_exact_product,
-    add_products,
     load_four,
     load_one,
     load_two,
     load_whole,
-    quotient,
     row_of,
     store_flag,
     store_four,
     store_one,
     store_two,
-    sum_over,
-    two_parts,
 )
+from sojourn.kernels.cuda.launch import Launched, in_turn
+from sojourn.kernels.cuda.warp import add_exact_product, add_products, quotient, sum_over, two_parts
 
 
 @triton.jit
