@@ -123,7 +123,15 @@ def _cholesky(matrices: Any) -> Any:
     return out
 
 
+def _each_plus(arrays: list[Any], others: Any) -> list[Any]:
+    """Return the sums of arrays with others, or with a number."""
+    if not isinstance(others, list):
+        return [array + others for array in arrays]
+    return [array + other for array, other in zip(arrays, others, strict=True)]
+
+
 _NUMPY = SimpleNamespace(
+    each_plus=_each_plus,
     log=np.log,
     log1p=np.log1p,
     exp=np.exp,
@@ -267,6 +275,7 @@ def _torch() -> SimpleNamespace:
     )
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in same},
+        each_plus=torch._foreach_add,  # one launch for all
         gammaln=torch.lgamma,
         betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
         **{name: getattr(torch.special, name) for name in ("i0e", "i1e")},

@@ -14,7 +14,7 @@ from sojourn.data import Data
 from sojourn.estimator import clone
 from sojourn.families import Family
 from sojourn.inference.known import refuse_contradictions
-from sojourn.kernels.cpu.aside import expect
+from sojourn.kernels.cpu import aside
 from sojourn.models.advice import warn_of_blanks, warn_of_whole_numbers
 from sojourn.models.checkpoints import Checkpoints, make_checkpoints
 from sojourn.models.fixed import emission_of, take_given
@@ -34,6 +34,7 @@ from sojourn.sources import Minibatches, RememberingSource
 from sojourn.sources.arrow_arrays import Roles
 from sojourn.sources.frames import TableUse
 from sojourn.sources.npy import NpySource
+from sojourn.transitions import HDP
 from sojourn.transitions.constraints import RowConstraints
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ def plan_of(model: BaseHMM, data: Data, family: Family) -> Plan:
     # On a GPU other functions are needed, and few of these.
     device = compute_for(model, plan, remote=False).device
     kind = f"{type(model).__name__} {type(family).__name__} {plan.size.name.lower()}"
-    expect(kind if device == "cpu" else f"{kind} {device}")
+    aside.expect(kind if device == "cpu" else f"{kind} {device}")
+    if device == "cuda" and isinstance(model._make_transitions(), HDP):
+        aside.begin("sojourn.kernels.cpu.tables.geometric_prior")
     is_symmetrical = is_symmetric(family, model._make_transitions())
     is_auto, source = isinstance(model.tile_length, str), data.source
     is_read_once = source is not None and not source.is_repeatable

@@ -129,12 +129,8 @@ def fit(
         return
     identity = {} if checkpoints is None else identity_of(model, family, data, seed, plan.tuned)
     if found is None:
-        runs: Any = {
-            "n_starts": effort.restarts,
-            "callback": observers.callback,
-            "remote": cluster is not None,
-        }
-        begun = start(model, plan, family, sample, data, seed, **runs)
+        runs: Any = {"n_starts": effort.restarts, "callback": observers.callback}
+        begun = start(model, plan, family, sample, data, seed, remote=cluster is not None, **runs)
     else:
         begun, family = _resumed(*found, identity, family)
     fitted = new_fitted(model, family, begun.posterior, data.n_sequences, begun.state)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sojourn.kernels.arrays import namespace
 from sojourn.kernels.interface import Floats
 from sojourn.transitions.constraints import arrays_of
 
@@ -24,7 +25,10 @@ def added(pending: dict[str, Floats], parts: dict[str, Floats]) -> dict[str, Flo
 
     The sums are new arrays, also those of the first minibatch.
     """
-    return {name: pending.get(name, 0.0) + value for name, value in parts.items()}
+    parts_now = list(parts.values())
+    before = [pending[name] for name in parts] if pending else 0.0
+    sums = namespace(parts_now[0]).each_plus(parts_now, before)
+    return dict(zip(parts, sums, strict=True))
 
 
 def state_of(prior: Any, array: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -388,5 +388,5 @@ def _totals(total: Any) -> Iterable[Any]:
 
 
 def _copy(source: Iterable[Tensor], target: Iterable[Tensor]) -> None:
-    for one, other in zip(source, target, strict=True):
-        other.copy_(one)
+    """Copy tensors to others, in one launch."""
+    torch._foreach_copy_(list(target), list(source))

@@ -21,7 +21,7 @@ import importlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Condition, Thread
 from typing import Any, NamedTuple
@@ -103,6 +103,23 @@ class Companions:
         """Say which kind of fit begins."""
         with self._changed:
             self._kind, self._needed = kind, set()
+
+    @property
+    def known(self) -> Iterable[Function]:
+        """The functions of the record."""
+        return self._seconds
+
+    def begin(self, functions: list[Function]) -> None:
+        """Have another process compile functions that will be needed, unless they are on disk."""
+        missing = [one for one in functions if not _is_on_disk(one)]
+        if not missing or self._n_processes == 0:
+            return
+        with self._changed:
+            self._waiting += missing
+            self._n_at_work += 1
+        for one in missing:
+            _wait_for(one, self)
+        Thread(target=self._work, name="sojourn-compile", daemon=True).start()
 
     def need(self, function: Function) -> None:
         """Say that a function is needed and not on disk: others follow from it."""
@@ -221,6 +238,12 @@ def _dispatcher(name: str) -> Any:
     return getattr(importlib.import_module(module), own)
 
 
+def _is_on_disk(function: Function) -> bool:
+    dispatcher = _dispatcher(function.name)
+    kinds, _ = normalize_signature(function.arguments)
+    return dispatcher._cache.load_overload(kinds, dispatcher.targetctx) is not None
+
+
 class _Waiting:
     """The cache of a function, which waits while another process compiles it."""
 
@@ -279,11 +302,25 @@ def expect(kind: str) -> None:
         _companions.expect(kind)
 
 
-def need(dispatcher: Any, kinds: tuple[Any, ...]) -> None:
-    """Say that a function is being compiled, and have others compiled that will be needed."""
+def begin(name: str) -> None:
+    """Have another process compile a function now, if it is not on disk.
+
+    For fits that compile something else first, such as those on a GPU.
+    """
+    with contextlib.suppress(NumbaError, TypeError):
+        found = _shared()
+        found.begin([one for one in found.known if one.name == name])
+
+
+def _shared() -> Companions:
     global _companions
     if _companions is None:
         _companions = _from_record()
         _companions.expect(_kind)
+    return _companions
+
+
+def need(dispatcher: Any, kinds: tuple[Any, ...]) -> None:
+    """Say that a function is being compiled, and have others compiled that will be needed."""
     function = dispatcher.py_func
-    _companions.need(Function(f"{function.__module__}.{function.__name__}", text_of(kinds)))
+    _shared().need(Function(f"{function.__module__}.{function.__name__}", text_of(kinds)))
