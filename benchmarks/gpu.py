@@ -42,7 +42,7 @@ GROUPS = {
     "recursions": ("_chains",),
     "responsibilities and pairs": ("combine", "sum_pairs", "gather_", "gemm"),
     "sums by symbol": ("sum_pieces", "sum_segments", "sum_columns"),
-    "update of the table": ("add_rows", "rescale"),
+    "update of the table": ("add_rows", "decay"),
     "minibatch": ("load_minibatch",),
 }
 REST = "potentials, blend and the rest"

@@ -89,9 +89,8 @@ class TensorTable:
             self.rows[:, self.held.states] = self.held.rows
             self.totals[self.held.states] = self.held.totals
             return
-        factors = cuda.decay(self.totals, added, self.scale, rates, SMALLEST_SCALE)
-        cuda.rescale_rows(self.rows, factors[1])
-        cuda.add_rows(self.rows, sums.rows, sums.values, factors[0])
+        factor, scale = cuda.decay(self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE)
+        cuda.add_rows(self.rows, sums.rows, sums.values, factor, (self.scale, scale))
 
     def expected_tables(self, prior: Tensor, *, n_threads: int = 1) -> Tensor:
         """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""

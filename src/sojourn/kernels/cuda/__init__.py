@@ -30,7 +30,6 @@ from sojourn.kernels.cuda.symbols import (
     Segments,
     add_rows,
     means_of_symbols,
-    rescale_rows,
     sum_by_symbol,
     sum_columns,
 )
@@ -81,7 +80,6 @@ __all__ = [
     "log_potential",
     "means_of_symbols",
     "plain",
-    "rescale_rows",
     "row_potentials",
     "settings",
     "state_masses",

@@ -118,11 +118,22 @@ def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
     return out
 
 
-def add_rows(table: Tensor, rows: Tensor | None, values: Tensor, factor: Tensor) -> None:
-    """Do ``table[rows] += factor * values``; rows beyond the table are left out."""
-    n_states = values.shape[1]
+def add_rows(
+    table: Tensor,
+    rows: Tensor | None,
+    values: Tensor,
+    factor: Tensor,
+    scales: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> None:
+    """Do ``table[rows] += factor * values``; rows beyond the table are left out.
+
+    Of `scales` the first becomes the second, in the same launch.
+    """
+    n_states, (scale, new_scale) = values.shape[1], scales
     if rows is None:
         table[:, :n_states] += factor * values
+        if scale is not None:
+            scale.copy_(new_scale)
         return
     block = min(max(16, triton.next_power_of_2(n_states)), 64)
     _add_rows_kernel[(triton.cdiv(len(rows), 8), triton.cdiv(n_states, block))](
@@ -134,19 +145,14 @@ def add_rows(table: Tensor, rows: Tensor | None, values: Tensor, factor: Tensor)
         values,
         values.stride(0),
         factor,
+        scale,
+        new_scale,
         K=n_states,
         BLOCK=block,
         GROUP=8,
         ATOMIC=settings.SUMS == "atomic",
         num_warps=4,
     )
-
-
-def rescale_rows(table: Tensor, factor: Tensor) -> None:
-    """Multiply a table by a factor; by one nothing is done."""
-    n, block = table.numel(), 1024
-    programs = min(triton.cdiv(n, block), 1024)
-    _rescale_kernel[(programs,)](table, factor, n, BLOCK=block, num_warps=4)
 
 
 def means_of_symbols(
@@ -286,6 +292,8 @@ def _add_rows_kernel(
     values,
     width,
     factor,
+    scale,
+    new_scale,
     K,
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
@@ -293,6 +301,8 @@ def _add_rows_kernel(
 ):
     """Add some rows of values to the table; a row may come more than once where it is atomic."""
     in_turn()
+    if scale is not None and tl.program_id(0) + tl.program_id(1) == 0:
+        tl.store(scale, tl.load(new_scale))
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     row = tl.load(rows + place, mask=place < n_added, other=n_rows)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -305,19 +315,6 @@ def _add_rows_kernel(
     else:
         new = tl.load(where, mask=mask, other=0.0) + added
         tl.store(where, new.to(table.dtype.element_ty), mask=mask)
-
-
-@Launched
-@triton.jit(do_not_specialize=["n"])
-def _rescale_kernel(table, factor, n, BLOCK: tl.constexpr):
-    """Multiply everything by a factor, unless that is one."""
-    in_turn()
-    by = tl.load(factor)
-    if by != 1.0:
-        for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
-            where = begin + tl.arange(0, BLOCK).to(tl.int64)
-            values = tl.load(table + where, mask=where < n, other=0.0)
-            tl.store(table + where, (values * by).to(table.dtype.element_ty), mask=where < n)
 
 
 @Launched

@@ -93,19 +93,23 @@ def state_masses(start: Tensor, transitions: Tensor) -> Tensor:
     return out
 
 
-def decay(totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float) -> Tensor:
-    """Blend the totals of a table and multiply its scale, in place.
+def decay(
+    rows: Tensor, totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float
+) -> Tensor:
+    """Blend the totals of a table and decay its rows, in place, but for the scale.
+
+    A scale below `smallest` becomes one, and the rows are multiplied by it.
 
     Returns
     -------
     (2,) float64 tensor
-        What rows that are added are to be multiplied by, and what all rows are, because the scale
-        was too small and has become one.
+        What rows that are added are to be multiplied by, and the new scale.
     """
     factors = torch.empty(2, dtype=torch.float64, device=scale.device)
-    _decay_kernel[(1,)](
-        totals, added, scale, rates, factors, smallest, len(totals),
-        LANES=triton.next_power_of_2(max(_LANES, len(totals))), num_warps=1,
+    n, block = rows.numel(), 1024
+    _decay_kernel[(min(triton.cdiv(n, block), 1024),)](
+        rows, totals, added, scale, rates, factors, smallest, len(totals), n,
+        LANES=triton.next_power_of_2(max(_LANES, len(totals))), BLOCK=block, num_warps=4,
     )  # fmt: skip
     return factors
 
@@ -206,22 +210,41 @@ def _state_masses_kernel(start, transitions, out, K):
 
 
 @Launched
-@triton.jit(do_not_specialize=["K"])
-def _decay_kernel(totals, added, scale, rates, factors, smallest, K, LANES: tl.constexpr):
-    """Blend totals, and find the factors that follow from the scale."""
+@triton.jit(do_not_specialize=["K", "n"])
+def _decay_kernel(
+    rows,
+    totals,
+    added,
+    scale,
+    rates,
+    factors,
+    smallest,
+    K,
+    n,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Multiply rows by the scale if it is too small; the first program blends the totals too.
+
+    All programs read the scale, so that none of them may change it.
+    """
     in_turn()
     keep = tl.load(rates)
-    weight = tl.load(rates + 1)
-    state = tl.arange(0, LANES)
-    old = tl.load(totals + state, mask=state < K, other=0.0)
-    new = tl.load(added + state, mask=state < K, other=0.0)
-    tl.store(totals + state, keep * old + weight * new, mask=state < K)
     decayed = tl.load(scale) * keep
-    is_small = decayed < smallest
-    tl.store(factors + 1, tl.where(is_small, decayed, 1.0))
-    decayed = tl.where(is_small, 1.0, decayed)
-    tl.store(scale, decayed)
-    tl.store(factors, weight / decayed)
+    if tl.program_id(0) == 0:
+        weight = tl.load(rates + 1)
+        state = tl.arange(0, LANES)
+        old = tl.load(totals + state, mask=state < K, other=0.0)
+        new = tl.load(added + state, mask=state < K, other=0.0)
+        tl.store(totals + state, keep * old + weight * new, mask=state < K)
+        own = tl.where(decayed < smallest, 1.0, decayed)
+        tl.store(factors, weight / own)
+        tl.store(factors + 1, own)
+    if decayed < smallest:
+        for begin in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+            where = begin + tl.arange(0, BLOCK).to(tl.int64)
+            values = tl.load(rows + where, mask=where < n, other=0.0)
+            tl.store(rows + where, (values * decayed).to(rows.dtype.element_ty), mask=where < n)
 
 
 @Launched
