@@ -103,6 +103,11 @@ class CpuBackend(KernelPieces, HostBackend):
         sequences: Sequences = chunk.sequences
         return sequences
 
+    @property
+    def reads_counts(self) -> bool:
+        """Whether `forward_backward` takes emission potentials as counts."""
+        return self.kernel.reads_counts and not self.floor
+
     def forward_backward(
         self,
         chunk: Chunk,

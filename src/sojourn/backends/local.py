@@ -66,6 +66,11 @@ class KernelPieces(ABC):
             shared=shared,
         )
 
+    @property
+    def reads_counts(self) -> bool:
+        """Whether `forward_backward` takes emission potentials as counts."""
+        return self.kernel.reads_counts
+
     def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
         """Return the potentials of start and transitions, eq (1) or its mean-field form."""
         if not objective.collapsed:

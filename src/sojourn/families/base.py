@@ -59,7 +59,7 @@ class EmissionRows:
     Attributes
     ----------
     table : (U, K) array
-        Potentials, each row up to a factor.
+        Potentials, each row up to a factor; or what a kernel is to compute them from.
     log_scale : (U,) array or None
         Logarithm of that factor; None for one.
     index : (T,) integer array
@@ -196,6 +196,10 @@ class StepUnknowns(ExponentialFamily):
 
     sums_rows: ClassVar[bool] = False
     """Whether sums are responsibilities summed by row of `emission_rows`; see `rows_needed`."""
+
+    def count_rows(self, encoded: Any, table: DecayedTable) -> EmissionRows | None:
+        """Return collapsed potentials as `CountRows`, which a kernel computes; None by default."""
+        return None
 
     sweeps: ClassVar[bool] = False
     """Whether potentials and sums of numbers may be computed in one sweep."""

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sojourn import memory
-from sojourn.families.base import CompiledPasses, EmissionRows
+from sojourn.families.base import CompiledPasses
 from sojourn.families.checks import LARGEST
-from sojourn.families.dirichlet import DirichletFamily
 from sojourn.families.symbol_prior import SymbolPrior
-from sojourn.families.table import DecayedTable, RowSums
+from sojourn.families.symbol_rows import SymbolRows, SymbolsPresent
+from sojourn.families.table import RowSums
 from sojourn.kernels.arrays import is_tensor, namespace
 from sojourn.kernels.cpu import symbols
 from sojourn.kernels.cpu.together_values import ValueSweeps
@@ -30,29 +30,11 @@ MISSING = -1
 _COUNTED_AT_ONCE = 2**20  # symbols
 
 
-class SymbolsPresent(NamedTuple):
-    """The symbols of a batch.
-
-    Attributes
-    ----------
-    rows : (U,) integer array or None
-        The distinct symbols; None for the whole alphabet.
-    places : (T,) integer array
-        Index of each step's symbol among them; U for a missing symbol.
-    has_missing : bool
-        Whether a symbol is missing.
-    """
-
-    rows: Integers | None
-    places: Integers
-    has_missing: bool
-
-
 CONCENTRATION = 0.1
 """Prior count of a symbol, where none is given."""
 
 
-class Categorical(DirichletFamily):
+class Categorical(SymbolRows):
     r"""Symbols 0, ..., V−1, with a Dirichlet prior on each state's distribution.
 
     .. math::
@@ -266,41 +248,6 @@ class Categorical(DirichletFamily):
         rows, places = symbols.distinct(np.where(missing, 0, x), self.n_statistics)
         n_rows = self.n_statistics if rows is None else len(rows)
         return SymbolsPresent(rows, np.where(missing, n_rows, places).astype(np.int32), True)
-
-    def rows_needed(self, encoded: SymbolsPresent) -> Integers | None:
-        """Return the distinct symbols; None for the whole alphabet."""
-        return encoded.rows
-
-    def emission_rows(
-        self,
-        encoded: Any,
-        table: DecayedTable,
-        *,
-        collapsed: bool,
-        dtype: Any,
-        n_threads: int,
-    ) -> EmissionRows:
-        """Return one row of potentials per distinct symbol, and a row of ones for a missing one."""
-        if not isinstance(table, DecayedTable):
-            from sojourn.families import tensors
-
-            return tensors.emission_rows(self, encoded, table, collapsed=collapsed, dtype=dtype)
-        rows = encoded.rows
-        if table.prior is not None:
-            prior, totals = table.prior.of(rows), np.asarray(table.prior.total)
-        else:
-            prior = np.asarray(self.concentration, dtype=np.float64)
-            totals = prior * self.n_statistics if prior.ndim == 0 else prior.sum(axis=-1)
-            if prior.ndim > 0 and rows is not None:
-                prior = prior[..., rows]
-        # (), (U,) and (K, U) become (1, 1), (U, 1) and (U, K).
-        prior = prior.T.reshape(len(prior.T) if prior.ndim else 1, -1)
-        potentials = table.potentials(rows, prior, totals, collapsed=collapsed, n_threads=n_threads)
-        if encoded.has_missing:
-            ones = np.zeros((1, potentials.shape[1]), potentials.dtype)
-            ones[:, : table.n_states] = 1.0
-            potentials = np.concatenate([potentials, ones])
-        return EmissionRows(potentials.astype(dtype, copy=False), None, encoded.places)
 
     def compiled_passes(self, encoded: SymbolsPresent, offsets: Integers) -> CompiledPasses | None:
         """Return compiled passes, where there are more steps than symbols."""

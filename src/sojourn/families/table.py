@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.cpu import symbols
-from sojourn.kernels.interface import Floats, Integers, aligned, padded_states
+from sojourn.kernels.interface import CountRows, Floats, Integers, aligned, padded_states
 
 if TYPE_CHECKING:
     from sojourn.families.symbol_prior import SymbolPrior
@@ -268,18 +268,27 @@ class DecayedTable:
         n_threads: int,
     ) -> Floats:
         """Return the Dirichlet potentials of some rows: see `symbols.predictive_rows`."""
-        if self.numbers is not None:
-            assert rows is not None, "an extract does not have all rows"
-            rows = np.searchsorted(self.numbers, rows).astype(np.int32)
         return symbols.predictive_rows(
             self.rows,
             self.scale,
-            rows,
+            self._places(rows),
             prior,
             prior_totals + self.totals,
             collapsed=collapsed,
             n_threads=n_threads,
         )
+
+    def count_rows(self, rows: Integers | None, prior: Floats, prior_totals: Floats) -> CountRows:
+        """Return the same, collapsed, to be computed by a kernel: see `symbols.count_rows`."""
+        totals = prior_totals + self.totals
+        return symbols.count_rows(self.rows, self.scale, self._places(rows), prior, totals)
+
+    def _places(self, rows: Integers | None) -> Integers | None:
+        """Return which of the rows here have these statistics."""
+        if self.numbers is None:
+            return rows
+        assert rows is not None, "an extract does not have all rows"
+        return np.searchsorted(self.numbers, rows).astype(np.int32)
 
     def expected_tables(self, prior: float, *, n_threads: int = 1) -> Floats:
         """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""

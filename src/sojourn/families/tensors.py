@@ -15,8 +15,9 @@ from sojourn.kernels.arrays import namespace, to_device, to_host
 from sojourn.kernels.interface import Floats, padded_states
 
 if TYPE_CHECKING:
-    from sojourn.families.categorical import Categorical, SymbolsPresent
+    from sojourn.families.categorical import Categorical
     from sojourn.families.symbol_prior import SymbolPrior
+    from sojourn.families.symbol_rows import SymbolsPresent
 
 Tensor = Any
 

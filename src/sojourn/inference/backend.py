@@ -141,6 +141,10 @@ class LocalPieces(Protocol):
     def dtype(self) -> str | None:
         """Precision of the potentials; None for that of the emission table."""
 
+    @property
+    def reads_counts(self) -> bool:
+        """Whether `forward_backward` takes emission potentials as counts."""
+
     def transition_potentials(self, posterior: Posterior, objective: Objective) -> Rows:
         """Return the potentials of start and transitions, eq (1)."""
 

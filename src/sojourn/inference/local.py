@@ -152,12 +152,18 @@ def _apart(
     """Compute the sums of a chunk: potentials, forward-backward and statistics."""
     collapsed = objective.collapsed
     sequences = chunk.sequences
-    ((_, factors, index),) = chunk_potentials(
-        posterior, family, [chunk], transitions, backend, collapsed=collapsed
-    )
     wanted = 1 if entropy else SQUARE_EVERY if squares else 0  # the bound compares models
     # Labels give rows of their own to some steps, and what follows needs single steps.
     summed = family.sums_rows and sequences.labels is None and not (entropy or shared)
+    ((_, factors, index),) = chunk_potentials(
+        posterior,
+        family,
+        [chunk],
+        transitions,
+        backend,
+        collapsed=collapsed,
+        from_counts=summed and sequences.counted is None and backend.reads_counts,
+    )
     smoothed = backend.forward_backward(chunk, factors, index, squares=wanted, summed=summed)
     exact = backend.exact_for(smoothed)
     if exact is not None:
@@ -303,19 +309,26 @@ def chunk_potentials(
     backend: LocalPieces,
     *,
     collapsed: bool,
+    from_counts: bool = False,
 ) -> Iterator[tuple[Chunk, Potentials, Integers]]:
-    """Yield every chunk with its potentials, and the index of its steps into them."""
+    """Yield every chunk with its potentials, and the index of its steps into them.
+
+    Those `from_counts` are left to the kernel where they can be.
+    """
     dtype = np.dtype(backend.dtype or posterior.emissions.dtype)
+    from_counts = from_counts and collapsed and dtype == posterior.emissions.dtype
     start, matrix = (namespace(part).astype(part, dtype) for part in transitions)
     durations = posterior.duration_potentials(collapsed=collapsed)
     for chunk in chunks:
-        rows = family.emission_rows(
-            chunk.encoded,
-            posterior.emissions,
-            collapsed=collapsed,
-            dtype=dtype,
-            n_threads=backend.n_threads,
-        )
+        rows = family.count_rows(chunk.encoded, posterior.emissions) if from_counts else None
+        if rows is None:
+            rows = family.emission_rows(
+                chunk.encoded,
+                posterior.emissions,
+                collapsed=collapsed,
+                dtype=dtype,
+                n_threads=backend.n_threads,
+            )
         if chunk.sequences.labels is not None:
             rows = masked(
                 rows,

@@ -117,6 +117,37 @@ class CopyEdges(NamedTuple):
     after: Floats
 
 
+class CountRows(NamedTuple):
+    """Emission potentials to be computed: row u is ``(prior + scale * table[rows[u]]) * factor``.
+
+    A kernel that reads them from the counts spares a table of their own: it comes to a row of
+    either from far, and has little else to do with it.
+
+    Attributes
+    ----------
+    table : (S, W) array
+        Counts, W being `padded_states` of K; its dtype is the precision of the computation.
+    rows : (U,) int32 array
+        Which rows; empty for all.
+    prior : (1 or U, 1) array
+        Prior count of all, or of each of these rows.
+    scale : float
+    factor : (W,) array
+        Zero beyond column K.
+    """
+
+    table: Floats
+    rows: Integers
+    prior: Floats
+    scale: float
+    factor: Floats
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the computation."""
+        return self.table.dtype
+
+
 class Potentials(NamedTuple):
     """The factors of q(z) for a batch: non-negative, rows need not sum to one.
 
@@ -131,7 +162,8 @@ class Potentials(NamedTuple):
         ``transitions[k, l]`` is the potential of going from state k to state l.
     emissions : (U, K) array, or (U, padded_states(K)) with zeros beyond column K
         Table of emission potentials; its dtype is the precision of the computation.  The padded
-        form spares a kernel a copy.
+        form spares a kernel a copy.  Or what it is to be computed from: `CountRows` for
+        `forward_backward` of a kernel that `reads_counts`, and another kind on a GPU.
     log_scale : (U,) array or None
         Logarithm of the factor taken out of each row of the table, None for none.
     durations : DurationPotentials or None
@@ -211,6 +243,9 @@ class Kernel(Protocol):
     `sojourn.kernels.cuda.PaddedKernel` are kernels.  Arrays are NumPy's, or PyTorch's where the
     kernel is that of a GPU; no function changes its arguments.
     """
+
+    reads_counts: bool
+    """Whether `forward_backward` takes emission potentials as `CountRows`."""
 
     def forward_backward(
         self,

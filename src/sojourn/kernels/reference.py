@@ -27,10 +27,13 @@ __all__ = [
     "log_normalizers",
     "log_potential",
     "logarithms",
+    "reads_counts",
     "state_masses",
     "transition_potentials",
     "viterbi",
 ]
+
+reads_counts = False
 
 
 @np.errstate(invalid="ignore")  # of a sequence without a possible path

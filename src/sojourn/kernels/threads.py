@@ -273,8 +273,33 @@ def take_unit(typing_context, counter):
 
 
 @intrinsic
+def fetch_add(typing_context, counters, place, n):
+    """Return ``counters[place]`` and add n to it, atomically.
+
+    Who finds there what a thread has added sees all that the thread had written before.
+    """
+    signature = types.intp(counters, types.intp, types.intp)
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", builder.gep(data, [args[1]]), args[2], "seq_cst")
+
+    return signature, generate
+
+
+@intrinsic
 def prefetch_row(typing_context, matrix, row):
     """Ask for a row of a C-ordered matrix before it is needed: rows picked at random come late."""
+    return _prefetch_row(matrix, to_write=False)
+
+
+@intrinsic
+def prefetch_row_to_write(typing_context, matrix, row):
+    """Ask for one to be changed: another core must let go of it first, which takes as long."""
+    return _prefetch_row(matrix, to_write=True)
+
+
+def _prefetch_row(matrix: Any, *, to_write: bool) -> Any:
     signature = types.void(matrix, types.intp)
 
     def generate(context, builder, signature, args):
@@ -288,7 +313,7 @@ def prefetch_row(typing_context, matrix, row):
         n_lines = builder.udiv(builder.mul(columns[1], itemsize), ir.Constant(cgutils.intp_t, 64))
         with cgutils.for_range(builder, n_lines) as loop:
             line = builder.gep(begin, [builder.mul(loop.index, ir.Constant(cgutils.intp_t, 64))])
-            _emit_prefetch(builder, line)
+            _emit_prefetch(builder, line, to_write=to_write)
         return context.get_dummy_value()
 
     return signature, generate
@@ -307,12 +332,12 @@ def prefetch(typing_context, array, position):
     return signature, generate
 
 
-def _emit_prefetch(builder: Any, address: Any) -> None:
+def _emit_prefetch(builder: Any, address: Any, *, to_write: bool = False) -> None:
     i32 = ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    # To read, into every cache level, data.
-    builder.call(function, [address, *(ir.Constant(i32, n) for n in (0, 3, 1))])
+    # Into every cache level, data.
+    builder.call(function, [address, *(ir.Constant(i32, n) for n in (int(to_write), 3, 1))])
 
 
 def run_units(function: Callable[..., Any], n_units: int, n_threads: int, *args: Any) -> None:

@@ -13,11 +13,14 @@ from sojourn.kernels.updates import (
     transition_potentials,
 )
 
+reads_counts = True
+
 __all__ = [
     "blend_counts",
     "forward_backward",
     "log_normalizers",
     "log_potential",
+    "reads_counts",
     "state_masses",
     "sweep",
     "transition_potentials",

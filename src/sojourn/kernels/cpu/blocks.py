@@ -16,20 +16,27 @@ from every step or from one in `every`.  In the latter case the pair of the most
 the two steps is still collected from every step; the matrix product is that of the others, none of
 them above a quarter, and has the weight of the steps left out.
 
-The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk; where
-there are several, it keeps those at the boundaries of chunks and computes a chunk again on the way
-back.
+Blocks belong in turn to a fixed number of parts, each with sums of its own.  A thread takes blocks
+of one part as long as there are any, and then helps with another one.  It adds what it has of a
+block if the one before, of the same part, has been added, and leaves it to the thread that adds
+that one otherwise.  So sums have a fixed order, whatever the number of threads, and none of them
+waits.  Where responsibilities are needed summed by row of the table alone, they take the place of
+forward vectors, and are added from there, near as they are: they are not written to memory.
+
+The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk and its
+potentials, which come from rows far apart; where there are several, it keeps the vectors at the
+boundaries of chunks and computes a chunk again on the way back.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from sojourn.kernels.cpu.block_sums import add_block, add_matrix, leave_block
 from sojourn.kernels.cpu.gemm import gemm
 from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.room import empty, empty_rows
 from sojourn.kernels.cpu.rows import (
-    add_row,
     add_squares,
     dot,
     dot_and_likeliest,
@@ -37,9 +44,11 @@ from sojourn.kernels.cpu.rows import (
     scale_row,
     smooth_row,
     square_row,
+    weigh_row,
 )
-from sojourn.kernels.threads import prefetch_row, take_unit
+from sojourn.kernels.threads import fetch_add, prefetch_row, take_unit
 
+LINE_NUMBERS = 8  # from one counter to the next: each in a line of memory of its own
 _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they are moved out
 _NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
 _SHIFT = 2.0**32  # α is as much larger before it is squared, and ε smaller: both keep in range
@@ -49,7 +58,9 @@ _LARGEST = 2.0**95  # the square of this, shifted, is finite in single precision
 @outer
 def smooth_units(
     counter,
-    n_units,
+    n_blocks,
+    taken,
+    arrivals,
     order,
     offsets,
     index,
@@ -58,58 +69,76 @@ def smooth_units(
     start,
     transitions,
     transposed,
-    emissions,
+    table,
+    rows,
+    prior,
+    scale,
+    factor,
     log_scale,
     log_z,
     backward,
     responsibilities,
+    is_whole,
+    left_counts,
+    left_rows,
+    left_pairs,
+    table_sums,
+    has_sum,
     start_counts,
     transition_counts,
     every,
     weight,
     start_squares,
     pair_squares,
-    long_squares,
     row_squares,
 ):
-    """Smooth blocks u, u + n_units, ... of every unit u taken; NaN log_z marks a failed block.
+    """Smooth the blocks that are taken; NaN log_z marks a failed one.
 
-    The squares of pairs are summed in `pair_squares`, in the precision of the vectors; where there
-    is room in `long_squares`, long sums are moved there.
+    Responsibilities are written if all of them are wanted (`is_whole`), and else summed by row of
+    the table: a block is one chunk then, and there are two parts.  In `table_sums` only rows that
+    `has_sum` have a sum.  The sums of a part are at its place in all arrays of sums.
+
+    The numbers of `taken` and `has_sum` are zero, and those of `arrivals`, one per block, too but
+    for the first of every part, which are one: at the second arrival, of the block or of all before
+    it in the part, it is added.  There is room to leave responsibilities and sums of every block.
     """
-    width = start.shape[0]
-    n_sequences = order.shape[0]
+    width, side = start.shape[0], row_squares.shape[1]
+    n_parts = start_counts.shape[0]
     longest = offsets[order[0] + 1] - offsets[order[0]]
     chunk = min(longest, chunk)
     # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
     alpha = empty_rows(start.dtype, (chunk + 1) * block_rows, width)
+    has_table = factor.shape[0] == 0
+    phi = empty_rows(start.dtype, 0 if has_table else (chunk + 1) * block_rows, width)
+    emissions = table if has_table else phi
     inverse_scale = empty(start.dtype, (chunk + 1) * block_rows)
     checkpoints = empty_rows(start.dtype, -(-longest // chunk) * block_rows, width)
     beta = empty_rows(start.dtype, block_rows, width)
     epsilon = empty_rows(start.dtype, block_rows, width)
     totals = empty(start.dtype, block_rows)
     products = empty_rows(start.dtype, width, width)
-    first = empty(np.int64, block_rows)
-    length = empty(np.int64, block_rows)
+    counts = empty_rows(np.float64, width if backward else 0, width)
+    lines, first = empty(np.int64, block_rows), empty(np.int64, block_rows)
+    length, likely = empty(np.int64, block_rows), empty(np.int64, block_rows)
     log_norm, scale_products = empty(np.float64, block_rows), empty(np.float64, block_rows)
-    squared = empty_rows(start.dtype, 2 * block_rows, row_squares.shape[1])
-    row_sums, likely = empty(start.dtype, row_squares.shape[1]), empty(np.int64, block_rows)
-    for j in range(row_squares.shape[1]):
-        row_sums[j] = 0.0
+    squared = empty_rows(start.dtype, 2 * block_rows, side)
+    row_sums, row_totals = empty_rows(start.dtype, 1, side), empty_rows(np.float64, 1, side)
+    pair_sums, pair_totals = empty_rows(start.dtype, side, side), empty_rows(np.float64, side, side)
     for i in range(block_rows):
-        likely[i] = 0
-    n_blocks = -(-n_sequences // block_rows)
+        lines[i], likely[i] = block_rows + i, 0
+    # The responsibilities of step t of sequence i are row places[i] + t * apart.
+    smoothed, places = (responsibilities, first) if is_whole else (alpha, lines)
+    apart = np.int64(1) if is_whole else block_rows
     # A literal in a call would have the function compiled again for each of its values.
-    none, collect, again = np.int64(0), n_units > 0, n_units < 0
-    unit = take_unit(counter)
-    while unit < n_units:
-        n_squares = none
-        for block in range(unit, n_blocks, n_units):
+    none, one, collect, again = np.int64(0), np.int64(1), n_blocks > 0, n_blocks < 0
+    rank = take_unit(counter)
+    for k in range(n_parts):
+        part = (rank + k) % n_parts
+        block = fetch_add(taken, part * LINE_NUMBERS, one) * n_parts + part
+        while block < n_blocks:
             low = block * block_rows
-            n_rows = min(block_rows, n_sequences - low)
+            n_rows = _runs(order, offsets, low, block_rows, first, length)
             for i in range(n_rows):
-                first[i] = offsets[order[low + i]]
-                length[i] = offsets[order[low + i] + 1] - first[i]
                 log_norm[i] = 0.0
             last = length[0]
             n_chunks = -(-last // chunk)
@@ -118,7 +147,8 @@ def smooth_units(
                 end = min(last, (c + 1) * chunk)
                 sound = sound and _forward(
                     c * chunk, end, n_rows, first, length, index, block_rows, start, transitions,
-                    emissions, log_scale, alpha, inverse_scale, log_norm, scale_products, collect,
+                    table, rows, prior, scale, factor, log_scale, phi, alpha, inverse_scale,
+                    log_norm, scale_products, collect,
                 )  # fmt: skip
                 if c + 1 < n_chunks:
                     carried = chunk * block_rows
@@ -126,27 +156,71 @@ def smooth_units(
                     _copy_rows(alpha, carried, alpha, none, block_rows)
             for i in range(n_rows):
                 log_z[order[low + i]] = log_norm[i] if sound else np.nan
-            if not (sound and backward):
-                continue
-            for c in range(n_chunks - 1, -1, -1):
-                end = min(last, (c + 1) * chunk)
-                if c < n_chunks - 1:
-                    if c > 0:
-                        _copy_rows(checkpoints, (c - 1) * block_rows, alpha, none, block_rows)
-                    _forward(
-                        c * chunk, end, n_rows, first, length, index, block_rows, start,
-                        transitions, emissions, log_scale, alpha, inverse_scale, log_norm,
-                        scale_products, again,
+            if sound and backward:
+                _clear(counts)
+                _clear(row_sums)
+                _clear(row_totals)
+                _clear(pair_sums)
+                _clear(pair_totals)
+                for c in range(n_chunks - 1, -1, -1):
+                    end = min(last, (c + 1) * chunk)
+                    if c < n_chunks - 1:
+                        if c > 0:
+                            _copy_rows(checkpoints, (c - 1) * block_rows, alpha, none, block_rows)
+                        _forward(
+                            c * chunk, end, n_rows, first, length, index, block_rows, start,
+                            transitions, table, rows, prior, scale, factor, log_scale, phi, alpha,
+                            inverse_scale, log_norm, scale_products, again,
+                        )  # fmt: skip
+                    _backward(
+                        c * chunk, end, n_rows, first, length, index, has_table, block_rows,
+                        transitions, transposed, emissions, alpha, inverse_scale, beta, epsilon,
+                        totals, smoothed, places, apart, products, counts, block, every,
+                        weight, squared, row_sums, row_totals, likely, pair_sums,
+                        pair_totals,
                     )  # fmt: skip
-                n_squares = _backward(
-                    c * chunk, end, n_rows, first, length, index, block_rows, transitions,
-                    transposed, emissions, alpha, inverse_scale, beta, epsilon, totals,
-                    responsibilities, start_counts, unit, products, transition_counts[unit], block,
-                    every, weight, squared, row_sums, n_squares, likely, start_squares[unit],
-                    pair_squares[unit], long_squares[min(unit, long_squares.shape[0] - 1)],
-                    row_squares[unit],
-                )  # fmt: skip
-        unit = take_unit(counter)
+            # Where the block before has not been added, this one is left to the thread that does.
+            is_turn = fetch_add(arrivals, block, none) == 1
+            if not is_turn:
+                if sound and backward:
+                    leave_block(
+                        smoothed, places, apart, first, length, n_rows, is_whole, responsibilities,
+                        counts, left_counts[block], row_totals, left_rows[block], pair_totals,
+                        left_pairs[block],
+                    )  # fmt: skip
+                is_turn = fetch_add(arrivals, block, one) == 1
+            is_own = True
+            while is_turn:
+                if backward and not np.isnan(log_z[order[block * block_rows]]):
+                    if is_own:
+                        add_block(
+                            smoothed, places, apart, first, length, n_rows, index, counts,
+                            row_totals, pair_totals, part, start_counts, transition_counts[part],
+                            start_squares, pair_squares[part], row_squares, table_sums, has_sum,
+                        )  # fmt: skip
+                    else:
+                        n_rows = _runs(
+                            order, offsets, block * block_rows, block_rows, first, length
+                        )
+                        add_block(
+                            responsibilities, first, one, first, length, n_rows, index,
+                            left_counts[block], left_rows[block], left_pairs[block], part,
+                            start_counts, transition_counts[part], start_squares,
+                            pair_squares[part], row_squares, table_sums, has_sum,
+                        )  # fmt: skip
+                block += n_parts
+                is_own, is_turn = False, block < n_blocks and fetch_add(arrivals, block, one) == 1
+            block = fetch_add(taken, part * LINE_NUMBERS, one) * n_parts + part
+
+
+@inner
+def _runs(order, offsets, low, block_rows, first, length):
+    """Find where the sequences of a block begin, and their lengths; return how many there are."""
+    n_rows = min(block_rows, order.shape[0] - low)
+    for i in range(n_rows):
+        first[i] = offsets[order[low + i]]
+        length[i] = offsets[order[low + i] + 1] - first[i]
+    return n_rows
 
 
 @inner
@@ -159,16 +233,18 @@ def _copy_rows(source, at, target, to, n_rows):
 
 @inner
 def _forward(
-    begin, end, n_rows, first, length, index, block_rows, start, transitions, emissions, log_scale,
-    alpha, inverse_scale, log_norm, product, collect,
+    begin, end, n_rows, first, length, index, block_rows, start, transitions, table, rows, prior,
+    scale, factor, log_scale, phi, alpha, inverse_scale, log_norm, product, collect,
 ):  # fmt: skip
     """Forward vectors of the steps begin..end−1 in slots 1.. of alpha; slot 0 holds step begin−1.
 
-    Returns False when a step's total underflows.  With `collect`, adds log Z to `log_norm`.
+    Potentials from counts go to the same slots of phi.  Returns False when a step's total
+    underflows.  With `collect`, adds log Z to `log_norm`.
     """
     width = start.shape[0]
     smallest = np.finfo(alpha.dtype).tiny * 1e6
-    is_far = emissions.nbytes > _NEAR_BYTES
+    is_far, has_table = table.nbytes > _NEAR_BYTES, factor.shape[0] == 0
+    is_chosen, has_own = rows.shape[0] > 0, prior.shape[0] > 1
     # Literals in a call would have numba compile `gemm` again for each of them.
     none, one_apart = np.int64(0), np.int64(1)
     for i in range(n_rows):
@@ -187,21 +263,28 @@ def _forward(
                 alpha, (slot - block_rows) * width, width, one_apart, transitions, none, width,
                 alpha, slot * width, width, active, width, width, active < 0,
             )  # fmt: skip
-        for i in range(active):
+        for i in range(active if has_table else 0):
             row = slot + i
-            symbol = index[first[i] + t]
             if is_far and t + 1 < length[i]:
-                prefetch_row(emissions, index[first[i] + t + 1])
-            inverse_scale[row] = multiply_and_sum(alpha, row, emissions, symbol, width)
-        # Sums first: what waits for one holds up the next.
-        for i in range(active):
+                prefetch_row(table, index[first[i] + t + 1])
+            inverse_scale[row] = multiply_and_sum(alpha, row, table, index[first[i] + t], width)
+        for i in range(0 if has_table else active):
+            row, at = slot + i, index[first[i] + t]
+            if is_far and t + 1 < length[i]:
+                ahead = index[first[i] + t + 1]
+                prefetch_row(table, rows[ahead] if is_chosen else ahead)
+            inverse_scale[row] = weigh_row(
+                alpha, phi, row, table, rows[at] if is_chosen else at,
+                prior[at if has_own else 0, 0], scale, factor, width,
+            )  # fmt: skip
+        for i in range(active):  # after all sums: what waits for one holds up the next
             row = slot + i
             total = inverse_scale[row]
             if not total > smallest:
                 return False
-            scale = alpha.dtype.type(1.0) / total
-            inverse_scale[row] = scale
-            scale_row(alpha, row, scale, width)
+            inverse = alpha.dtype.type(1.0) / total
+            inverse_scale[row] = inverse
+            scale_row(alpha, row, inverse, width)
             if collect:
                 if log_scale.shape[0] > 0:
                     log_norm[i] += log_scale[index[first[i] + t]]
@@ -224,6 +307,7 @@ def _backward(
     first,
     length,
     index,
+    has_table,
     block_rows,
     transitions,
     transposed,
@@ -233,35 +317,29 @@ def _backward(
     beta,
     epsilon,
     totals,
-    responsibilities,
-    start_counts,
-    unit,
+    smoothed,
+    places,
+    apart,
     products,
-    transition_counts,
+    counts,
     block,
     every,
     weight,
     squared,
     row_sums,
-    n_squares,
+    row_totals,
     likely,
-    start_squares,
-    pair_squares,
-    long_squares,
-    row_squares,
+    pair_sums,
+    pair_totals,
 ):
-    """Smooth the steps end−1..begin given beta for the sequences that go on after them.
-
-    Takes and returns how many steps are in the sums of squares since these were last moved.
-    """
+    """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = beta.shape[1]
     one = alpha.dtype.type(1.0)
-    is_far = emissions.nbytes > _NEAR_BYTES
-    none, one_apart, certain = np.int64(0), np.int64(1), np.float64(1.0)
-    n_products = 0
+    none, one_apart = np.int64(0), np.int64(1)
+    n_products, n_squares = 0, 0
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
-    has_squares = row_squares.shape[0] > 0
+    has_squares, is_far = row_sums.shape[1] > 0, has_table and emissions.nbytes > _NEAR_BYTES
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -278,7 +356,7 @@ def _backward(
                 totals[i], state = dot_and_likeliest(alpha, row, beta, i, width)
                 if length[i] > t + 1:  # epsilon is still that of the step after
                     pair = np.float64(alpha[row, state]) * epsilon[i, likely[i]]
-                    pair_squares[state, likely[i]] += factor * pair * pair
+                    pair_sums[state, likely[i]] += factor * pair * pair
                 likely[i] = state
             else:
                 totals[i] = dot(alpha, row, beta, i, width)
@@ -290,18 +368,15 @@ def _backward(
             # The total is one up to rounding; dividing by it keeps long sequences from drifting.
             norm = one / totals[i]
             smooth_row(
-                alpha, row, beta, i, norm, responsibilities, token, emissions, index[token],
+                alpha, row, beta, i, norm, smoothed, places[i] + t * apart, emissions,
+                index[token] if has_table else row,
                 norm * inverse_scale[row], epsilon, width,
             )  # fmt: skip
-            if t == 0:
-                add_row(start_counts, unit, responsibilities, token, width)
-                for j in range(start_squares.shape[0]):
-                    start_squares[j] += np.float64(responsibilities[token, j]) ** 2
         if has_squares:
             going = active  # sequences that do not end here
             while going > 0 and length[going - 1] == t + 1:
                 going -= 1
-            add_squares(responsibilities, first, t, going, row_sums, width)
+            add_squares(smoothed, places, t * apart, going, row_sums, width)
         if t > 0:
             before = slot - block_rows
             gemm(
@@ -311,8 +386,8 @@ def _backward(
             # Long sums in single precision are biased: short ones go into double precision.
             n_products += active
             if n_products >= _PRODUCT_STEPS:
-                _add_matrix(products, transition_counts, certain)
-                _move(row_sums, row_squares)
+                add_matrix(products, counts)
+                _move(row_sums, row_totals)
                 n_products = 0
             gemm(
                 epsilon, none, width, one_apart, transposed, none, width,
@@ -324,25 +399,25 @@ def _backward(
                     square_row(epsilon, i, unshift, largest, squared, block_rows + i, width)
                 gemm(
                     squared, none, one_apart, width, squared, block_rows * width, width,
-                    pair_squares, none, width, width, width, active, active > 0,
+                    pair_sums, none, width, width, width, active, active > 0,
                 )  # fmt: skip
                 n_squares += active
-                if n_squares >= _PRODUCT_STEPS and long_squares.shape[0] > 0:
-                    _add_matrix(pair_squares, long_squares, certain)
-                    _clear(pair_squares)
-                    n_squares = none
+                if n_squares >= _PRODUCT_STEPS:
+                    _move(pair_sums, pair_totals)
+                    n_squares = 0
     if n_products > 0:
-        _add_matrix(products, transition_counts, certain)
-    _move(row_sums, row_squares)
-    return n_squares
+        add_matrix(products, counts)
+    _move(row_sums, row_totals)
+    _move(pair_sums, pair_totals)
 
 
 @inner
 def _move(sums, total):
     """Add sums to a total in double precision, and clear them."""
-    for j in range(total.shape[0]):
-        total[j] += sums[j]
-        sums[j] = 0.0
+    for i in range(total.shape[0]):
+        for j in range(total.shape[1]):
+            total[i, j] += sums[i, j]
+            sums[i, j] = 0.0
 
 
 @inner
@@ -351,10 +426,3 @@ def _clear(matrix):
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
             matrix[i, j] = 0.0
-
-
-@inner
-def _add_matrix(part, total, weight):
-    for i in range(part.shape[0]):
-        for j in range(part.shape[1]):
-            total[i, j] += weight * part[i, j]

@@ -2,29 +2,32 @@
 
 Few states are left to `narrow`, and some more where there are many steps.
 
-Blocks are shared out to at most `_MAX_UNITS` units.  A unit has its own sums, threads take units
-as they get free, and the sums are added in the order of the units: the number of threads does not
-change a bit.  States are padded with zeros to a multiple of `PAD`.
+Blocks belong to `_PARTS` parts, whose sums are added in the order of blocks: the number of threads
+does not change a bit.  States are padded with zeros to a multiple of `PAD`.
 
-Memory per thread: one chunk of forward vectors, at most `_CHUNK_ELEMENTS` numbers, or one step
-of a block if that is more.  Longer sequences keep the vectors at chunk boundaries alone and
-compute a chunk again on the way back, which adds a third to the work.
+Memory per thread: one chunk of forward vectors and one of potentials, at most `_CHUNK_ELEMENTS`
+numbers each, or one step of a block if that is more.  Longer sequences keep the vectors at chunk
+boundaries alone and compute a chunk again on the way back, which adds a third to the work.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sojourn.kernels.cpu import durations, narrow
-from sojourn.kernels.cpu.blocks import smooth_units
+from sojourn.kernels.cpu.block_sums import join_sums
+from sojourn.kernels.cpu.blocks import LINE_NUMBERS, smooth_units
 from sojourn.kernels.cpu.padding import padded_table
 from sojourn.kernels.cpu.sweeps import Numbers
+from sojourn.kernels.cpu.symbols import with_table
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     NARROW,
     SQUARE_EVERY,
+    CountRows,
     Floats,
     Integers,
     Potentials,
@@ -36,15 +39,16 @@ from sojourn.kernels.interface import (
 from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import run_units
 
-_MAX_UNITS = 64
-_UNIT_ELEMENTS = 2**25  # numbers in all units' transition counts together
+_PARTS = 2  # that blocks belong to in turn, each with sums of its own
+_WORTH_JOINING = 2**17  # numbers that a thread joins
 _MIN_BLOCKS = 8
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
 _ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
 _MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
-_SHORT_SUM = 2**11  # steps of a unit whose squares are summed in the precision of the vectors
+_LONG_SUM = 64  # steps per row of the table from which sums need double precision
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
+_EVERY_ROW = np.empty(0, np.int32)
 
 
 def forward_backward(
@@ -67,17 +71,27 @@ def forward_backward(
     does not change a bit.
     """
     if potentials.durations is not None:
+        potentials = with_table(potentials, n_threads=n_threads)
         return durations.forward_backward(
             potentials, index, offsets, squares=bool(squares), order=order, n_threads=n_threads
         )
     squares = _square_every(len(potentials.start), squares)
     if _suits_strips(len(potentials.start), len(index)):
+        potentials = with_table(potentials, n_threads=n_threads)
         smoothed = narrow.smooth(
             potentials, index, offsets, squares=squares, summed=summed, n_threads=n_threads
         )
         if smoothed is not None:
             return smoothed
-    return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
+    return smooth(
+        potentials,
+        index,
+        offsets,
+        squares=squares,
+        summed=summed,
+        order=order,
+        n_threads=n_threads,
+    )
 
 
 def sweep(
@@ -129,23 +143,8 @@ def log_normalizers(
         if found is not None:
             return found
     blocks = _Blocks(potentials, index, offsets)
-    vectors, matrices = np.empty((1, 0)), np.empty((1, 0, 0))
-    run_units(
-        smooth_units,
-        blocks.n_units,
-        n_threads,
-        *blocks.arguments,
-        False,
-        vectors.astype(blocks.dtype),
-        vectors,
-        matrices,
-        1,
-        1.0,
-        vectors,
-        matrices.astype(blocks.dtype),
-        matrices,
-        vectors,
-    )
+    nothing = np.empty((0, blocks.width), blocks.dtype)
+    blocks.run(n_threads, False, nothing, nothing, _Sums.make(blocks.width, 0), 1, 1.0)
     recompute_normalizers(blocks.log_z, potentials, index, offsets)
     return blocks.log_z
 
@@ -156,6 +155,7 @@ def smooth(
     offsets: Integers,
     *,
     squares: int = False,
+    summed: bool = False,
     order: Integers | None = None,
     n_threads: int = 1,
     block_rows: int | None = None,
@@ -168,51 +168,57 @@ def smooth(
     squares of improbable pairs; 1 makes all sums of squares exact.
     """
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
-    n_states, width, n_units = blocks.n_states, blocks.width, blocks.n_units
-    transitions = np.zeros((n_units, width, width))
-    start = aligned((n_units, width), np.float64, zeros=True)  # cores do not share its lines
-    side = width if squares else 0
-    every, weight = blocks.sampling(squares)
-    pair_squares = np.zeros((n_units, side, side), blocks.dtype)
-    is_long = squares and blocks.unit_steps() > every * _SHORT_SUM
-    long_squares = np.zeros((n_units, side, side) if is_long else (1, 0, 0))
-    start_squares = aligned((n_units, side), np.float64, zeros=True)
-    row_squares = np.zeros((n_units, side))
+    n_states, width = blocks.n_states, blocks.width
+    n_rows = blocks.row_sums() if summed else 0
+    table_sums = aligned((_PARTS * n_rows, width), blocks.dtype)
     responsibilities = aligned((len(index), width), blocks.dtype)
-    run_units(
-        smooth_units,
-        n_units,
-        n_threads,
-        *blocks.arguments,
-        True,
-        responsibilities,
-        start,
-        transitions,
-        every,
-        weight,
-        start_squares,
-        pair_squares,
-        long_squares,
-        row_squares,
-    )
+    sums = _Sums.make(width, width if squares else 0)
+    every, weight = blocks.sampling(squares)
+    blocks.run(n_threads, True, responsibilities, table_sums, sums, every, weight)
     failed = np.flatnonzero(np.isnan(blocks.log_z))
-    counts, squared = blocks.counts(transitions), None
+    if len(failed) and n_rows:
+        return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
+    counts, squared = blocks.counts(sums.transitions), None
     if squares:
         squared = Squares(
-            start_squares.sum(axis=0)[:n_states],
-            blocks.squares(pair_squares, long_squares, weight, counts),
-            row_squares.sum(axis=0)[:n_states],
+            sums.start_squares.sum(axis=0)[:n_states],
+            blocks.squares(sums.pair_squares, weight, counts),
+            sums.row_squares.sum(axis=0)[:n_states],
         )
     smoothed = Smoothed(
         blocks.log_z,
-        start.sum(axis=0)[:n_states],
+        sums.start.sum(axis=0)[:n_states],
         counts,
-        responsibilities[:, :n_states],
+        responsibilities[: 0 if n_rows else None, :n_states],
         squared,
+        row_sums=table_sums[:n_rows, :n_states] if n_rows else None,
     )
     if len(failed):
+        potentials = with_table(potentials, n_threads=n_threads)
         add_underflowed(smoothed, failed, potentials, index, offsets)
     return smoothed
+
+
+class _Sums(NamedTuple):
+    """What is summed over blocks, in double precision: a part of the blocks in each first index."""
+
+    start: Floats
+    transitions: Floats
+    start_squares: Floats
+    pair_squares: Floats
+    row_squares: Floats
+
+    @classmethod
+    def make(cls, width: int, side: int) -> _Sums:
+        """Make sums of no blocks yet."""
+        # Cores do not share lines of memory.
+        return cls(
+            aligned((_PARTS, width), np.float64, zeros=True),
+            np.zeros((_PARTS, width, width)),
+            aligned((_PARTS, side), np.float64, zeros=True),
+            np.zeros((_PARTS, side, side)),
+            aligned((_PARTS, side), np.float64, zeros=True),
+        )
 
 
 class _Blocks:
@@ -230,22 +236,20 @@ class _Blocks:
         n_sequences = len(offsets) - 1
         self.n_states = len(potentials.start)
         self.width = width = padded_states(self.n_states)
-        self.dtype = potentials.emissions.dtype
+        self.dtype = np.dtype(potentials.emissions.dtype)
         if block_rows is None:
             # A deeper block amortises the traffic of a large transition matrix.
             most = 32 if width <= 128 else 64
             block_rows = max(1, min(most, n_sequences // _MIN_BLOCKS))
         self.block_rows = block_rows
-        n_blocks = -(-n_sequences // block_rows)
-        # Every unit has sums to clear and to add up: two blocks per unit where there are many.
-        n_units = n_blocks if n_blocks < _MAX_UNITS // 2 else n_blocks // 2
-        self.n_units = max(1, min(n_units, _MAX_UNITS, _UNIT_ELEMENTS // width**2))
+        self.n_blocks = -(-n_sequences // block_rows)
         self.log_z = np.empty(n_sequences)
         start = np.zeros(width, self.dtype)
         start[: self.n_states] = potentials.start
         self.transitions = np.zeros((width, width), self.dtype)
         self.transitions[: self.n_states, : self.n_states] = potentials.transitions
-        log_scale = potentials.log_scale
+        log_scale, counts = potentials.log_scale, self._counts_of(potentials)
+        self.n_rows = len(counts.rows) or len(counts.table)
         self.arguments = (
             longest_first(offsets) if order is None else np.asarray(order, dtype=np.int64),
             np.asarray(offsets, dtype=np.int64),
@@ -255,30 +259,80 @@ class _Blocks:
             start,
             self.transitions,
             np.ascontiguousarray(self.transitions.T),
-            padded_table(potentials),
+            *counts,
             np.zeros(0) if log_scale is None else np.asarray(log_scale, dtype=np.float64),
             self.log_z,
         )
 
+    def run(
+        self,
+        n_threads: int,
+        backward: bool,
+        responsibilities: Floats,
+        table_sums: Floats,
+        sums: _Sums,
+        every: int,
+        weight: float,
+    ) -> None:
+        """Smooth all blocks, or go forwards alone."""
+        n_blocks, side = self.n_blocks, sums.row_squares.shape[1]
+        arrivals = np.zeros(n_blocks, np.int64)
+        arrivals[:_PARTS] = 1
+        has_sum = np.zeros(len(table_sums), np.uint8)
+        n_left = n_blocks if backward and n_threads > 1 else 0  # pages that are not touched
+        run_units(
+            smooth_units,
+            n_blocks,
+            n_threads,
+            np.zeros(_PARTS * LINE_NUMBERS, np.int64),
+            arrivals,
+            *self.arguments,
+            backward,
+            responsibilities,
+            len(table_sums) == 0,
+            np.empty((n_left, self.width, self.width)),
+            np.empty((n_left, 1, side)),
+            np.empty((n_left, side, side)),
+            table_sums,
+            has_sum,
+            sums.start,
+            sums.transitions,
+            every,
+            weight,
+            *sums[2:],
+        )
+        if len(table_sums):
+            n_units = max(1, min(n_threads, table_sums.size // _WORTH_JOINING))
+            run_units(join_sums, n_units, n_threads, table_sums, has_sum)
+
+    def row_sums(self) -> int:
+        """Return how many rows of the table responsibilities are summed by as they come; or none.
+
+        Not where a block takes several chunks, and long sums need double precision.
+        """
+        order, offsets, index, _, chunk, *_ = self.arguments
+        is_one_chunk = offsets[order[0] + 1] - offsets[order[0]] <= chunk
+        is_long = len(index) >= _LONG_SUM * self.n_rows
+        return self.n_rows if is_one_chunk and not is_long else 0
+
+    def _counts_of(self, potentials: Potentials) -> CountRows:
+        """Return potentials as counts; those that have been computed have no factors."""
+        counts: Any = potentials.emissions
+        if not isinstance(counts, CountRows):
+            nothing = np.zeros(0, self.dtype)
+            counts = CountRows(padded_table(potentials), _EVERY_ROW, nothing[:, None], 1.0, nothing)
+        return counts._replace(scale=self.dtype.type(counts.scale))
+
     def counts(self, products: Floats) -> Floats:
-        """Σ of the units' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
+        """Σ of the parts' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
         return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
 
-    def squares(
-        self, products: Floats, long_products: Floats, weight: float, counts: Floats
-    ) -> Floats:
-        """Σ of the units' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
+    def squares(self, products: Floats, weight: float, counts: Floats) -> Floats:
+        """Σ of the parts' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
         found = weight * self.transitions.astype(np.float64) ** 2
-        found *= products.sum(axis=0) + (long_products.sum(axis=0) if long_products.size else 0.0)
+        found *= products.sum(axis=0)
         # A sum that overflowed belongs to pairs that are as good as certain.
         return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
-
-    def unit_steps(self) -> int:
-        """Return how many steps a unit has, at most."""
-        order, offsets, *_ = self.arguments
-        longest = offsets[order[0] + 1] - offsets[order[0]]
-        n_blocks = -(-len(order) // self.block_rows)
-        return int(-(-n_blocks // self.n_units) * self.block_rows * longest)
 
     def sampling(self, every: int) -> tuple[int, float]:
         """Return of how many steps one is sampled for squares, and the weight of a sampled one."""

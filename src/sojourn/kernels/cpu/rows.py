@@ -73,6 +73,41 @@ def multiply_and_sum(typing_context, a, a_row, b, b_row, width):
 
 
 @intrinsic
+def weigh_row(typing_context, a, phi, at, table, row, prior, scale, factor, width):
+    """``phi[at] = (prior + scale * table[row]) * factor; a[at] *= phi[at]; return a[at].sum()``."""
+    n, x = types.intp, a.dtype
+    signature = x(a, phi, n, table, n, x, x, factor, n)
+
+    def generate(context, builder, signature, args):
+        kinds = signature.args
+        a, phi, table = (
+            _row_pointer(context, builder, kinds[k], args[k], args[row])
+            for k, row in ((0, 2), (1, 2), (3, 4))
+        )
+        factors = context.make_array(kinds[7])(context, builder, args[7]).data
+        lanes = ir.VectorType(a.type.pointee, PAD)
+        total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
+        for column, n_lanes in _pieces(builder, args[8], (2 * PAD, PAD)):
+            place = _Piece(builder, phi, column, n_lanes)
+            value = builder.fmul(
+                place.splat(args[6]), _Piece(builder, table, column, n_lanes).load()
+            )
+            value = builder.fadd(place.splat(args[5]), value)
+            value = builder.fmul(value, _Piece(builder, factors, column, n_lanes).load())
+            place.store(value)
+            own = _Piece(builder, a, column, n_lanes)
+            product = builder.fmul(own.load(), value)
+            own.store(product)
+            # Pad after pad: the order of the sum does not depend on the size of pieces.
+            for first in range(0, n_lanes, PAD):
+                part = _part(builder, product, first, PAD)
+                builder.store(builder.fadd(builder.load(total), part), total)
+        return _across(builder, builder.load(total))
+
+    return signature, generate
+
+
+@intrinsic
 def product_of_rows(typing_context, out, table, index, index_row, n_factors, width):
     """``out[0] = table[index[index_row, :n_factors]].prod(axis=0); return out[0].sum()``."""
     n = types.intp
@@ -325,6 +360,31 @@ def add_row(typing_context, out, out_row, values, row, width):
             place = _Piece(builder, out, at, n_lanes)
             value = _Piece(builder, values, at, n_lanes).load()
             place.store(builder.fadd(place.load(), place.like(value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_to_row(typing_context, out, out_row, has_sum, values, row, width):
+    """``out[out_row] = (out[out_row] if has_sum else 0) + values[row]``."""
+    n = types.intp
+    signature = types.void(out, n, has_sum, values, n, n)
+
+    def generate(context, builder, signature, args):
+        out, values = (
+            _row_pointer(context, builder, signature.args[k], args[k], args[row])
+            for k, row in ((0, 1), (3, 4))
+        )
+        # A selection, as nobody can foresee it.
+        is_there = builder.icmp_signed("!=", args[2], ir.Constant(args[2].type, 0))
+        for at, n_lanes in _pieces(builder, args[5], (2 * PAD, PAD)):
+            place = _Piece(builder, out, at, n_lanes)
+            value = _Piece(builder, values, at, n_lanes).load()
+            before = builder.select(
+                is_there, place.load(), ir.Constant(place.kind, [0.0] * n_lanes)
+            )
+            place.store(builder.fadd(before, value))
         return context.get_dummy_value()
 
     return signature, generate

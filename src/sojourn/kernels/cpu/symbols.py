@@ -6,6 +6,7 @@ number of symbols in the table.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,14 @@ from numpy.typing import NDArray
 from sojourn.kernels.cpu.inner import loops
 from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
-from sojourn.kernels.interface import Floats, Integers, aligned, padded_states
+from sojourn.kernels.interface import (
+    CountRows,
+    Floats,
+    Integers,
+    Potentials,
+    aligned,
+    padded_states,
+)
 from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
 
 _MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
@@ -23,6 +31,7 @@ _LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 16  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
 _WORTH_MOVING = 2**17  # the same where there is little more to do than to read and to write them
+_MOST_NUMBERS = 2**31 - 1  # given to symbols before slots are cleared
 _PARTS = 8  # of long sums over rows, whatever the number of threads
 
 
@@ -44,10 +53,34 @@ def distinct(symbols: Integers, n_symbols: int) -> tuple[NDArray[np.int32] | Non
     """
     if n_symbols <= len(symbols):
         return None, symbols
-    present = np.empty(len(symbols), np.int32)
+    present = np.empty(len(symbols) + 1, np.int32)
     index = np.empty(len(symbols), np.int32)
-    n_present = _distinct(symbols, np.empty(n_symbols, np.int32), present, index)
+    slots = _slots.of(n_symbols, len(symbols))
+    n_present = _distinct(symbols, slots, _slots.first, present, index)
+    _slots.first += n_present
     return present[:n_present], index
+
+
+class _Slots(threading.local):
+    """Numbers that this thread has given to symbols.
+
+    Those of every batch begin with `first`, which grows: what batches before have left in the slots
+    is less, and need not be cleared.
+    """
+
+    def __init__(self) -> None:
+        self.first = 0
+        self._slots = np.empty(0, np.int32)
+
+    def of(self, n_symbols: int, n_steps: int) -> NDArray[np.int32]:
+        """Return a slot for every symbol; what they have given out before is less than `first`."""
+        if len(self._slots) < n_symbols or self.first + n_steps >= _MOST_NUMBERS:
+            self._slots = np.full(max(n_symbols, len(self._slots)), -1, np.int32)
+            self.first = 0
+        return self._slots
+
+
+_slots = _Slots()
 
 
 _places = np.arange(2**16, dtype=np.int32)
@@ -65,6 +98,28 @@ def consecutive(n: int) -> NDArray[np.int32]:
     if n > len(_places):
         _places = np.arange(n, dtype=np.int32)
     return _places[:n]
+
+
+def count_rows(
+    table: Floats, scale: float, rows: Integers | None, prior: Floats, totals: Floats
+) -> CountRows:
+    """Return potentials ``(prior + scale * table[rows]) / totals``, not computed yet, eq (2).
+
+    Arguments are those of `predictive_rows`.
+    """
+    factor = np.zeros(table.shape[1], table.dtype)
+    factor[: len(totals)] = 1.0 / totals
+    chosen = np.empty(0, np.int32) if rows is None else rows
+    return CountRows(table, chosen, np.ascontiguousarray(prior, dtype=table.dtype), scale, factor)
+
+
+def with_table(potentials: Potentials, *, n_threads: int) -> Potentials:
+    """Return potentials with the table of emissions, computed where it was not."""
+    counts: Any = potentials.emissions
+    if not isinstance(counts, CountRows):
+        return potentials
+    table = _computed(counts, len(potentials.start), collapsed=True, n_threads=n_threads)
+    return potentials._replace(emissions=table)
 
 
 def predictive_rows(
@@ -94,9 +149,14 @@ def predictive_rows(
     totals : (K,) float64 array
         Prior and counts summed over the whole table.
     """
-    n_rows = len(table) if rows is None else len(rows)
-    factor = np.zeros(table.shape[1], table.dtype)
-    factor[: len(totals)] = 1.0 / (totals if collapsed else _exp_digamma_array(totals))
+    divisors = totals if collapsed else _exp_digamma_array(totals)
+    counts = count_rows(table, scale, rows, prior, divisors)
+    return _computed(counts, len(totals), collapsed=collapsed, n_threads=n_threads)
+
+
+def _computed(counts: CountRows, n_states: int, *, collapsed: bool, n_threads: int) -> Floats:
+    table = counts.table
+    n_rows = len(counts.rows) or len(table)
     out = aligned((n_rows, table.shape[1]), table.dtype)
     n_units = _n_units(out.size, n_threads, _WORTH_MOVING if collapsed else _WORTH_A_THREAD)
     run_units(
@@ -104,11 +164,11 @@ def predictive_rows(
         n_units,
         n_threads,
         table,
-        table.dtype.type(scale),
-        np.empty(0, np.int32) if rows is None else rows,
-        np.ascontiguousarray(prior, dtype=table.dtype),
-        factor,
-        len(totals),
+        table.dtype.type(counts.scale),
+        counts.rows,
+        counts.prior,
+        counts.factor,
+        n_states,
         collapsed,
         out,
     )
@@ -225,18 +285,17 @@ def _full_rows(values: Floats) -> Floats:
 
 
 @loops
-def _distinct(symbols, slots, present, index):
-    """Number the symbols by a sparse set: `slots` are not cleared, and what they say is checked."""
+def _distinct(symbols, slots, first, present, index):
+    """Number the symbols: a slot has `first` and more for those that have been seen."""
     # Selections in place of branches: whether a symbol is new cannot be predicted.
     n_present = 0
     for t in range(symbols.shape[0]):
         symbol = symbols[t]
-        place = np.uint32(slots[symbol])
-        is_place = place < np.uint32(n_present)
-        is_new = (not is_place) | (present[place if is_place else 0] != symbol)
-        place = n_present if is_new else np.int64(place)
-        slots[symbol] = place
-        present[place] = symbol
+        place = np.int64(slots[symbol]) - first
+        is_new = place < 0
+        place = n_present if is_new else place
+        slots[symbol] = first + place
+        present[n_present] = symbol  # where it is not new, one that is will take its place
         index[t] = place
         n_present += is_new
     return n_present

@@ -54,6 +54,8 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+reads_counts = False  # it has a kind of its own: `AffineTable`
+
 __all__ = [
     "INTERPRETED",
     "SUMS",
@@ -80,6 +82,7 @@ __all__ = [
     "log_potential",
     "means_of_symbols",
     "plain",
+    "reads_counts",
     "row_potentials",
     "settings",
     "state_masses",

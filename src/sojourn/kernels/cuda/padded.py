@@ -40,6 +40,7 @@ class PaddedKernel:
     exact: int
     least: int = 0
 
+    reads_counts = False
     is_narrow = staticmethod(recursions.is_narrow)
     log_potential = staticmethod(log_potential)
     transition_potentials = staticmethod(updates.transition_potentials)
