@@ -24,7 +24,13 @@ from sojourn.kernels.interface import (
     aligned,
     padded_states,
 )
-from sojourn.kernels.threads import prefetch, prefetch_row, run_units, take_unit
+from sojourn.kernels.threads import (
+    prefetch,
+    prefetch_row,
+    prefetch_row_to_write,
+    run_units,
+    take_unit,
+)
 
 _MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
 _LONG_SUM = 64  # steps per symbol from which sums are in double precision
@@ -412,7 +418,7 @@ def _sum_by_row(counter, n_units, index, values, n_streams, parts):
             begin += 4 * run
         for t in range(begin, end):
             if t + _AHEAD < end:
-                prefetch_row(parts, first + index[t + _AHEAD])
+                prefetch_row_to_write(parts, first + index[t + _AHEAD])
             add_row(parts, first + index[t], values, t, width)
         unit = take_unit(counter)
 
@@ -427,7 +433,7 @@ def _add_rows(counter, n_units, table, rows, values, weight, totals):
         for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
             row = rows[i] if rows.shape[0] > 0 else i
             if i + _AHEAD < rows.shape[0]:
-                prefetch_row(table, rows[i + _AHEAD])
+                prefetch_row_to_write(table, rows[i + _AHEAD])
             add_scaled_row(table, row, values, i, weight, own, width)
         unit = take_unit(counter)
 
