@@ -34,23 +34,23 @@ def _copy(source, target):
 
 @inner
 def add_block(
-    smoothed, places, apart, first, length, n_rows, index, counts, row_totals, pair_totals, part,
+    smoothed, places, apart, first, length, n_rows, index, counts, row_totals, pair_totals, strand,
     start_counts, transition_counts, start_squares, pair_squares, row_squares, table_sums, has_sum,
 ):  # fmt: skip
-    """Add the sums of a block to those of its part."""
+    """Add the sums of a block to those of its strand."""
     width, side = smoothed.shape[1], row_totals.shape[1]
     for i in range(n_rows):
-        add_row(start_counts, part, smoothed, places[i], width)
+        add_row(start_counts, strand, smoothed, places[i], width)
         for j in range(side):
-            start_squares[part, j] += np.float64(smoothed[places[i], j]) ** 2
+            start_squares[strand, j] += np.float64(smoothed[places[i], j]) ** 2
     add_matrix(counts, transition_counts)
     add_matrix(pair_totals, pair_squares)
     for j in range(side):
-        row_squares[part, j] += row_totals[0, j]
+        row_squares[strand, j] += row_totals[0, j]
     if table_sums.shape[0] > 0:
         _add_steps(
             smoothed, places, apart, first, length, n_rows, index, table_sums, has_sum,
-            part * (table_sums.shape[0] // 2),
+            strand * (table_sums.shape[0] // 2),
         )  # fmt: skip
 
 
@@ -72,16 +72,16 @@ def _add_steps(values, places, apart, first, length, n_rows, index, table_sums, 
 
 
 @inner
-def add_matrix(part, total):
-    """``total += part``."""
-    for i in range(part.shape[0]):
-        for j in range(part.shape[1]):
-            total[i, j] += part[i, j]
+def add_matrix(matrix, total):
+    """``total += matrix``."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            total[i, j] += matrix[i, j]
 
 
 @loops
 def join_sums(counter, n_units, table_sums, has_sum):
-    """Add the sums by row of the second part to those of the first."""
+    """Add the sums by row of the second strand to those of the first."""
     n_rows, width = table_sums.shape[0] // 2, table_sums.shape[1]
     unit = take_unit(counter)
     while unit < n_units:

@@ -16,12 +16,13 @@ from every step or from one in `every`.  In the latter case the pair of the most
 the two steps is still collected from every step; the matrix product is that of the others, none of
 them above a quarter, and has the weight of the steps left out.
 
-Blocks belong in turn to a fixed number of parts, each with sums of its own.  A thread takes blocks
-of one part as long as there are any, and then helps with another one.  It adds what it has of a
-block if the one before, of the same part, has been added, and leaves it to the thread that adds
-that one otherwise.  So sums have a fixed order, whatever the number of threads, and none of them
-waits.  Where responsibilities are needed summed by row of the table alone, they take the place of
-forward vectors, and are added from there, near as they are: they are not written to memory.
+Blocks belong in turn to a fixed number of strands, each with sums of its own.  A thread takes
+blocks of one strand as long as there are any, and then helps with another one.  It adds what it has
+of a block if the one before, of the same strand, has been added, and otherwise leaves it to the
+thread that adds that one.  So sums have a fixed order, whatever the number of threads, and none of
+these waits.  Where responsibilities are needed summed by row of the table alone, they take the
+place of forward vectors, and are added from there, near as they are: they are not written to
+memory.
 
 The steps of a block are taken in chunks.  A thread keeps the forward vectors of one chunk and its
 potentials, which come from rows far apart; where there are several, it keeps the vectors at the
@@ -95,15 +96,16 @@ def smooth_units(
     """Smooth the blocks that are taken; NaN log_z marks a failed one.
 
     Responsibilities are written if all of them are wanted (`is_whole`), and else summed by row of
-    the table: a block is one chunk then, and there are two parts.  In `table_sums` only rows that
-    `has_sum` have a sum.  The sums of a part are at its place in all arrays of sums.
+    the table: a block is one chunk then, and there are two strands.  In `table_sums` only rows that
+    `has_sum` have a sum.  The sums of a strand are at its place in all arrays of sums.
 
-    The numbers of `taken` and `has_sum` are zero, and those of `arrivals`, one per block, too but
-    for the first of every part, which are one: at the second arrival, of the block or of all before
-    it in the part, it is added.  There is room to leave responsibilities and sums of every block.
+    The numbers of `taken` and `has_sum` are zero.  Those of `arrivals`, one per block, count that
+    it is computed and that all before it in the strand have been added, whichever comes first: at
+    the second it is added.  Of the first blocks of strands they are one, and zero otherwise.  There
+    is room to leave the responsibilities and sums of every block.
     """
     width, side = start.shape[0], row_squares.shape[1]
-    n_parts = start_counts.shape[0]
+    n_strands = start_counts.shape[0]
     longest = offsets[order[0] + 1] - offsets[order[0]]
     chunk = min(longest, chunk)
     # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
@@ -132,9 +134,9 @@ def smooth_units(
     # A literal in a call would have the function compiled again for each of its values.
     none, one, collect, again = np.int64(0), np.int64(1), n_blocks > 0, n_blocks < 0
     rank = take_unit(counter)
-    for k in range(n_parts):
-        part = (rank + k) % n_parts
-        block = fetch_add(taken, part * LINE_NUMBERS, one) * n_parts + part
+    for k in range(n_strands):
+        strand = (rank + k) % n_strands
+        block = fetch_add(taken, strand * LINE_NUMBERS, one) * n_strands + strand
         while block < n_blocks:
             low = block * block_rows
             n_rows = _runs(order, offsets, low, block_rows, first, length)
@@ -195,8 +197,9 @@ def smooth_units(
                     if is_own:
                         add_block(
                             smoothed, places, apart, first, length, n_rows, index, counts,
-                            row_totals, pair_totals, part, start_counts, transition_counts[part],
-                            start_squares, pair_squares[part], row_squares, table_sums, has_sum,
+                            row_totals, pair_totals, strand, start_counts,
+                            transition_counts[strand], start_squares, pair_squares[strand],
+                            row_squares, table_sums, has_sum,
                         )  # fmt: skip
                     else:
                         n_rows = _runs(
@@ -204,13 +207,13 @@ def smooth_units(
                         )
                         add_block(
                             responsibilities, first, one, first, length, n_rows, index,
-                            left_counts[block], left_rows[block], left_pairs[block], part,
-                            start_counts, transition_counts[part], start_squares,
-                            pair_squares[part], row_squares, table_sums, has_sum,
+                            left_counts[block], left_rows[block], left_pairs[block], strand,
+                            start_counts, transition_counts[strand], start_squares,
+                            pair_squares[strand], row_squares, table_sums, has_sum,
                         )  # fmt: skip
-                block += n_parts
+                block += n_strands
                 is_own, is_turn = False, block < n_blocks and fetch_add(arrivals, block, one) == 1
-            block = fetch_add(taken, part * LINE_NUMBERS, one) * n_parts + part
+            block = fetch_add(taken, strand * LINE_NUMBERS, one) * n_strands + strand
 
 
 @inner

@@ -2,7 +2,7 @@
 
 Few states are left to `narrow`, and some more where there are many steps.
 
-Blocks belong to `_PARTS` parts, whose sums are added in the order of blocks: the number of threads
+Blocks belong to `_STRANDS` strands, in which sums are added in their order: the number of threads
 does not change a bit.  States are padded with zeros to a multiple of `PAD`.
 
 Memory per thread: one chunk of forward vectors and one of potentials, at most `_CHUNK_ELEMENTS`
@@ -39,7 +39,7 @@ from sojourn.kernels.interface import (
 from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import run_units
 
-_PARTS = 2  # that blocks belong to in turn, each with sums of its own
+_STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
 _WORTH_JOINING = 2**17  # numbers that a thread joins
 _MIN_BLOCKS = 8
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
@@ -170,7 +170,7 @@ def smooth(
     blocks = _Blocks(potentials, index, offsets, order, block_rows, chunk_elements)
     n_states, width = blocks.n_states, blocks.width
     n_rows = blocks.row_sums() if summed else 0
-    table_sums = aligned((_PARTS * n_rows, width), blocks.dtype)
+    table_sums = aligned((_STRANDS * n_rows, width), blocks.dtype)
     responsibilities = aligned((len(index), width), blocks.dtype)
     sums = _Sums.make(width, width if squares else 0)
     every, weight = blocks.sampling(squares)
@@ -200,7 +200,7 @@ def smooth(
 
 
 class _Sums(NamedTuple):
-    """What is summed over blocks, in double precision: a part of the blocks in each first index."""
+    """What is summed over blocks, in double precision: first indices are those of strands."""
 
     start: Floats
     transitions: Floats
@@ -213,16 +213,16 @@ class _Sums(NamedTuple):
         """Make sums of no blocks yet."""
         # Cores do not share lines of memory.
         return cls(
-            aligned((_PARTS, width), np.float64, zeros=True),
-            np.zeros((_PARTS, width, width)),
-            aligned((_PARTS, side), np.float64, zeros=True),
-            np.zeros((_PARTS, side, side)),
-            aligned((_PARTS, side), np.float64, zeros=True),
+            aligned((_STRANDS, width), np.float64, zeros=True),
+            np.zeros((_STRANDS, width, width)),
+            aligned((_STRANDS, side), np.float64, zeros=True),
+            np.zeros((_STRANDS, side, side)),
+            aligned((_STRANDS, side), np.float64, zeros=True),
         )
 
 
 class _Blocks:
-    """The padded potentials of a batch, and how it is cut into blocks, and these into units."""
+    """The padded potentials of a batch, and how it is cut into blocks."""
 
     def __init__(
         self,
@@ -277,14 +277,14 @@ class _Blocks:
         """Smooth all blocks, or go forwards alone."""
         n_blocks, side = self.n_blocks, sums.row_squares.shape[1]
         arrivals = np.zeros(n_blocks, np.int64)
-        arrivals[:_PARTS] = 1
+        arrivals[:_STRANDS] = 1
         has_sum = np.zeros(len(table_sums), np.uint8)
         n_left = n_blocks if backward and n_threads > 1 else 0  # pages that are not touched
         run_units(
             smooth_units,
             n_blocks,
             n_threads,
-            np.zeros(_PARTS * LINE_NUMBERS, np.int64),
+            np.zeros(_STRANDS * LINE_NUMBERS, np.int64),
             arrivals,
             *self.arguments,
             backward,
@@ -324,11 +324,11 @@ class _Blocks:
         return counts._replace(scale=self.dtype.type(counts.scale))
 
     def counts(self, products: Floats) -> Floats:
-        """Σ of the parts' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
+        """Σ of the strands' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
         return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
 
     def squares(self, products: Floats, weight: float, counts: Floats) -> Floats:
-        """Σ of the parts' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
+        """Σ of the strands' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
         found = weight * self.transitions.astype(np.float64) ** 2
         found *= products.sum(axis=0)
         # A sum that overflowed belongs to pairs that are as good as certain.
