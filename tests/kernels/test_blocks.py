@@ -129,17 +129,3 @@ def test_long_sums_are_left_to_others():
     assert recursions.smooth(*few_rows, summed=True).row_sums is None
     more = random_batch(0, 40, [40] * 20, n_rows=13, dtype=np.float32)
     assert recursions.smooth(*more, summed=True).row_sums is not None
-
-
-def test_numbers_of_symbols_begin_again_when_they_are_used_up(monkeypatch):
-    rng = np.random.default_rng(0)
-    batches = [rng.integers(1000, size=n).astype(np.int32) for n in (1, 90, 300, 7, 200, 999)]
-    monkeypatch.setattr(symbols, "_MOST_NUMBERS", 1500)
-    monkeypatch.setattr(symbols, "_slots", symbols._Slots())
-    for n_symbols in (1000, 2000, 1000):
-        for batch in batches:
-            present, index = symbols.distinct(batch, n_symbols)
-            assert (present[index] == batch).all()
-            assert len(np.unique(present)) == len(present)
-            _, first = np.unique(batch, return_index=True)
-            assert present.tolist() == batch[np.sort(first)].tolist()

@@ -292,9 +292,7 @@ class DecayedTable:
 
     def expected_tables(self, prior: float, *, n_threads: int = 1) -> Floats:
         """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
-        return symbols.expected_tables(
-            self.rows, self.scale, prior, self.n_states, n_threads=n_threads
-        )
+        return symbols.expected_tables(self.rows, self.scale, prior, n_threads=n_threads)
 
     def regrouped(self, weights: Floats) -> DecayedTable:
         """Return a table of new states, each a weighted sum of these; `weights` is (K', K)."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sojourn.kernels.cpu.inner import loops
 from sojourn.kernels.cpu.lanes import copy_run
 from sojourn.kernels.cpu.rows import add_row, add_scaled_row, potential_row
+from sojourn.kernels.cpu.tables import symbol_tables
 from sojourn.kernels.interface import (
     CountRows,
     Floats,
@@ -233,25 +234,23 @@ def add_rows(
     return totals.sum(axis=0)[: values.shape[1]]
 
 
-def expected_tables(
-    table: Floats, scale: float, prior: float, n_states: int, *, n_threads: int
-) -> Floats:
+def expected_tables(table: Floats, scale: float, prior: float, *, n_threads: int) -> Floats:
     """Expected tables of every row of a scaled table of counts, eq (17), shape (S,).
 
-    With ``n = scale * table[:, :n_states]``, ``c = n**2 / n.sum(axis=1)`` and ``p = 1 - exp(-c)``,
-    equals the sum over columns of
+    With ``n = scale * table``, ``c = n**2 / n.sum(axis=1)`` and ``p = 1 - exp(-c)``, equals the sum
+    over columns of
     ``prior * (p * (digamma(prior + c / p) - digamma(prior)) + log1p((n - c) / (prior + c)))``,
     except for cells below 0.001 with less than 1/10,000 of their row, which are negligible.
+    Columns beyond the states are zero.
     """
     rows = np.empty(len(table))
     run_units(
-        _expected_tables,
+        symbol_tables,
         _n_units(table.size, n_threads),
         n_threads,
-        table,
+        _full_rows(table),
         float(scale),
         float(prior),
-        n_states,
         rows,
     )
     return rows
@@ -318,16 +317,6 @@ def _exp_digamma(x):
 
 
 @njit(nogil=True)
-def _digamma(x):
-    """ψ(x), as above, to ten digits; its exponential underflows for small x."""
-    shift = 0.0
-    while x < 5.0:
-        shift += 1.0 / x
-        x += 1.0
-    return np.log(x) + _digamma_tail(x) - shift
-
-
-@njit(nogil=True)
 def _digamma_tail(x):
     """ψ(x) − log x for large x."""
     inverse = 1.0 / x
@@ -337,31 +326,6 @@ def _digamma_tail(x):
     series = 1.0 / 120.0 - square * series
     series = 1.0 / 12.0 - square * series
     return -0.5 * inverse - square * series
-
-
-@loops
-def _expected_tables(counter, n_units, table, scale, prior, n_states, out):
-    n_rows = table.shape[0]
-    at_prior = _digamma(prior)
-    unit = take_unit(counter)
-    while unit < n_units:
-        for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
-            row = 0.0
-            for j in range(n_states):
-                row += scale * table[i, j]
-            floor = min(1e-3, 1e-4 * row)
-            total = 0.0
-            for j in range(n_states):
-                n = scale * table[i, j]
-                if n <= floor:
-                    continue
-                certain = n * n / row
-                occurs = -np.expm1(-certain)
-                grown = _digamma(prior + certain / occurs) - at_prior
-                total += occurs * grown + np.log1p((n - certain) / (prior + certain))
-            total *= prior
-            out[i] = total
-        unit = take_unit(counter)
 
 
 @loops

@@ -1,4 +1,4 @@
-"""Expected tables of the HDP's restaurants, and an update of its posteriors, in numba.
+"""Expected tables of the HDP's restaurants and of symbols, and an update of the HDP, in numba.
 
 Cells are taken `LANES` at a time: as single numbers, their logarithms and exponentials took as long
 as a tenth of forward-backward of 500 short sequences.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sojourn.kernels.cpu.inner import inlined, inner, loops
+from sojourn.kernels.cpu.inner import inlined, inner, loops, outer
 from sojourn.kernels.cpu.lane_math import (
     divide,
     every,
@@ -29,6 +29,7 @@ from sojourn.kernels.cpu.lanes import (
     store,
 )
 from sojourn.kernels.cpu.room import empty
+from sojourn.kernels.threads import take_unit
 
 _SMALLEST_SUM = 1e-200  # of an event that may occur
 _LARGEST_PROBABILITY = 1.0 - 1e-8
@@ -124,6 +125,42 @@ def _digammas(x):
     series = multiply_add(minus, series, every(1.0 / 12.0))
     near = multiply_add(minus, series, multiply(inverse, every(-0.5)))
     return add(log_one_plus(subtract(x, one)), subtract(near, shift))
+
+
+@outer
+def symbol_tables(counter, n_units, table, scale, prior, out):
+    """Write the expected tables of all rows, eq (17): see `symbols.expected_tables`."""
+    n_rows, width = table.shape
+    counts, total = empty(np.float64, width + LANES), empty(np.float64, LANES)
+    for j in range(width + LANES):
+        counts[j] = 0.0
+    own, none = every(prior), every(0.0)
+    at_prior = _digammas(own)
+    unit = take_unit(counter)
+    while unit < n_units:
+        for i in range(n_rows * unit // n_units, n_rows * (unit + 1) // n_units):
+            row = 0.0
+            for j in range(width):
+                counts[j] = scale * table[i, j]
+                row += counts[j]
+            floor, sums = every(min(1e-3, 1e-4 * row)), none
+            for at in range(0, width, LANES):
+                n = load(counts, at)
+                negligible = lanes_not_above(n, floor)
+                if negligible == 2**LANES - 1:
+                    continue
+                certain = divide(multiply(n, n), every(row))
+                occurs = one_less_exponential(subtract(none, certain))
+                grown = subtract(_digammas(add(own, divide(certain, occurs))), at_prior)
+                rest = log_one_plus(divide(subtract(n, certain), add(own, certain)))
+                cells = multiply_add(occurs, grown, rest)
+                sums = add(sums, choose(negligible, none, cells))
+            store(total, 0, sums)
+            row = 0.0
+            for j in range(LANES):
+                row += total[j]
+            out[i] = prior * row
+        unit = take_unit(counter)
 
 
 @loops
