@@ -33,11 +33,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sojourn.kernels.cpu.block_sums import add_block, add_matrix, leave_block
+from sojourn.kernels.cpu.block_sums import add_matrix, add_steps, leave_steps
 from sojourn.kernels.cpu.gemm import gemm
 from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.room import empty, empty_rows
 from sojourn.kernels.cpu.rows import (
+    add_row,
     add_squares,
     dot,
     dot_and_likeliest,
@@ -77,35 +78,32 @@ def smooth_units(
     factor,
     log_scale,
     log_z,
-    backward,
     responsibilities,
     is_whole,
-    left_counts,
-    left_rows,
-    left_pairs,
+    sums,
+    left,
     table_sums,
     has_sum,
-    start_counts,
-    transition_counts,
     every,
     weight,
-    start_squares,
-    pair_squares,
-    row_squares,
 ):
     """Smooth the blocks that are taken; NaN log_z marks a failed one.
 
+    The `sums` of each strand have a row for every state, of pairs, and one of starts; with squares
+    of these, one more of starts, one of rows, and those of pairs.  There are none where only log Z
+    is asked for.
+
     Responsibilities are written if all of them are wanted (`is_whole`), and else summed by row of
     the table: a block is one chunk then, and there are two strands.  In `table_sums` only rows that
-    `has_sum` have a sum.  The sums of a strand are at its place in all arrays of sums.
+    `has_sum` have a sum.
 
     The numbers of `taken` and `has_sum` are zero.  Those of `arrivals`, one per block, count that
     it is computed and that all before it in the strand have been added, whichever comes first: at
     the second it is added.  Of the first blocks of strands they are one, and zero otherwise.  There
     is room to leave the responsibilities and sums of every block.
     """
-    width, side = start.shape[0], row_squares.shape[1]
-    n_strands = start_counts.shape[0]
+    width, (n_strands, n_sums) = start.shape[0], sums.shape[:2]
+    backward, side = n_sums > 0, width if n_sums > width + 1 else 0
     longest = offsets[order[0] + 1] - offsets[order[0]]
     chunk = min(longest, chunk)
     # Slot 0 holds the step before the chunk, slot 1 its first step; a slot has a row per sequence.
@@ -119,13 +117,13 @@ def smooth_units(
     epsilon = empty_rows(start.dtype, block_rows, width)
     totals = empty(start.dtype, block_rows)
     products = empty_rows(start.dtype, width, width)
-    counts = empty_rows(np.float64, width if backward else 0, width)
+    own = empty_rows(np.float64, n_sums, width)
     lines, first = empty(np.int64, block_rows), empty(np.int64, block_rows)
     length, likely = empty(np.int64, block_rows), empty(np.int64, block_rows)
     log_norm, scale_products = empty(np.float64, block_rows), empty(np.float64, block_rows)
-    squared = empty_rows(start.dtype, 2 * block_rows, side)
-    row_sums, row_totals = empty_rows(start.dtype, 1, side), empty_rows(np.float64, 1, side)
-    pair_sums, pair_totals = empty_rows(start.dtype, side, side), empty_rows(np.float64, side, side)
+    squared = empty_rows(start.dtype, min(side, 1) * 2 * block_rows, width)
+    row_sums = empty_rows(start.dtype, min(side, 1), width)
+    pair_sums = empty_rows(start.dtype, side, width)
     for i in range(block_rows):
         lines[i], likely[i] = block_rows + i, 0
     # The responsibilities of step t of sequence i are row places[i] + t * apart.
@@ -159,11 +157,9 @@ def smooth_units(
             for i in range(n_rows):
                 log_z[order[low + i]] = log_norm[i] if sound else np.nan
             if sound and backward:
-                _clear(counts)
+                _clear(own)
                 _clear(row_sums)
-                _clear(row_totals)
                 _clear(pair_sums)
-                _clear(pair_totals)
                 for c in range(n_chunks - 1, -1, -1):
                     end = min(last, (c + 1) * chunk)
                     if c < n_chunks - 1:
@@ -177,40 +173,31 @@ def smooth_units(
                     _backward(
                         c * chunk, end, n_rows, first, length, index, has_table, block_rows,
                         transitions, transposed, emissions, alpha, inverse_scale, beta, epsilon,
-                        totals, smoothed, places, apart, products, counts, block, every,
-                        weight, squared, row_sums, row_totals, likely, pair_sums,
-                        pair_totals,
+                        totals, smoothed, places, apart, products, own, block, every, weight,
+                        squared, row_sums, likely, pair_sums,
                     )  # fmt: skip
             # Where the block before has not been added, this one is left to the thread that does.
             is_turn = fetch_add(arrivals, block, none) == 1
             if not is_turn:
                 if sound and backward:
-                    leave_block(
-                        smoothed, places, apart, first, length, n_rows, is_whole, responsibilities,
-                        counts, left_counts[block], row_totals, left_rows[block], pair_totals,
-                        left_pairs[block],
-                    )  # fmt: skip
+                    _copy_rows(own, none, left[block], none, n_sums)
+                    if not is_whole:
+                        leave_steps(
+                            alpha, lines, block_rows, first, length, n_rows, responsibilities
+                        )
                 is_turn = fetch_add(arrivals, block, one) == 1
             is_own = True
             while is_turn:
                 if backward and not np.isnan(log_z[order[block * block_rows]]):
-                    if is_own:
-                        add_block(
-                            smoothed, places, apart, first, length, n_rows, index, counts,
-                            row_totals, pair_totals, strand, start_counts,
-                            transition_counts[strand], start_squares, pair_squares[strand],
-                            row_squares, table_sums, has_sum,
-                        )  # fmt: skip
-                    else:
-                        n_rows = _runs(
-                            order, offsets, block * block_rows, block_rows, first, length
-                        )
-                        add_block(
-                            responsibilities, first, one, first, length, n_rows, index,
-                            left_counts[block], left_rows[block], left_pairs[block], strand,
-                            start_counts, transition_counts[strand], start_squares,
-                            pair_squares[strand], row_squares, table_sums, has_sum,
-                        )  # fmt: skip
+                    if not is_own:
+                        low = block * block_rows
+                        n_rows = _runs(order, offsets, low, block_rows, first, length)
+                    add_matrix(own if is_own else left[block], sums[strand])
+                    add_steps(
+                        smoothed if is_own else responsibilities, places if is_own else first,
+                        apart if is_own else one, first, length, n_rows, index, table_sums,
+                        has_sum, strand,
+                    )  # fmt: skip
                 block += n_strands
                 is_own, is_turn = False, block < n_blocks and fetch_add(arrivals, block, one) == 1
             block = fetch_add(taken, strand * LINE_NUMBERS, one) * n_strands + strand
@@ -324,25 +311,24 @@ def _backward(
     places,
     apart,
     products,
-    counts,
+    own,
     block,
     every,
     weight,
     squared,
     row_sums,
-    row_totals,
     likely,
     pair_sums,
-    pair_totals,
 ):
     """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
     width = beta.shape[1]
     one = alpha.dtype.type(1.0)
     none, one_apart = np.int64(0), np.int64(1)
     n_products, n_squares = 0, 0
+    row_place, pair_place = width + 2, width + 3
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
-    has_squares, is_far = row_sums.shape[1] > 0, has_table and emissions.nbytes > _NEAR_BYTES
+    has_squares, is_far = row_sums.shape[0] > 0, has_table and emissions.nbytes > _NEAR_BYTES
     active = 0
     while active < n_rows and length[active] > end:
         active += 1
@@ -375,6 +361,11 @@ def _backward(
                 index[token] if has_table else row,
                 norm * inverse_scale[row], epsilon, width,
             )  # fmt: skip
+            if t == 0:
+                add_row(own, width, smoothed, places[i], width)
+                for j in range(width if has_squares else 0):
+                    start = np.float64(smoothed[places[i], j])
+                    own[width + 1, j] += start * start
         if has_squares:
             going = active  # sequences that do not end here
             while going > 0 and length[going - 1] == t + 1:
@@ -389,8 +380,8 @@ def _backward(
             # Long sums in single precision are biased: short ones go into double precision.
             n_products += active
             if n_products >= _PRODUCT_STEPS:
-                add_matrix(products, counts)
-                _move(row_sums, row_totals)
+                _move(products, own, none)
+                _move(row_sums, own, row_place)
                 n_products = 0
             gemm(
                 epsilon, none, width, one_apart, transposed, none, width,
@@ -406,20 +397,20 @@ def _backward(
                 )  # fmt: skip
                 n_squares += active
                 if n_squares >= _PRODUCT_STEPS:
-                    _move(pair_sums, pair_totals)
+                    _move(pair_sums, own, pair_place)
                     n_squares = 0
     if n_products > 0:
-        add_matrix(products, counts)
-    _move(row_sums, row_totals)
-    _move(pair_sums, pair_totals)
+        _move(products, own, none)
+    _move(row_sums, own, row_place)
+    _move(pair_sums, own, pair_place)
 
 
 @inner
-def _move(sums, total):
-    """Add sums to a total in double precision, and clear them."""
-    for i in range(total.shape[0]):
-        for j in range(total.shape[1]):
-            total[i, j] += sums[i, j]
+def _move(sums, total, at):
+    """Add sums to rows of a total in double precision, and clear them."""
+    for i in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            total[at + i, j] += sums[i, j]
             sums[i, j] = 0.0
 
 

@@ -13,7 +13,7 @@ boundaries alone and compute a chunk again on the way back, which adds a third t
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def log_normalizers(
             return found
     blocks = _Blocks(potentials, index, offsets)
     nothing = np.empty((0, blocks.width), blocks.dtype)
-    blocks.run(n_threads, False, nothing, nothing, _Sums.make(blocks.width, 0), 1, 1.0)
+    blocks.run(n_threads, nothing, nothing, np.empty((_STRANDS, 0, blocks.width)))
     recompute_normalizers(blocks.log_z, potentials, index, offsets)
     return blocks.log_z
 
@@ -172,22 +172,23 @@ def smooth(
     n_rows = blocks.row_sums() if summed else 0
     table_sums = aligned((_STRANDS * n_rows, width), blocks.dtype)
     responsibilities = aligned((len(index), width), blocks.dtype)
-    sums = _Sums.make(width, width if squares else 0)
+    # Rows are whole lines of memory, and cores share none.
+    n_sums = 2 * width + 3 if squares else width + 1
+    sums = aligned((_STRANDS * n_sums, width), np.float64, zeros=True)
+    by_strand = sums.reshape(_STRANDS, n_sums, width)
     every, weight = blocks.sampling(squares)
-    blocks.run(n_threads, True, responsibilities, table_sums, sums, every, weight)
+    blocks.run(n_threads, responsibilities, table_sums, by_strand, every, weight)
     failed = np.flatnonzero(np.isnan(blocks.log_z))
     if len(failed) and n_rows:
         return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
-    counts, squared = blocks.counts(sums.transitions), None
+    whole = np.add(sums[:n_sums], sums[n_sums:])
+    counts, squared = blocks.counts(whole[:width]), None
     if squares:
-        squared = Squares(
-            sums.start_squares.sum(axis=0)[:n_states],
-            blocks.squares(sums.pair_squares, weight, counts),
-            sums.row_squares.sum(axis=0)[:n_states],
-        )
+        starts, rows = whole[width + 1 : width + 3, :n_states]
+        squared = Squares(starts, blocks.squares(whole[width + 3 :], weight, counts), rows)
     smoothed = Smoothed(
         blocks.log_z,
-        sums.start.sum(axis=0)[:n_states],
+        whole[width, :n_states],
         counts,
         responsibilities[: 0 if n_rows else None, :n_states],
         squared,
@@ -197,28 +198,6 @@ def smooth(
         potentials = with_table(potentials, n_threads=n_threads)
         add_underflowed(smoothed, failed, potentials, index, offsets)
     return smoothed
-
-
-class _Sums(NamedTuple):
-    """What is summed over blocks, in double precision: first indices are those of strands."""
-
-    start: Floats
-    transitions: Floats
-    start_squares: Floats
-    pair_squares: Floats
-    row_squares: Floats
-
-    @classmethod
-    def make(cls, width: int, side: int) -> _Sums:
-        """Make sums of no blocks yet."""
-        # Cores do not share lines of memory.
-        return cls(
-            aligned((_STRANDS, width), np.float64, zeros=True),
-            np.zeros((_STRANDS, width, width)),
-            aligned((_STRANDS, side), np.float64, zeros=True),
-            np.zeros((_STRANDS, side, side)),
-            aligned((_STRANDS, side), np.float64, zeros=True),
-        )
 
 
 class _Blocks:
@@ -267,19 +246,18 @@ class _Blocks:
     def run(
         self,
         n_threads: int,
-        backward: bool,
         responsibilities: Floats,
         table_sums: Floats,
-        sums: _Sums,
-        every: int,
-        weight: float,
+        sums: Floats,
+        every: int = 1,
+        weight: float = 1.0,
     ) -> None:
-        """Smooth all blocks, or go forwards alone."""
-        n_blocks, side = self.n_blocks, sums.row_squares.shape[1]
+        """Smooth all blocks; where there is no room for sums, only find log Z."""
+        n_blocks, (_, n_sums, _) = self.n_blocks, sums.shape
         arrivals = np.zeros(n_blocks, np.int64)
         arrivals[:_STRANDS] = 1
         has_sum = np.zeros(len(table_sums), np.uint8)
-        n_left = n_blocks if backward and n_threads > 1 else 0  # pages that are not touched
+        n_left = n_blocks if n_threads > 1 else 0  # of pages that are not touched
         run_units(
             smooth_units,
             n_blocks,
@@ -287,19 +265,14 @@ class _Blocks:
             np.zeros(_STRANDS * LINE_NUMBERS, np.int64),
             arrivals,
             *self.arguments,
-            backward,
             responsibilities,
             len(table_sums) == 0,
-            np.empty((n_left, self.width, self.width)),
-            np.empty((n_left, 1, side)),
-            np.empty((n_left, side, side)),
+            sums,
+            np.empty((n_left, n_sums, self.width)),
             table_sums,
             has_sum,
-            sums.start,
-            sums.transitions,
             every,
             weight,
-            *sums[2:],
         )
         if len(table_sums):
             n_units = max(1, min(n_threads, table_sums.size // _WORTH_JOINING))
@@ -324,13 +297,13 @@ class _Blocks:
         return counts._replace(scale=self.dtype.type(counts.scale))
 
     def counts(self, products: Floats) -> Floats:
-        """Σ of the strands' Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
-        return (products.sum(axis=0) * self.transitions)[: self.n_states, : self.n_states]
+        """Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
+        return (products * self.transitions)[: self.n_states, : self.n_states]
 
     def squares(self, products: Floats, weight: float, counts: Floats) -> Floats:
-        """Σ of the strands' Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
+        """Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
         found = weight * self.transitions.astype(np.float64) ** 2
-        found *= products.sum(axis=0)
+        found *= products
         # A sum that overflowed belongs to pairs that are as good as certain.
         return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
 

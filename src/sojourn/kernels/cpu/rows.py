@@ -87,7 +87,7 @@ def weigh_row(typing_context, a, phi, at, table, row, prior, scale, factor, widt
         factors = context.make_array(kinds[7])(context, builder, args[7]).data
         lanes = ir.VectorType(a.type.pointee, PAD)
         total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
-        for column, n_lanes in _pieces(builder, args[8], (2 * PAD, PAD)):
+        for column, n_lanes in _pieces(builder, args[8], (PAD,)):
             place = _Piece(builder, phi, column, n_lanes)
             value = builder.fmul(
                 place.splat(args[6]), _Piece(builder, table, column, n_lanes).load()
@@ -378,7 +378,7 @@ def add_to_row(typing_context, out, out_row, has_sum, values, row, width):
         )
         # A selection, as nobody can foresee it.
         is_there = builder.icmp_signed("!=", args[2], ir.Constant(args[2].type, 0))
-        for at, n_lanes in _pieces(builder, args[5], (2 * PAD, PAD)):
+        for at, n_lanes in _pieces(builder, args[5], (PAD,)):
             place = _Piece(builder, out, at, n_lanes)
             value = _Piece(builder, values, at, n_lanes).load()
             before = builder.select(
