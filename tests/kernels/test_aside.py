@@ -59,6 +59,16 @@ def test_what_most_fits_of_the_kind_needed_is_taken_the_longest_first(companions
     assert taken(companions) == [LONG, SHORT]
 
 
+def test_what_half_of_the_fits_needed_waits_until_one_of_them_is_like_this():
+    fits = [("a fit", {FIRST, SHORT}), ("a fit", {FIRST, SHORT, LONG, OTHER})]
+    companions = Companions(fits, SECONDS, 0)
+    companions.expect("a fit")
+    companions.need(FIRST)
+    assert taken(companions) == [SHORT]
+    companions.need(OTHER)
+    assert taken(companions) == [LONG]
+
+
 def test_what_is_needed_tells_which_fits_are_alike(companions):
     companions.need(FIRST)
     companions.need(OTHER)

@@ -35,7 +35,7 @@ from sojourn.kernels.threads import available_cores
 RECORD = Path(__file__).with_name("companions.json")
 _MOST_PROCESSES = 8  # beside this one
 _START_SECONDS = 0.7  # that a process takes to start
-_LIKELY = 0.5  # share of recorded fits that have needed a function, for it to be compiled
+_LIKELY = 0.5  # share of recorded fits; a function that more have needed is compiled
 _START = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve()"
 
 
@@ -134,7 +134,7 @@ class Companions:
             likely = {
                 one
                 for one in set().union(*fits)
-                if sum(one in own for own in fits) >= _LIKELY * len(fits)
+                if sum(one in own for own in fits) > _LIKELY * len(fits)
             }
             self._waiting = sorted(likely - self._taken, key=lambda one: self._seconds[one])
             n_new = min(self._n_processes, len(self._waiting)) - self._n_at_work
