@@ -36,8 +36,8 @@ def _first_fits(found: dict[str, Any]) -> str:
     day = found.get("measured_again", {}).get("first_fit_seconds", found["date"])
     return (
         "A first fit in a new process, with nothing compiled, 20,000 sentences, 45 states "
-        f"({day}): `HMM` {times['HMM']:.1f} s, `HDPHMM` {times['HDPHMM']:.1f} s, with moves, whose "
-        f"warm-up is compiled for the host, {times['HDPHMM with moves']:.1f} s."
+        f"({day}): `HMM` {times['HMM']:.1f} s, `HDPHMM` {times['HDPHMM']:.1f} s, with moves "
+        f"{times['HDPHMM with moves']:.1f} s."
     )
 
 

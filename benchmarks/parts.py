@@ -62,7 +62,9 @@ def parts_of(
     rows = backend.transition_potentials(posterior, COLLAPSED)
 
     def potentials() -> Any:
-        (found,) = chunk_potentials(posterior, family, [chunk], rows, backend, collapsed=True)
+        (found,) = chunk_potentials(
+            posterior, family, [chunk], rows, backend, collapsed=True, from_counts=True
+        )
         return found[1:]
 
     factors, index = potentials()
@@ -80,7 +82,6 @@ def parts_of(
         "gathering sequences": lambda: next(iter(source.batches(0))),
         "numbering symbols": lambda: prepare(family, batch, n_states),
         "potentials of transitions": lambda: backend.transition_potentials(posterior, COLLAPSED),
-        "rows of symbols": potentials,
         "forward-backward": forward_backward,
         "sums by symbol": sums,
         "blending": lambda: posterior.emissions.blend(added, keep=1.0, weight=1e-9),
