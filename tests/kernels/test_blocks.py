@@ -129,3 +129,15 @@ def test_long_sums_are_left_to_others():
     assert recursions.smooth(*few_rows, summed=True).row_sums is None
     more = random_batch(0, 40, [40] * 20, n_rows=13, dtype=np.float32)
     assert recursions.smooth(*more, summed=True).row_sums is not None
+
+
+def test_many_sequences_with_many_states_have_few_blocks():
+    # What blocks leave to one another would otherwise take 4 GB here.
+    batch = random_batch(0, 600, [1] * 20_000, n_rows=400, dtype=np.float32)
+    blocks = recursions._Blocks(*batch)
+    room = blocks.n_blocks * (2 * blocks.width + 3) * blocks.width
+    assert room <= recursions._BLOCK_SUMS
+    got = recursions.smooth(*batch, squares=8, summed=True, n_threads=2)
+    start = batch[0].start * batch[0].emissions
+    shares = start / start.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(got.start, shares[batch[1]].sum(axis=0), rtol=1e-4)

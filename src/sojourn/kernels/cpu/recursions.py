@@ -42,6 +42,7 @@ from sojourn.kernels.threads import run_units
 _STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
 _WORTH_JOINING = 2**17  # numbers that a thread joins
 _MIN_BLOCKS = 8
+_BLOCK_SUMS = 2**25  # numbers in the sums of all blocks: there is room for them, rarely touched
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
 _ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
@@ -173,7 +174,7 @@ def smooth(
     table_sums = aligned((_STRANDS * n_rows, width), blocks.dtype)
     responsibilities = aligned((len(index), width), blocks.dtype)
     # Rows are whole lines of memory, and cores share none.
-    n_sums = 2 * width + 3 if squares else width + 1
+    n_sums = _n_sums(width, squares=bool(squares)) // width
     sums = aligned((_STRANDS * n_sums, width), np.float64, zeros=True)
     by_strand = sums.reshape(_STRANDS, n_sums, width)
     every, weight = blocks.sampling(squares)
@@ -200,6 +201,11 @@ def smooth(
     return smoothed
 
 
+def _n_sums(width: int, *, squares: bool) -> int:
+    """Return how many numbers the sums of a block have: see `blocks`."""
+    return (2 * width + 3 if squares else width + 1) * width
+
+
 class _Blocks:
     """The padded potentials of a batch, and how it is cut into blocks."""
 
@@ -220,6 +226,9 @@ class _Blocks:
             # A deeper block amortises the traffic of a large transition matrix.
             most = 32 if width <= 128 else 64
             block_rows = max(1, min(most, n_sequences // _MIN_BLOCKS))
+            # Many short sequences with very many states: fewer blocks, each with sums of its own.
+            most_blocks = max(_MIN_BLOCKS, _BLOCK_SUMS // _n_sums(width, squares=True))
+            block_rows = max(block_rows, -(-n_sequences // most_blocks))
         self.block_rows = block_rows
         self.n_blocks = -(-n_sequences // block_rows)
         self.log_z = np.empty(n_sequences)
