@@ -132,7 +132,7 @@ def test_long_sums_are_left_to_others():
 
 
 def test_many_sequences_with_many_states_have_few_blocks():
-    # What blocks leave to one another would otherwise take 4 GB here.
+    # What blocks leave to one another would otherwise take 1.8 GB here.
     batch = random_batch(0, 600, [1] * 20_000, n_rows=400, dtype=np.float32)
     blocks = recursions._Blocks(*batch)
     room = blocks.n_blocks * (2 * blocks.width + 3) * blocks.width
