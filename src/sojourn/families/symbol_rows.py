@@ -72,8 +72,10 @@ class SymbolRows(DirichletFamily):
 
     def count_rows(self, encoded: SymbolsPresent, table: DecayedTable) -> EmissionRows | None:
         """Return one row of counts per distinct symbol."""
+        if encoded.has_missing:
+            return None
         prior, totals = self._prior_of(encoded.rows, table)
-        if encoded.has_missing or prior.shape[1] > 1:
+        if prior.shape[1] > 1:
             return None
         counts: Any = table.count_rows(encoded.rows, prior, totals)
         return EmissionRows(counts, None, encoded.places)

@@ -121,8 +121,8 @@ def smooth_units(
     lines, first = empty(np.int64, block_rows), empty(np.int64, block_rows)
     length, likely = empty(np.int64, block_rows), empty(np.int64, block_rows)
     log_norm, scale_products = empty(np.float64, block_rows), empty(np.float64, block_rows)
-    squared = empty_rows(start.dtype, min(side, 1) * 2 * block_rows, width)
-    row_sums = empty_rows(start.dtype, min(side, 1), width)
+    squared = empty_rows(start.dtype, 2 * block_rows if side > 0 else 0, width)
+    row_sums = empty_rows(start.dtype, 1 if side > 0 else 0, width)
     pair_sums = empty_rows(start.dtype, side, width)
     for i in range(block_rows):
         lines[i], likely[i] = block_rows + i, 0

@@ -22,7 +22,13 @@ from sojourn.kernels.cpu.block_sums import join_sums
 from sojourn.kernels.cpu.blocks import LINE_NUMBERS, smooth_units
 from sojourn.kernels.cpu.padding import padded_table
 from sojourn.kernels.cpu.sweeps import Numbers
-from sojourn.kernels.cpu.symbols import with_table
+from sojourn.kernels.cpu.symbols import (
+    EVERY_ROW,
+    LONG_SUM,
+    WORTH_MOVING,
+    units_for,
+    with_table,
+)
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
 from sojourn.kernels.interface import (
     NARROW,
@@ -40,16 +46,13 @@ from sojourn.kernels.ragged import longest_first
 from sojourn.kernels.threads import run_units
 
 _STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
-_WORTH_JOINING = 2**17  # numbers that a thread joins
 _MIN_BLOCKS = 8
 _BLOCK_SUMS = 2**25  # numbers in the sums of all blocks: there is room for them, rarely touched
 _MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
 _MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
 _ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
 _MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
-_LONG_SUM = 64  # steps per row of the table from which sums need double precision
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
-_EVERY_ROW = np.empty(0, np.int32)
 
 
 def forward_backward(
@@ -174,14 +177,23 @@ def smooth(
     table_sums = aligned((_STRANDS * n_rows, width), blocks.dtype)
     responsibilities = aligned((len(index), width), blocks.dtype)
     # Rows are whole lines of memory, and cores share none.
-    n_sums = _n_sums(width, squares=bool(squares)) // width
+    n_sums = _sum_rows(width, squares=bool(squares))
     sums = aligned((_STRANDS * n_sums, width), np.float64, zeros=True)
     by_strand = sums.reshape(_STRANDS, n_sums, width)
     every, weight = blocks.sampling(squares)
     blocks.run(n_threads, responsibilities, table_sums, by_strand, every, weight)
     failed = np.flatnonzero(np.isnan(blocks.log_z))
     if len(failed) and n_rows:
-        return smooth(potentials, index, offsets, squares=squares, order=order, n_threads=n_threads)
+        return smooth(
+            potentials,
+            index,
+            offsets,
+            squares=squares,
+            order=order,
+            n_threads=n_threads,
+            block_rows=block_rows,
+            chunk_elements=chunk_elements,
+        )
     whole = np.add(sums[:n_sums], sums[n_sums:])
     counts, squared = blocks.counts(whole[:width]), None
     if squares:
@@ -201,9 +213,9 @@ def smooth(
     return smoothed
 
 
-def _n_sums(width: int, *, squares: bool) -> int:
-    """Return how many numbers the sums of a block have: see `blocks`."""
-    return (2 * width + 3 if squares else width + 1) * width
+def _sum_rows(width: int, *, squares: bool) -> int:
+    """Return how many rows the sums of a block have: see `blocks`."""
+    return 2 * width + 3 if squares else width + 1
 
 
 class _Blocks:
@@ -227,7 +239,8 @@ class _Blocks:
             most = 32 if width <= 128 else 64
             block_rows = max(1, min(most, n_sequences // _MIN_BLOCKS))
             # Many short sequences with very many states: fewer blocks, each with sums of its own.
-            most_blocks = max(_MIN_BLOCKS, _BLOCK_SUMS // _n_sums(width, squares=True))
+            room = _sum_rows(width, squares=True) * width
+            most_blocks = max(_MIN_BLOCKS, _BLOCK_SUMS // room)
             block_rows = max(block_rows, -(-n_sequences // most_blocks))
         self.block_rows = block_rows
         self.n_blocks = -(-n_sequences // block_rows)
@@ -266,7 +279,7 @@ class _Blocks:
         arrivals = np.zeros(n_blocks, np.int64)
         arrivals[:_STRANDS] = 1
         has_sum = np.zeros(len(table_sums), np.uint8)
-        n_left = n_blocks if n_threads > 1 else 0  # of pages that are not touched
+        n_left = n_blocks if n_threads > 1 else 0  # most of this room is never touched
         run_units(
             smooth_units,
             n_blocks,
@@ -284,7 +297,7 @@ class _Blocks:
             weight,
         )
         if len(table_sums):
-            n_units = max(1, min(n_threads, table_sums.size // _WORTH_JOINING))
+            n_units = units_for(table_sums.size, n_threads, WORTH_MOVING)
             run_units(join_sums, n_units, n_threads, table_sums, has_sum)
 
     def row_sums(self) -> int:
@@ -294,7 +307,7 @@ class _Blocks:
         """
         order, offsets, index, _, chunk, *_ = self.arguments
         is_one_chunk = offsets[order[0] + 1] - offsets[order[0]] <= chunk
-        is_long = len(index) >= _LONG_SUM * self.n_rows
+        is_long = len(index) >= LONG_SUM * self.n_rows
         return self.n_rows if is_one_chunk and not is_long else 0
 
     def _counts_of(self, potentials: Potentials) -> CountRows:
@@ -302,7 +315,7 @@ class _Blocks:
         counts: Any = potentials.emissions
         if not isinstance(counts, CountRows):
             nothing = np.zeros(0, self.dtype)
-            counts = CountRows(padded_table(potentials), _EVERY_ROW, nothing[:, None], 1.0, nothing)
+            counts = CountRows(padded_table(potentials), EVERY_ROW, nothing[:, None], 1.0, nothing)
         return counts._replace(scale=self.dtype.type(counts.scale))
 
     def counts(self, products: Floats) -> Floats:

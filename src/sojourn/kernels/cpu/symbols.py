@@ -34,11 +34,12 @@ from sojourn.kernels.threads import (
 )
 
 _MANY_A_ROW = 1024  # steps per symbol from which four are added at a time
-_LONG_SUM = 64  # steps per symbol from which sums are in double precision
+LONG_SUM = 64  # steps per symbol from which sums are in double precision
 _AHEAD = 16  # rows between asking for one and using it
 _WORTH_A_THREAD = 2**16  # numbers to compute before another thread pays for its start
-_WORTH_MOVING = 2**17  # the same where there is little more to do than to read and to write them
+WORTH_MOVING = 2**17  # the same where there is little more to do than to read and to write them
 _MOST_NUMBERS = 2**31 - 1  # given to symbols before slots are cleared
+EVERY_ROW = np.empty(0, np.int32)  # of a table, in place of the numbers of some
 _PARTS = 8  # of long sums over rows, whatever the number of threads
 
 
@@ -116,7 +117,7 @@ def count_rows(
     """
     factor = np.zeros(table.shape[1], table.dtype)
     factor[: len(totals)] = 1.0 / totals
-    chosen = np.empty(0, np.int32) if rows is None else rows
+    chosen = EVERY_ROW if rows is None else rows
     return CountRows(table, chosen, np.ascontiguousarray(prior, dtype=table.dtype), scale, factor)
 
 
@@ -165,7 +166,7 @@ def _computed(counts: CountRows, n_states: int, *, collapsed: bool, n_threads: i
     table = counts.table
     n_rows = len(counts.rows) or len(table)
     out = aligned((n_rows, table.shape[1]), table.dtype)
-    n_units = _n_units(out.size, n_threads, _WORTH_MOVING if collapsed else _WORTH_A_THREAD)
+    n_units = units_for(out.size, n_threads, WORTH_MOVING if collapsed else _WORTH_A_THREAD)
     run_units(
         _predictive_rows,
         n_units,
@@ -192,10 +193,10 @@ def sum_by_row(index: Integers, values: Floats, n_rows: int, *, n_threads: int) 
     steps_a_row = len(index) // n_rows
     n_parts = max(1, min(_PARTS, steps_a_row // 16))
     # Long sums in single precision are biased; where there are many sums they are short.
-    dtype = np.float64 if steps_a_row >= _LONG_SUM else values.dtype
+    dtype = np.float64 if steps_a_row >= LONG_SUM else values.dtype
     n_streams = 4 if steps_a_row >= _MANY_A_ROW else 1
     parts = aligned((n_parts * n_streams * n_rows, padded.shape[1]), dtype, zeros=True)
-    n_threads = _n_units(padded.size, n_threads)
+    n_threads = units_for(padded.size, n_threads)
     run_units(_sum_by_row, n_parts, n_threads, index, padded, n_streams, parts)
     total = parts if len(parts) == n_rows else parts.reshape(-1, n_rows, parts.shape[1]).sum(axis=0)
     return total[:, : values.shape[1]].astype(values.dtype, copy=False)
@@ -218,7 +219,7 @@ def add_rows(
         table[slice(None) if rows is None else rows] += weight * values
         return values.sum(axis=0, dtype=np.float64)
     table, padded = _full_rows(table), _full_rows(values)
-    n_parts = max(1, min(_PARTS, padded.size // _WORTH_MOVING))
+    n_parts = max(1, min(_PARTS, padded.size // WORTH_MOVING))
     # Cores do not share the lines of their totals.
     totals = aligned((n_parts, padded_states(padded.shape[1])), np.float64, zeros=True)
     run_units(
@@ -246,7 +247,7 @@ def expected_tables(table: Floats, scale: float, prior: float, *, n_threads: int
     rows = np.empty(len(table))
     run_units(
         symbol_tables,
-        _n_units(table.size, n_threads),
+        units_for(table.size, n_threads),
         n_threads,
         _full_rows(table),
         float(scale),
@@ -256,7 +257,8 @@ def expected_tables(table: Floats, scale: float, prior: float, *, n_threads: int
     return rows
 
 
-def _n_units(size: int, n_threads: int, worth_a_thread: int = _WORTH_A_THREAD) -> int:
+def units_for(size: int, n_threads: int, worth_a_thread: int = _WORTH_A_THREAD) -> int:
+    """Return on how many threads so many numbers are computed, or moved."""
     return max(1, min(n_threads, size // worth_a_thread))
 
 

@@ -95,11 +95,22 @@ def _cells(prior, counts, squares, psi):
     log_absent = log_one_plus(subtract(none, multiply(p, p)))
     # Where p² underflows, the number of certain events decides.
     log_absent = least(multiply(divide(counts, p), log_absent), subtract(none, some))
+    settled = _settled(prior, some, log_absent, psi)
+    return multiply_add(prior, _rest(prior, counts, certain), choose(unseen, none, settled))
+
+
+@inlined
+def _settled(prior, certain, log_absent, psi):
+    """Return E[s] of events that are certain, if there are any; `psi` is ψ of the prior."""
     occurs = one_less_exponential(log_absent)
-    grown = subtract(_digammas(add(prior, divide(some, occurs))), psi)
-    settled = multiply(multiply(prior, occurs), largest(grown, none))
-    rest = log_one_plus(divide(subtract(counts, certain), add(prior, certain)))
-    return multiply_add(prior, rest, choose(unseen, none, settled))
+    grown = subtract(_digammas(add(prior, divide(certain, occurs))), psi)
+    return multiply(multiply(prior, occurs), largest(grown, every(0.0)))
+
+
+@inlined
+def _rest(prior, counts, certain):
+    """Return what the other events add to E[s], per unit of the prior."""
+    return log_one_plus(divide(subtract(counts, certain), add(prior, certain)))
 
 
 @inlined
@@ -150,16 +161,14 @@ def symbol_tables(counter, n_units, table, scale, prior, out):
                 if negligible == 2**LANES - 1:
                     continue
                 certain = divide(multiply(n, n), every(row))
-                occurs = one_less_exponential(subtract(none, certain))
-                grown = subtract(_digammas(add(own, divide(certain, occurs))), at_prior)
-                rest = log_one_plus(divide(subtract(n, certain), add(own, certain)))
-                cells = multiply_add(occurs, grown, rest)
+                settled = _settled(own, certain, subtract(none, certain), at_prior)
+                cells = multiply_add(own, _rest(own, n, certain), settled)
                 sums = add(sums, choose(negligible, none, cells))
             store(total, 0, sums)
             row = 0.0
             for j in range(LANES):
                 row += total[j]
-            out[i] = prior * row
+            out[i] = row
         unit = take_unit(counter)
 
 
