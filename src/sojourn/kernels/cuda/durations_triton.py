@@ -5,7 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.launch import Launched, in_turn
 
+
+@Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "stride"],
     do_not_specialize_on_alignment=["index", "offsets", "order", "inner"],
@@ -58,6 +61,7 @@ def copy_chains(
 
     On the way back g_t takes the place of a_t, and e_t that of f_t.
     """
+    in_turn()
     program = tl.program_id(0)
     kind = messages.dtype.element_ty
     state = tl.arange(0, STATES)

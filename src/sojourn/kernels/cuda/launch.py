@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -53,9 +53,15 @@ def in_turn():
 
 @functools.cache
 def _options() -> dict[str, bool]:
-    """Return how kernels are launched on this device: before the ones before are done, or not."""
+    """Return how kernels are compiled and launched on this device.
+
+    A product and a sum are one operation, which Triton does by itself until 3.9 alone; and where
+    the device can do that, a kernel is launched before the ones before are done.
+    """
+    if settings.INTERPRETED:
+        return {}
     able = _OVERLAPS.value and torch.cuda.get_device_capability() >= (9, 0)
-    return {"launch_pdl": True} if able else {}
+    return {"enable_fp_fusion": True} | ({"launch_pdl": True} if able else {})
 
 
 @functools.cache
@@ -73,9 +79,9 @@ def begin() -> None:
 
 
 class _Noted(threading.local):
-    """What this thread has noted, if it is under `compiled_together`."""
+    """What takes the launches of this thread, if it is under `noting`."""
 
-    launches: list[tuple[Any, ...]] | None = None
+    note: Callable[[tuple[Any, ...]], None] | None = None
 
 
 _NOTED = _Noted()
@@ -93,26 +99,31 @@ class Launched:
         self.kernel = kernel
 
     def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        noted, how = _NOTED.launches, _options()
-        if noted is None:
+        note, how = _NOTED.note, _options()
+        if note is None:
             return functools.partial(self.kernel[grid], **how)
-        return lambda *arguments, **options: noted.append(
-            (self.kernel, grid, arguments, options | how)
-        )
+        return lambda *arguments, **options: note((self.kernel, grid, arguments, options | how))
+
+
+@contextmanager
+def noting(note: Callable[[tuple[Any, ...]], None]) -> Iterator[None]:
+    """Pass on what is launched, and run nothing of it: kernel, grid, arguments and options of each.
+
+    What PyTorch does itself is done, with whatever is in memory that a kernel would have written.
+    """
+    before, _NOTED.note = _NOTED.note, note
+    try:
+        yield
+    finally:
+        _NOTED.note = before
 
 
 @contextmanager
 def compiled_together() -> Iterator[None]:
-    """Compile what is launched inside, on several threads, and run nothing of it.
-
-    What PyTorch does itself is done, with whatever is in memory that a kernel would have written.
-    """
+    """Compile what is launched inside, on several threads, and run nothing of it."""
     noted: list[tuple[Any, ...]] = []
-    _NOTED.launches = noted
-    try:
+    with noting(noted.append):
         yield
-    finally:
-        _NOTED.launches = None
     by_kernel: dict[Any, list[tuple[Any, ...]]] = {}
     for kernel, *launch in noted:
         by_kernel.setdefault(kernel, []).append(tuple(launch))

@@ -303,7 +303,7 @@ def _combine(
     span = min(max(16, many // 32), 192)
     n_spans = triton.cdiv(n_steps, span)
     by_tiles = n_states <= _HALF_WARP
-    starts = torch.empty((n_spans, n_states), dtype=dtype, device=device)
+    starts = torch.empty((n_spans, width if by_tiles else n_states), dtype=dtype, device=device)
     sizes, options = (n_sequences, n_steps), {"K": n_states, "W": width}
     rows, gain, shift = affine_parts(potentials)
     origins = messages[0]
@@ -318,7 +318,7 @@ def _combine(
         tiles.tile_combine[(n_spans,)](
             *(messages, predictions, origins, rows, gain, shift, missing, index),
             *(first, offsets, pairs, starts, n_sequences, len(rows), rows.stride(0), n_steps, span),
-            **options, AFFINE=gain is not None, PREDICTED=predicted, KEEP=keep,
+            keep, **options, AFFINE=gain is not None, PREDICTED=predicted,
             INTERPRET=settings.INTERPRETED, num_warps=1,
         )  # fmt: skip
         n_programs = width * width // 16 + triton.cdiv(n_states, 16)

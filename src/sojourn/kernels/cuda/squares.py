@@ -83,7 +83,8 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_less", "span"], do_not_specialize_on_alignment=["offsets"]
+    do_not_specialize=["n_sequences", "n_less", "span", "K"],
+    do_not_specialize_on_alignment=["offsets"],
 )
 def _sum_squares_kernel(
     before,
@@ -94,7 +95,7 @@ def _sum_squares_kernel(
     n_sequences,
     n_less,
     span,
-    K: tl.constexpr,
+    K,
     W: tl.constexpr,
     TILE: tl.constexpr,
 ):
@@ -108,8 +109,9 @@ def _sum_squares_kernel(
     square_sum = tl.zeros((TILE, TILE), before.dtype.element_ty)
     used = tl.load(offsets + n_sequences) - n_less
     for row in range(program * span, tl.minimum((program + 1) * span, used)):
-        from_q = tl.load(before + row * W + left, mask=left < K, other=0.0)
-        to_q = tl.load(behind + row * W + right, mask=right < K, other=0.0)
+        # What stands between K and W has sums of its own, which are left out.
+        from_q = tl.load(before + row * W + left, mask=left < W, other=0.0)
+        to_q = tl.load(behind + row * W + right, mask=right < W, other=0.0)
         q = from_q[:, None] * theta * to_q[None, :]
         square_sum += q * q
     side = tl.num_programs(1) * TILE
@@ -119,7 +121,8 @@ def _sum_squares_kernel(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "span"], do_not_specialize_on_alignment=["first", "offsets"]
+    do_not_specialize=["n_sequences", "span", "K"],
+    do_not_specialize_on_alignment=["first", "offsets"],
 )
 def _sum_row_squares_kernel(
     responsibilities,
@@ -129,7 +132,7 @@ def _sum_row_squares_kernel(
     n_sequences,
     sums,
     span,
-    K: tl.constexpr,
+    K,
     LANES: tl.constexpr,
     TILE: tl.constexpr,
 ):

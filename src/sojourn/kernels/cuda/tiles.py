@@ -45,7 +45,7 @@ def load_potentials(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "ways"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "ways", "K"],
     do_not_specialize_on_alignment=UNALIGNED,
 )
 def tile_chains(
@@ -68,7 +68,7 @@ def tile_chains(
     stride,
     n_steps,
     ways,
-    K: tl.constexpr,
+    K,
     W: tl.constexpr,
     AFFINE: tl.constexpr,
     SCALED: tl.constexpr,
@@ -205,7 +205,7 @@ def load_symbols(index, begin, last, quarter, INTERPRET: tl.constexpr):
 @triton.jit
 def load_steps(
     messages, backward, predictions, table, missing, first, symbol, begin, last, n_rows, stride,
-    group, quarter, K: tl.constexpr, W: tl.constexpr, PREDICTED: tl.constexpr,
+    group, quarter, K, W: tl.constexpr, PREDICTED: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """Load what is known of a thread's two of eight steps, and α of the steps before.
@@ -237,7 +237,7 @@ def load_steps(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "span"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "span", "keep", "K"],
     do_not_specialize_on_alignment=UNALIGNED,
 )
 def tile_combine(
@@ -258,16 +258,18 @@ def tile_combine(
     stride,
     n_steps,
     span,
-    K: tl.constexpr,
+    keep,
+    K,
     W: tl.constexpr,
     AFFINE: tl.constexpr,
     PREDICTED: tl.constexpr,
-    KEEP: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """Turn predictions of a span of steps into responsibilities, and sum over it.
 
-    Where there are none they are found again, and there is only room for them.
+    Where there are none they are found again, and there is only room for them.  With `keep`,
+    what stands left and right of θ in q(z_{t−1}, z_t) takes the place of origins and of backward
+    messages.
 
     Of eight steps a thread has c and c + 4, of the states 16 j + 2 g and the next.  The sums of
     pairs are without θ, the same for all steps.
@@ -340,13 +342,15 @@ def tile_combine(
             for j in tl.static_range(n_pairs):
                 where = row * W + 16 * j + 2 * group
                 store_two(predictions + where, joint[2 * j : 2 * j + 2], there, INTERPRET)
-                if KEEP:
-                    two = weight[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
-                    store_two(backward + where, two, there, INTERPRET)
-                    # Before a first step stands the last of another sequence; nobody else reads it.
-                    two = origin[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
-                    store_two(origins + where - W, two, there & (row > 0), INTERPRET)
         start = longer_start
+        if keep != 0:
+            for i in tl.static_range(2 * n_pairs):
+                step = tile + 4 * (i // n_pairs) + quarter
+                to = step * W + 16 * (i % n_pairs) + 2 * group
+                store_two(backward + to, weight[2 * i : 2 * i + 2], step < end, INTERPRET)
+                # Before a first step stands the last of another sequence; nobody else reads it.
+                is_kept = (step < end) & (step > 0)
+                store_two(origins + to - W, origin[2 * i : 2 * i + 2], is_kept, INTERPRET)
         longer = ()
         for i in tl.static_range(n_pairs):
             a, b = two_parts(
@@ -365,12 +369,11 @@ def tile_combine(
     for p in tl.static_range(2 * n_pairs):
         state = 16 * (p // 2) + 2 * group + p % 2
         value = sum_over(start[p], 1, 2, INTERPRET)
-        where = starts + program * K + state
-        store_one(where, value, (quarter == 0) & (state < K), INTERPRET)
+        store_one(starts + program * W + state, value, quarter == 0, INTERPRET)
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_spans"])
+@triton.jit(do_not_specialize=["n_spans", "K"])
 def gather_tiles(
     pairs,
     starts,
@@ -379,7 +382,7 @@ def gather_tiles(
     transitions,
     start,
     n_spans,
-    K: tl.constexpr,
+    K,
     W: tl.constexpr,
     SPANS: tl.constexpr,
 ):
@@ -393,8 +396,8 @@ def gather_tiles(
     for begin in range(0, n_spans, SPANS):
         span = (begin + tl.arange(0, SPANS)).to(tl.int64)[:, None]
         if is_start:
-            where = starts + span * K + state[None, :]
-            mask = (span < n_spans) & (state < K)[None, :]
+            where = starts + span * W + state[None, :]
+            mask = (span < n_spans) & (state < W)[None, :]
         else:
             where = pairs + span * (W * W) + place[None, :]
             mask = (span < n_spans) & (place >= 0)[None, :]
