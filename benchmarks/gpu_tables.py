@@ -182,6 +182,21 @@ def peers(found: dict[str, Any]) -> str:
     return "\n".join(lines).strip()
 
 
+def compiling(found: dict[str, Any]) -> str:
+    """Say what a first fit compiles."""
+    fits = "; ".join(
+        f"`{name.partition(' ')[0]}`{name.removeprefix(name.partition(' ')[0])} {row['kernels']} "
+        f"kernels, {row['seconds']:.1f} s"
+        for name, row in found["first_fits"].items()
+    )
+    return (
+        f"What a first fit compiles for an H200, one kernel after another on one core "
+        f"({found['machine']['processor']}, {found['date']}, Triton "
+        f"{found['versions']['triton']}, no GPU needed; `python -m tools.hopper --write`, in "
+        f"`benchmarks/results/gpu_compile.json`): {fits}."
+    )
+
+
 def moved(found: dict[str, Any]) -> str:
     """Say what it costs to find the number of states."""
     moves = found["moves"]
@@ -232,6 +247,7 @@ def summary(found: dict[str, Any]) -> str:
 SECTIONS: dict[str, tuple[Path, str, Callable[[dict[str, Any]], str]]] = {
     "figures": (PAGE, "gpu.json", figures),
     "moves": (PAGE, "gpu.json", moved),
+    "compiling": (PAGE, "gpu_compile.json", compiling),
     "peers": (PAGE, "gpu_peers.json", peers),
     "gpu": (README, "gpu.json", summary),
 }
