@@ -35,6 +35,7 @@ from sojourn.transitions.constraints import (
 from sojourn.transitions.distributions import BetaDistribution, GammaDistribution, Sticks
 from sojourn.transitions.hdp_updates import (
     compiled_changes,
+    device_prior,
     overridden_tables,
     prior_divergence,
     renamed,
@@ -447,11 +448,7 @@ def _update_prior(hdp: HDP) -> Floats:
         known = np.asarray(hdp.tables, dtype=np.float64), float(hdp.stick_gamma)
         write(*known, *map(float, hdp.alpha), hdp.sort_states, by_state)
         return by_state
-    order = hdp.order
-    sticks = Sticks.from_tables(hdp.tables[order], hdp.stick_gamma)
-    weights = hdp.alpha.geometric_mean * _by_state(sticks.geometric_weights, order)
-    # The weight of a stick without observations underflows; the rows must stay positive.
-    return cast(Floats, xp.clip(weights, 1e-30, None))
+    return device_prior(hdp)
 
 
 def _by_state(weights: Floats, order: NDArray[np.integer]) -> Floats:

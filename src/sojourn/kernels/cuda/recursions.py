@@ -294,40 +294,69 @@ def _combine(
     With `keep`, what is returned last and the backward messages become what stands left and right
     of θ in q(z_{t−1}, z_t).
     """
-    messages, predictions, first, _, norms, missing = chains
+    n_states, device = len(potentials.start), index.device
+    start = torch.empty(n_states, dtype=torch.float64, device=device)
+    transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
+    combine = _combine_tiles if n_states <= _HALF_WARP else _combine_rows
+    origins = combine(chains, potentials, index, offsets, (transitions, start), keep=keep)
+    return start, transitions, origins
+
+
+def _combine_tiles(
+    chains: _Chains,
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    out: tuple[Tensor, Tensor],
+    *,
+    keep: bool,
+) -> Tensor:
+    """Do so with few states; return what stands left of θ."""
+    messages, predictions, first, _, _, missing = chains
+    (n_steps, width), n_sequences = predictions.shape, len(offsets) - 1
+    n_states, n_spans = len(potentials.start), tiles.most_spans(n_steps)
+    rows, gain, shift = affine_parts(potentials)
+    sizes, options = (n_sequences, len(rows), rows.stride(0)), {"K": n_states, "W": width}
+    starts = predictions.new_empty((n_spans, width))
+    pairs = predictions.new_empty((n_spans, width**2))
+    origins, predicted = messages[0], not _is_waited_for(n_states, n_sequences)
+    if keep and not predicted:  # α is read for predictions, too
+        origins = torch.empty_like(origins)
+    tiles.tile_combine[(n_spans,)](
+        *(messages, predictions, origins, rows, gain, shift, missing, index),
+        *(first, offsets, pairs, starts, *sizes, n_steps, tiles.SPANS),
+        **options, AFFINE=gain is not None, PREDICTED=predicted, KEEP=keep,
+        INTERPRET=settings.INTERPRETED, num_warps=1,
+    )  # fmt: skip
+    # As many numbers at a time as there may be: what a program does one after another takes longer.
+    tiles.gather_tiles[(width * width // 16 + triton.cdiv(n_states, 16),)](
+        *(pairs, starts, potentials.transitions, gain, *out, offsets, n_sequences, tiles.SPANS),
+        **options, TOGETHER=1024, num_warps=16,
+    )  # fmt: skip
+    return origins
+
+
+def _combine_rows(
+    chains: _Chains,
+    potentials: Potentials,
+    index: Tensor,
+    offsets: Tensor,
+    out: tuple[Tensor, Tensor],
+    *,
+    keep: bool,
+) -> Tensor:
+    """Do so with more states; return what stands left of θ."""
+    messages, predictions, first, _, norms, _ = chains
     n_states, (n_steps, width) = len(potentials.start), predictions.shape
-    device, dtype = predictions.device, predictions.dtype
     n_sequences = len(offsets) - 1
     # Spans follow from the number of sequences alone, so that room to spare changes no bit.
     many = triton.next_power_of_2(n_sequences)
     span = min(max(16, many // 32), 192)
-    n_spans = triton.cdiv(n_steps, span)
-    by_tiles = n_states <= _HALF_WARP
-    starts = torch.empty((n_spans, width if by_tiles else n_states), dtype=dtype, device=device)
+    n_spans, lanes = triton.cdiv(n_steps, span), triton.next_power_of_2(width)
     sizes, options = (n_sequences, n_steps), {"K": n_states, "W": width}
-    rows, gain, shift = affine_parts(potentials)
-    origins = messages[0]
-    start = torch.empty(n_states, dtype=torch.float64, device=device)
-    transitions = torch.empty((n_states, n_states), dtype=torch.float64, device=device)
-    found = (starts, potentials.transitions, gain, transitions, start)
-    if by_tiles:
-        pairs = torch.empty((n_spans, width**2), dtype=dtype, device=device)
-        predicted = not _is_waited_for(n_states, n_sequences)
-        if keep and not predicted:  # α is read for predictions, too
-            origins = torch.empty_like(origins)
-        tiles.tile_combine[(n_spans,)](
-            *(messages, predictions, origins, rows, gain, shift, missing, index),
-            *(first, offsets, pairs, starts, n_sequences, len(rows), rows.stride(0), n_steps, span),
-            keep, **options, AFFINE=gain is not None, PREDICTED=predicted,
-            INTERPRET=settings.INTERPRETED, num_warps=1,
-        )  # fmt: skip
-        n_programs = width * width // 16 + triton.cdiv(n_states, 16)
-        tiles.gather_tiles[(n_programs,)](
-            pairs, *found, n_spans, K=n_states, W=width, SPANS=256, num_warps=4
-        )
-        return start, transitions, origins
-    lanes = triton.next_power_of_2(width)
-    scales = torch.empty((2, n_steps), dtype=dtype, device=device)
+    _, gain, _ = affine_parts(potentials)
+    starts = predictions.new_empty((n_spans, n_states))
+    scales = predictions.new_empty((2, n_steps))
     recursions_triton.combine_rows[(n_spans,)](
         *(messages, predictions, norms, first, offsets, scales, starts, *sizes, span),
         **options, KEEP=keep, LANES=lanes, TILE=16, num_warps=max(1, lanes // 64),
@@ -335,14 +364,14 @@ def _combine(
     tile, exact = min(lanes, 128), settings.precision() == "tf32x3"
     side = triton.cdiv(n_states, tile)
     n_longer = triton.cdiv(PROGRAMS, side**2) * max(1, many // 1024)
-    pairs = torch.empty((n_longer, n_states**2), dtype=dtype, device=device)
+    pairs = predictions.new_empty((n_longer, n_states**2))
     recursions_triton.sum_pairs[(n_longer, side, side)](
         *(messages, scales, offsets, pairs, *sizes),
         **options, TILE=tile, DEPTH=32, EXACT=exact, INTERPRET=settings.INTERPRETED,
         num_warps=tile // 16, num_stages=1,
     )  # fmt: skip
     recursions_triton.gather_spans[(n_states + 1, triton.cdiv(n_states, 16))](
-        *(pairs, *found, n_longer, n_spans),
+        *(pairs, starts, potentials.transitions, gain, *out, n_longer, n_spans),
         K=n_states, TILE=16, SPANS=256 // side**2, num_warps=8 // side,
     )  # fmt: skip
-    return start, transitions, origins
+    return messages[0]

@@ -29,6 +29,30 @@ from sojourn.kernels.cuda.access import (
 from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import add_exact_product, add_products, quotient, sum_over, two_parts
 
+SPANS = 1584
+"""Spans of steps that are summed at the same time: twelve for each of 132 multiprocessors, which is
+what they have registers for."""
+
+_SHORTEST = tl.constexpr(32)  # steps; a shorter span would take less time than its sums do
+
+_LONGEST = tl.constexpr(192)  # steps; longer sums in single precision are inexact
+
+
+def most_spans(n_steps: int) -> int:
+    """Return into how many spans so many steps or fewer are cut, at most."""
+    shortest, longest = _SHORTEST.value, _LONGEST.value
+    return max(min(SPANS, triton.cdiv(n_steps, shortest)), triton.cdiv(n_steps, longest))
+
+
+@triton.jit
+def span_of(n_steps, n_spans):
+    """Return how long the spans of so many steps are: the same for all, in whole eights.
+
+    It follows from the steps that there are, so that room for more changes no bit.
+    """
+    even = tl.cdiv(tl.cdiv(n_steps, 8), n_spans) * 8
+    return tl.minimum(tl.maximum(even, _SHORTEST), _LONGEST)
+
 
 @triton.jit
 def load_potentials(
@@ -231,13 +255,14 @@ def load_steps(
             own = row_of(table, missing, symbol[h], n_rows, stride)
             for p in tl.static_range(W // 8):
                 state = 16 * (p // 2) + 2 * group + p % 2
-                potential = potential + (load_one(own + state, state < K, INTERPRET),)
+                inside = state < K if p // 2 == W // 16 - 1 else group >= 0
+                potential = potential + (load_one(own + state, inside, INTERPRET),)
     return is_first, ahead, behind, before, ahead if PREDICTED else potential
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "span", "keep", "K"],
+    do_not_specialize=["n_sequences", "n_rows", "stride", "n_steps", "n_spans", "K"],
     do_not_specialize_on_alignment=UNALIGNED,
 )
 def tile_combine(
@@ -257,17 +282,17 @@ def tile_combine(
     n_rows,
     stride,
     n_steps,
-    span,
-    keep,
+    n_spans,
     K,
     W: tl.constexpr,
     AFFINE: tl.constexpr,
     PREDICTED: tl.constexpr,
+    KEEP: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """Turn predictions of a span of steps into responsibilities, and sum over it.
 
-    Where there are none they are found again, and there is only room for them.  With `keep`,
+    Where there are none they are found again, and there is only room for them.  With KEEP,
     what stands left and right of θ in q(z_{t−1}, z_t) takes the place of origins and of backward
     messages.
 
@@ -280,8 +305,12 @@ def tile_combine(
     group, quarter = lane // 4, lane % 4
     n_pairs: tl.constexpr = W // 16
     backward = messages + n_steps.to(tl.int64) * W
-    begin = (program * span).to(tl.int64)
-    end = tl.minimum(begin + span, tl.load(offsets + n_sequences))
+    used = tl.load(offsets + n_sequences)
+    span = span_of(used, n_spans)
+    begin = program * span
+    if begin >= used:
+        return
+    end = tl.minimum(begin + span, used)
     pair = ()
     for p in tl.static_range(n_pairs * n_pairs * 8):
         pair = pair + (tl.zeros((32,), tl.float32),)
@@ -342,15 +371,13 @@ def tile_combine(
             for j in tl.static_range(n_pairs):
                 where = row * W + 16 * j + 2 * group
                 store_two(predictions + where, joint[2 * j : 2 * j + 2], there, INTERPRET)
+                if KEEP:
+                    two = weight[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
+                    store_two(backward + where, two, there, INTERPRET)
+                    # Before a first step stands the last of another sequence; nobody else reads it.
+                    two = origin[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
+                    store_two(origins + where - W, two, there & (row > 0), INTERPRET)
         start = longer_start
-        if keep != 0:
-            for i in tl.static_range(2 * n_pairs):
-                step = tile + 4 * (i // n_pairs) + quarter
-                to = step * W + 16 * (i % n_pairs) + 2 * group
-                store_two(backward + to, weight[2 * i : 2 * i + 2], step < end, INTERPRET)
-                # Before a first step stands the last of another sequence; nobody else reads it.
-                is_kept = (step < end) & (step > 0)
-                store_two(origins + to - W, origin[2 * i : 2 * i + 2], is_kept, INTERPRET)
         longer = ()
         for i in tl.static_range(n_pairs):
             a, b = two_parts(
@@ -373,7 +400,9 @@ def tile_combine(
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_spans", "K"])
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_spans", "K"], do_not_specialize_on_alignment=["offsets"]
+)
 def gather_tiles(
     pairs,
     starts,
@@ -381,10 +410,12 @@ def gather_tiles(
     gain,
     transitions,
     start,
+    offsets,
+    n_sequences,
     n_spans,
     K,
     W: tl.constexpr,
-    SPANS: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
     """Sum pairs over spans in double precision, and bring θ in; the last programs have starts."""
     in_turn()
@@ -392,15 +423,17 @@ def gather_tiles(
     is_start = program >= W * W // 16
     place = program * 16 + tl.arange(0, 16)
     state = place - W * W
+    used = tl.load(offsets + n_sequences)
+    n_filled = tl.cdiv(used, span_of(used, n_spans))
     total = tl.zeros((16,), tl.float64)
-    for begin in range(0, n_spans, SPANS):
-        span = (begin + tl.arange(0, SPANS)).to(tl.int64)[:, None]
+    for begin in range(0, n_filled, TOGETHER):
+        span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
         if is_start:
             where = starts + span * W + state[None, :]
-            mask = (span < n_spans) & (state < W)[None, :]
+            mask = (span < n_filled) & (state < W)[None, :]
         else:
             where = pairs + span * (W * W) + place[None, :]
-            mask = (span < n_spans) & (place >= 0)[None, :]
+            mask = (span < n_filled) & (place >= 0)[None, :]
         total += tl.sum(tl.load(where, mask=mask, other=0.0).to(tl.float64), axis=0)
     if is_start:
         tl.store(start + state, total, mask=state < K)
