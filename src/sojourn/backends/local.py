@@ -169,6 +169,6 @@ class KernelPieces(ABC):
         own = smoothed.responsibilities.sum(axis=1)  # zero at the steps of buffers
         return total - ((1.0 - own) * potentials.log_scale[index]).sum()
 
-    def state_masses(self, smoothed: Smoothed) -> Any:
+    def state_masses(self, start: Any, transitions: Any) -> Any:
         """Return the expected number of steps in each state."""
-        return self.kernel.state_masses(smoothed.start, smoothed.transitions)
+        return self.kernel.state_masses(start, transitions)

@@ -45,8 +45,12 @@ class DirichletFamily(Family):
         xp = namespace(responsibilities)
         log_absent = xp.log1p(-xp.clip(responsibilities, None, _LARGEST))
         variances = responsibilities * (1.0 - responsibilities)
-        weights = xp.concatenate([log_absent, variances], axis=1)
-        return self.sum_statistics(encoded, weights, n_threads=n_threads)
+        # One after the other: on a GPU they are sums of the same form as those of training.
+        sums, others = (
+            self.sum_statistics(encoded, weights, n_threads=n_threads)
+            for weights in (log_absent, variances)
+        )
+        return RowSums(sums.rows, xp.concatenate([sums.values, others.values], axis=1), sums.n_rows)
 
     def pooled_uncertainty(
         self, first: Floats, second: Floats, statistics: tuple[Floats, Floats], totals: Floats

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,9 @@ class RowSums:
         Their sums over the batch.
     n_rows : int
         Number of all statistics S.
-    totals : (K,) array, optional
-        The values summed over rows, if already known.
+    totals : (K,) array or a function that returns it, optional
+        The values summed over rows, if already known.  A function on a device, for the masses of
+        states: whoever blends the transitions that they follow from has them in passing.
 
     Examples
     --------
@@ -66,7 +67,8 @@ class RowSums:
 
     def scaled(self, weight: float) -> RowSums:
         """Return the sums times a number."""
-        totals = None if self.totals is None else weight * self.totals
+        is_known = self.totals is not None and not callable(self.totals)
+        totals = weight * self.totals if is_known else None
         return RowSums(self.rows, weight * self.values, self.n_rows, totals)
 
     def to_host(self) -> RowSums:
@@ -75,14 +77,10 @@ class RowSums:
         return RowSums(rows, to_host(self.values), self.n_rows)
 
     def _dense_tensor(self) -> Any:
-        import torch
-
-        from sojourn.kernels import cuda
-
-        shape = (self.n_rows, self.values.shape[1])
-        out = torch.zeros(shape, dtype=torch.float64, device=self.values.device)
-        cuda.add_rows(out, self.rows, self.values, torch.ones((), device=out.device))
-        return out
+        values, rows = cast(Any, self.values).double(), cast(Any, self.rows).long()
+        # One row more, for symbols that are missing.
+        out = values.new_zeros((self.n_rows + 1, values.shape[1]))
+        return out.index_add_(0, rows, values)[: self.n_rows]
 
     def __iadd__(self, other: RowSums) -> RowSums:
         if is_tensor(self.values):

@@ -79,18 +79,50 @@ class TensorTable:
 
     def blend(self, sums: RowSums, *, keep: Any, weight: Any, n_threads: int = 1) -> None:
         """Replace the statistics E by ``keep * E + weight * sums``, eq (3), in place."""
-        added = sums.totals
-        if added is None:
-            added = cuda.sum_columns(sums.values, sums.rows, len(self.rows))
         rates = cuda.as_rates(keep, weight, self.scale)
-        if self.held is not None:
-            self.totals.mul_(rates[0]).add_(rates[1] * added)
-            self.rows.mul_(rates[0].to(self.rows.dtype))
-            cuda.add_rows(self.rows, sums.rows, sums.values, rates[1])
-            self.rows[:, self.held.states] = self.held.rows
-            self.totals[self.held.states] = self.held.totals
+        if self.held is None:
+            self._decay_and_add(sums, self._added(sums), rates)
             return
-        factor, scale = cuda.decay(self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE)
+        self.totals.mul_(rates[0]).add_(rates[1] * self._added(sums))
+        self.rows.mul_(rates[0].to(self.rows.dtype))
+        cuda.add_rows(self.rows, sums.rows, sums.values, rates[1])
+        self.rows[:, self.held.states] = self.held.rows
+        self.totals[self.held.states] = self.held.totals
+
+    def blend_with(
+        self,
+        counts: tuple[Tensor, Tensor],
+        own: tuple[Tensor, Tensor],
+        sums: RowSums,
+        *,
+        keep: Any,
+        weight: Any,
+    ) -> tuple[Tensor, Tensor]:
+        """Do so, and return start and transitions blended likewise, all in two launches.
+
+        Counts of recorded steps are replaced where they are, as in `cuda.blend_counts`.
+        """
+        if self.held is not None:
+            self.blend(sums, keep=keep, weight=weight)
+            return cuda.blend_counts(counts, own, keep, weight)
+        rates, out = cuda.as_rates(keep, weight, self.scale), cuda.blended_into(counts, keep)
+        # The masses of states follow from their transitions.
+        added = None if callable(sums.totals) else self._added(sums)
+        self._decay_and_add(sums, added, rates, (counts, own, out))
+        return out
+
+    def _added(self, sums: RowSums) -> Tensor:
+        """Return the sums over all rows."""
+        if sums.totals is None:
+            return cuda.sum_columns(sums.values, sums.rows, len(self.rows))
+        return sums.totals() if callable(sums.totals) else sums.totals
+
+    def _decay_and_add(
+        self, sums: RowSums, added: Tensor | None, rates: Tensor, beside: Any = None
+    ) -> None:
+        factor, scale = cuda.decay(
+            self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE, beside
+        )
         cuda.add_rows(self.rows, sums.rows, sums.values, factor, (self.scale, scale))
 
     def expected_tables(self, prior: Tensor, *, n_threads: int = 1) -> Tensor:
@@ -226,7 +258,7 @@ def sum_statistics(
 ) -> RowSums:
     """Return the responsibilities summed by symbol; `cuda.SUMS` says in which order."""
     encoded, n_symbols = _sorted_symbols(family, encoded), family.n_statistics
-    totals = masses() if masses is not None and encoded.is_complete else None
+    totals = masses if encoded.is_complete else None
     if cuda.SUMS == "atomic":
         return RowSums(encoded.index, responsibilities, n_symbols, totals)
     sums = cuda.sum_by_symbol(encoded.segments, responsibilities, n_symbols)

@@ -192,7 +192,7 @@ class LocalPieces(Protocol):
     def log_base(self, family: Family, chunk: Chunk) -> float:
         """Return Σ log h(x) of a chunk."""
 
-    def state_masses(self, smoothed: Smoothed) -> Any:
+    def state_masses(self, start: Any, transitions: Any) -> Any:
         """Return the expected number of steps in each state."""
 
 

@@ -220,7 +220,7 @@ def emission_sums(
         smoothed.responsibilities,
         posterior.emissions,
         collapsed=objective.collapsed,
-        masses=partial(backend.state_masses, smoothed),
+        masses=partial(backend.state_masses, smoothed.start, smoothed.transitions),
         n_threads=backend.n_threads,
         bound=bound,
     )

@@ -70,9 +70,7 @@ def test_updates_are_those_in_memory(n_states, squares, sort_states):
 def test_sticks_of_equal_states_are_in_the_order_of_the_states():
     tables = np.array([2.0, 5.0, 2.0, 5.0, 2.0])
     here = replace(HDP.make(5), tables=tables, n_updates=1)
-    np.testing.assert_allclose(
-        to_host(placed(here).update_prior), here.update_prior, rtol=1e-12
-    )
+    np.testing.assert_allclose(to_host(placed(here).update_prior), here.update_prior, rtol=1e-12)
     assert here.update_prior[1] > here.update_prior[3] > here.update_prior[0]
 
 

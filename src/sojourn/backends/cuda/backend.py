@@ -165,8 +165,9 @@ class CudaBackend(KernelPieces):
     def _blend(self, posterior: Posterior, sums: BatchSums, keep: Any, weight: Any) -> None:
         """Blend sums into the expected counts, eq (3)."""
         own = (sums.start, sums.transitions)
-        posterior.counts = Rows(*self.kernel.blend_counts(posterior.counts, own, keep, weight))
-        posterior.emissions.blend(sums.emissions, keep=keep, weight=weight)
+        table = cast(Any, posterior.emissions)
+        blended = table.blend_with(posterior.counts, own, sums.emissions, keep=keep, weight=weight)
+        posterior.counts = Rows(*blended)
         posterior.blend_durations(sums, keep, weight)
 
     def updated(self, transitions: Any, total_sequences: int) -> Any:

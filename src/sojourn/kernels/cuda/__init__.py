@@ -36,6 +36,7 @@ from sojourn.kernels.cuda.symbols import (
 from sojourn.kernels.cuda.updates import (
     as_rates,
     blend_counts,
+    blended_into,
     collect_failures,
     decay,
     row_potentials,
@@ -69,6 +70,7 @@ __all__ = [
     "as_rates",
     "begin",
     "blend_counts",
+    "blended_into",
     "collect_failures",
     "compiled_together",
     "decay",

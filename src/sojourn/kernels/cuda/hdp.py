@@ -1,4 +1,4 @@
-"""An update of the hierarchical Dirichlet process on a GPU, as `sojourn.kernels.cpu.tables` does it.
+"""An update of the hierarchical Dirichlet process on a GPU, as `kernels.cpu.tables` has it.
 
 As PyTorch's operations it is some hundred launches, each of which takes longer than its work.  Here
 it is three: the prior of all cells, the expected tables of each row, and the posteriors.  All of it
@@ -99,14 +99,15 @@ def update_posteriors(
         squares = tuple(sums[f"squares_{name}"].contiguous() for name in ("start", "pairs", "rows"))
     # In double precision, which a number given to a kernel does not have.
     known = namespace(prior).asarray([copies, *priors], like=prior)
-    cells = prior.new_empty((n_states + 1, n_states))
-    log_eta = prior.new_empty(n_states + 1)
+    like: Any = {"dtype": torch.float64, "device": prior.device}
+    cells = torch.empty((n_states + 1, n_states), **like)
+    log_eta = torch.empty(n_states + 1, **like)
     _tables_kernel[(n_states + 1,)](
         sums["start"], sums["transitions"], *squares, known, prior, *before.alpha, cells, log_eta,
         n_states, EXACT=exact, SECOND=second_order, LANES=_lanes(prior), num_warps=1,
     )  # fmt: skip
     tables, weights, room = (torch.empty_like(prior) for _ in range(3))
-    shared = prior.new_empty(5)
+    shared = torch.empty(5, **like)
     _posteriors_kernel[(1,)](
         cells, log_eta, known, step_size, *before.tensors(), tables, shared, weights, room,
         n_states, BY_SIZE=by_size, LANES=_lanes(prior), num_warps=4,

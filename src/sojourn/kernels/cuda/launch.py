@@ -78,6 +78,11 @@ def begin() -> None:
         threading.Thread(target=triton_key, name="sojourn-triton", daemon=True).start()
 
 
+AT_A_TIME = 6
+"""Kernels that are compiled at the same time: about two fifths of the compiler is Python, which one
+thread runs at a time, so that more only wait for one another, and the longest for all."""
+
+
 class _Noted(threading.local):
     """What takes the launches of this thread, if it is under `noting`."""
 
@@ -139,5 +144,7 @@ def compiled_together() -> Iterator[None]:
             getattr(found, "run", None)
 
     if by_kernel:
-        with ThreadPoolExecutor(max(1, min(len(by_kernel), available_cores()))) as pool:
-            list(pool.map(compile_all, by_kernel))
+        # The longest first: the others are compiled while it is turned into machine code.
+        longest_first = sorted(by_kernel, key=lambda kernel: -len(kernel.src))
+        with ThreadPoolExecutor(min(AT_A_TIME, len(by_kernel), available_cores())) as pool:
+            list(pool.map(compile_all, longest_first))

@@ -11,7 +11,7 @@ import triton.language as tl
 from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.interface import Squares
 
-_SPANS = 256  # spans of steps whose expected transitions are summed apart, if they stay short
+_SPANS = 512  # spans of steps whose expected transitions are summed apart, if they stay short
 _ROW_SPAN = 64  # steps whose r² a program sums
 _MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
 
@@ -108,12 +108,22 @@ def _sum_squares_kernel(
     theta = tl.load(matrix + left[:, None] * K + right[None, :], mask=inside, other=0.0)
     square_sum = tl.zeros((TILE, TILE), before.dtype.element_ty)
     used = tl.load(offsets + n_sequences) - n_less
-    for row in range(program * span, tl.minimum((program + 1) * span, used)):
-        # What stands between K and W has sums of its own, which are left out.
-        from_q = tl.load(before + row * W + left, mask=left < W, other=0.0)
-        to_q = tl.load(behind + row * W + right, mask=right < W, other=0.0)
+    begin, end = program * span, tl.minimum((program + 1) * span, used)
+    # What stands between K and W has sums of its own, which are left out.
+    from_q = tl.load(
+        before + begin * W + left, mask=(left < W) & (left * 0 + begin < end), other=0.0
+    )
+    to_q = tl.load(
+        behind + begin * W + right, mask=(right < W) & (right * 0 + begin < end), other=0.0
+    )
+    for row in range(begin, end):
+        # The next step is on its way while this one is used.
+        coming = tl.minimum(row + 1, end - 1) * W
+        next_from = tl.load(before + coming + left, mask=left < W, other=0.0)
+        next_to = tl.load(behind + coming + right, mask=right < W, other=0.0)
         q = from_q[:, None] * theta * to_q[None, :]
         square_sum += q * q
+        from_q, to_q = next_from, next_to
     side = tl.num_programs(1) * TILE
     where = program.to(tl.int64) * side * side + left[:, None] * side + right[None, :]
     tl.store(squares + where, square_sum)

@@ -57,11 +57,12 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     # Columns beyond the states are summed too, where that makes rows of whole eights; and all there
     # are where a model is padded to the states of another, whose kernels it uses then.
     width = padded_states(n_states) if room <= triton.cdiv(n_states, 16) * 16 else room
-    # Rows of up to 48 states are whole sixteens apart.
-    is_padded = room >= width and room % (16 if n_states <= 48 else 4) == 0
-    width = width if is_padded else n_states
-    # Other widths are not known when it is compiled: there are too many of them.
-    lanes = max(16, triton.next_power_of_2(width)) if is_padded else 64
+    # Rows of up to 48 states are whole sixteens apart, as they come from the recursions.  Others
+    # are made wide enough for most of these, since each width has kernels of its own.
+    if room < width or room % (16 if n_states <= 48 else 4):
+        width = room = 48 if n_states <= 48 else triton.cdiv(n_states, 64) * 64
+        rows = torch.nn.functional.pad(rows, (0, room - n_states))
+    lanes = max(16, triton.next_power_of_2(width))
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
@@ -74,8 +75,7 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         rows,
         room,
         partial,
-        width,
-        W=width if is_padded else 0,
+        W=width,
         BLOCK=block,
         TOGETHER=16 if lanes <= 128 else 8,
         GROUP=group,
@@ -90,8 +90,7 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         out,
         n_symbols,
         n_segments,
-        width,
-        W=width if is_padded else 0,
+        W=width,
         BLOCK=block,
         TOGETHER=16 if lanes <= 64 else 8,
         GROUP=4,
@@ -176,9 +175,7 @@ def means_of_symbols(
 
 
 @Launched
-@triton.jit(
-    do_not_specialize=["width"], do_not_specialize_on_alignment=["steps", "pieces", "sizes"]
-)
+@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
 def _sum_pieces_kernel(
     steps,
     pieces,
@@ -186,7 +183,6 @@ def _sum_pieces_kernel(
     rows,
     stride,
     partial,
-    width,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
@@ -194,7 +190,6 @@ def _sum_pieces_kernel(
 ):
     """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
     in_turn()
-    n_columns = W if W > 0 else width
     piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = piece < tl.load(sizes)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -205,16 +200,16 @@ def _sum_pieces_kernel(
         place = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
         there = place < end[:, None]
         step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
-        mask = there[:, :, None] & (state < n_columns)[None, None, :]
+        mask = there[:, :, None] & (state < W)[None, None, :]
         row = rows + step[:, :, None] * stride
         total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
-    where = piece.to(tl.int64)[:, None] * n_columns + state[None, :]
-    tl.store(partial + where, total, mask=exists[:, None] & (state < n_columns)[None, :])
+    where = piece.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_symbols", "n_segments", "width"],
+    do_not_specialize=["n_symbols", "n_segments"],
     do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
 )
 def _sum_segments_kernel(
@@ -225,7 +220,6 @@ def _sum_segments_kernel(
     out,
     n_symbols,
     n_segments,
-    width,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
@@ -233,7 +227,6 @@ def _sum_segments_kernel(
 ):
     """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
     in_turn()
-    n_columns = W if W > 0 else width
     segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = segment < tl.load(sizes + 1)
     exists = exists & (tl.load(symbols + segment, mask=exists, other=n_symbols) < n_symbols)
@@ -241,18 +234,16 @@ def _sum_segments_kernel(
     begin = tl.load(bounds + segment, mask=exists, other=0)
     end = tl.load(bounds + segment + 1, mask=exists, other=0)
     # Most symbols have one piece.
-    row = partial + begin.to(tl.int64)[:, None] * n_columns + state[None, :]
-    filled = (begin < end)[:, None] & (state < n_columns)[None, :]
+    row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
+    filled = (begin < end)[:, None] & (state < W)[None, :]
     total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
     for tile in range(1, tl.max(end - begin, axis=0), TOGETHER):
         piece = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
-        where = piece.to(tl.int64)[:, :, None] * n_columns + state[None, None, :]
-        mask = (piece < end[:, None])[:, :, None] & (state < n_columns)[None, None, :]
+        where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
+        mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
         total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
-    where = segment.to(tl.int64)[:, None] * n_columns + state[None, :]
-    tl.store(
-        out + where, total, mask=(segment < n_segments)[:, None] & (state < n_columns)[None, :]
-    )
+    where = segment.to(tl.int64)[:, None] * W + state[None, :]
+    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
 
 
 @Launched

@@ -5,6 +5,7 @@ The device side follows the host side.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -74,14 +75,20 @@ def blend_counts(
     Rates that are tensors are views of one, as `as_rates` takes them; the host does not wait.  They
     are those of a recorded step, whose counts are replaced where they are.
     """
-    rates = as_rates(keep, weight, counts[0])
-    is_recorded = isinstance(keep, torch.Tensor)
-    out = counts if is_recorded else tuple(torch.empty_like(part) for part in counts)
+    rates, out = as_rates(keep, weight, counts[0]), blended_into(counts, keep)
     n = counts[1].numel()
     _blend_counts_kernel[(triton.cdiv(n, 256),)](
         *counts, *sums, *out, rates, len(counts[0]), n, BLOCK=256, num_warps=4
     )
-    return out[0], out[1]
+    return out
+
+
+def blended_into(counts: tuple[Tensor, Tensor], keep: Any) -> tuple[Tensor, Tensor]:
+    """Return where blended counts are to be written."""
+    start, transitions = counts
+    if isinstance(keep, torch.Tensor):
+        return start, transitions
+    return torch.empty_like(start), torch.empty_like(transitions)
 
 
 def state_masses(start: Tensor, transitions: Tensor) -> Tensor:
@@ -94,11 +101,21 @@ def state_masses(start: Tensor, transitions: Tensor) -> Tensor:
 
 
 def decay(
-    rows: Tensor, totals: Tensor, added: Tensor, scale: Tensor, rates: Tensor, smallest: float
+    rows: Tensor,
+    totals: Tensor,
+    added: Tensor | None,
+    scale: Tensor,
+    rates: Tensor,
+    smallest: float,
+    beside: tuple[tuple[Tensor, Tensor], ...] | None = None,
 ) -> Tensor:
     """Blend the totals of a table and decay its rows, in place, but for the scale.
 
     A scale below `smallest` becomes one, and the rows are multiplied by it.
+
+    Start and transitions `beside` them are blended in the same launch: counts, sums, and what the
+    blended ones are written to.  What is added to the totals are then the masses of these sums, if
+    it is not given.
 
     Returns
     -------
@@ -106,10 +123,14 @@ def decay(
         What rows that are added are to be multiplied by, and the new scale.
     """
     factors = torch.empty(2, dtype=torch.float64, device=scale.device)
-    n, block = rows.numel(), 1024
-    _decay_kernel[(min(triton.cdiv(n, block), 1024),)](
-        rows, totals, added, scale, rates, factors, smallest, len(totals), n,
-        LANES=triton.next_power_of_2(max(_LANES, len(totals))), BLOCK=block, num_warps=4,
+    n, n_states, block = rows.numel(), len(totals), 1024
+    n_programs = min(triton.cdiv(n, block), 1024)
+    if beside is not None:
+        n_programs = max(n_programs, triton.cdiv(n_states**2, 256), triton.cdiv(n_states, 16))
+    _decay_kernel[(n_programs,)](
+        rows, totals, added, scale, rates, factors, smallest, n_states, n,
+        *itertools.chain(*(beside or ((None, None),) * 3)),
+        LANES=triton.next_power_of_2(max(_LANES, n_states)), BLOCK=block, num_warps=4,
     )  # fmt: skip
     return factors
 
@@ -182,6 +203,14 @@ def _blend_counts_kernel(
     in_turn()
     keep = tl.load(rates)
     weight = tl.load(rates + 1)
+    _blend_part(start, transitions, added_start, added, out_start, out, keep, weight, K, n, BLOCK)
+
+
+@triton.jit
+def _blend_part(
+    start, transitions, added_start, added, out_start, out, keep, weight, K, n, BLOCK: tl.constexpr
+):
+    """Do so with the rates that are given."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     old = tl.load(transitions + at, mask=at < n, other=0.0)
     new = tl.load(added + at, mask=at < n, other=0.0)
@@ -200,13 +229,19 @@ def _state_masses_kernel(start, transitions, out, K):
     """Sum the columns of expected transitions and the start, some states per program."""
     in_turn()
     state = tl.program_id(0) * 16 + tl.arange(0, 16)
+    tl.store(out + state, _masses(start, transitions, state, K), mask=state < K)
+
+
+@triton.jit
+def _masses(start, transitions, state, K):
+    """Sum the columns of some states."""
     total = tl.load(start + state, mask=state < K, other=0.0)
     for begin in range(0, K, 64):
         row = begin + tl.arange(0, 64)
         where = row[:, None] * K + state[None, :]
         mask = (row < K)[:, None] & (state < K)[None, :]
         total += tl.sum(tl.load(transitions + where, mask=mask, other=0.0), axis=0)
-    tl.store(out + state, total, mask=state < K)
+    return total
 
 
 @Launched
@@ -221,6 +256,12 @@ def _decay_kernel(
     smallest,
     K,
     n,
+    start,
+    transitions,
+    added_start,
+    added_transitions,
+    out_start,
+    out_transitions,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -230,13 +271,25 @@ def _decay_kernel(
     """
     in_turn()
     keep = tl.load(rates)
+    weight = tl.load(rates + 1)
     decayed = tl.load(scale) * keep
+    if start is not None:
+        _blend_part(
+            start, transitions, added_start, added_transitions, out_start, out_transitions,
+            keep, weight, K, K * K, 256,
+        )  # fmt: skip
+    if added is None:
+        state = tl.program_id(0) * 16 + tl.arange(0, 16)
+        if tl.program_id(0) * 16 < K:
+            new = _masses(added_start, added_transitions, state, K)
+            old = tl.load(totals + state, mask=state < K, other=0.0)
+            tl.store(totals + state, keep * old + weight * new, mask=state < K)
     if tl.program_id(0) == 0:
-        weight = tl.load(rates + 1)
-        state = tl.arange(0, LANES)
-        old = tl.load(totals + state, mask=state < K, other=0.0)
-        new = tl.load(added + state, mask=state < K, other=0.0)
-        tl.store(totals + state, keep * old + weight * new, mask=state < K)
+        if added is not None:
+            state = tl.arange(0, LANES)
+            old = tl.load(totals + state, mask=state < K, other=0.0)
+            new = tl.load(added + state, mask=state < K, other=0.0)
+            tl.store(totals + state, keep * old + weight * new, mask=state < K)
         own = tl.where(decayed < smallest, 1.0, decayed)
         tl.store(factors, weight / own)
         tl.store(factors + 1, own)
