@@ -77,7 +77,10 @@ def _tensors(value):
             yield from _tensors(part)
 
 
-def _recorded(run, restore):
+def _recorded(run, restore, rehearse=None, beside=()):
+    if rehearse is not None:  # there it is noted, and not run
+        rehearse()
+        restore()
     graph = _Graph(run, restore)
     return graph, graph.result
 

@@ -240,25 +240,6 @@ def _constant(value: Any, *, like: Any) -> Any:
     return found
 
 
-def _gammaln(x: Any) -> Any:
-    """Return log Γ(x) of tensors for x > 0, to about 1e-14.
-
-    By recurrence to x ≥ 8 and Stirling's series from there.  PyTorch's own is compiled when it is
-    first used, which takes half a second of a first fit.
-    """
-    low = x < 8.0
-    product = x
-    for n in range(1, 8):
-        product = product * (x + n)
-    x = x + 8.0 * low
-    inverse = 1.0 / x
-    square = inverse * inverse
-    series = 1 / 1680 - square * (1 / 1188 - square * (691 / 360360 - square / 156))
-    series = 1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * series))
-    whole = (x - 0.5) * x.log() - x + 0.5 * float(np.log(2.0 * np.pi)) + inverse * series
-    return whole - product.where(low, x.new_ones(())).log()
-
-
 @cache
 def _torch() -> SimpleNamespace:
     """Return the same names from PyTorch.
@@ -295,8 +276,8 @@ def _torch() -> SimpleNamespace:
     return SimpleNamespace(
         **{name: getattr(torch, name) for name in same},
         each_plus=torch._foreach_add,  # one launch for all
-        gammaln=_gammaln,
-        betaln=lambda a, b: _gammaln(a) + _gammaln(b) - _gammaln(a + b),
+        gammaln=torch.lgamma,
+        betaln=lambda a, b: torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b),
         **{name: getattr(torch.special, name) for name in ("i0e", "i1e")},
         expit=torch.sigmoid,
         cumsum=lambda array: torch.cumsum(array, 0),

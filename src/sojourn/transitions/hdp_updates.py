@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from sojourn.kernels.arrays import is_tensor, namespace
+from sojourn.kernels.arrays import is_tensor, namespace, to_host
 from sojourn.kernels.cpu import tables as compiled
 from sojourn.kernels.interface import Floats
 from sojourn.transitions.base import PriorCounts
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 def prior_divergence(hdp: HDP) -> float:
     """Return KL(q || p) of sticks, α and γ together; the prior of the sticks is averaged over γ."""
+    if is_tensor(hdp.tables):  # a few numbers, and many functions of them
+        hdp = hdp.converted(to_host)
     u, v = hdp.sticks
     xp = namespace(u)
     log_gamma = xp.log(hdp.gamma.geometric_mean)

@@ -46,10 +46,18 @@ class Recorder:
     problem : Problem
     is_able : bool
         Whether steps can be recorded; with many states, parts of them run on the host.
+    beside : iterable of callables
+        What takes long when it is first done, while the first step is compiled.
     """
 
-    def __init__(self, problem: Problem, *, is_able: bool = True) -> None:
-        self._is_able = is_able
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        is_able: bool = True,
+        beside: Iterable[Callable[[], None]] = (),
+    ) -> None:
+        self._is_able, self._beside = is_able, beside
         self._problem = problem
         self._window: Window | None = None
         self._place: _Place | _RowPlace | None = None
@@ -88,7 +96,10 @@ class Recorder:
         if self._recording is None or not self._recording.serves(posterior, known):
             # It is tried out on this minibatch, as there may be no next one.
             chunk = self._place.chunk(batch.window)
-            self._recording = _Recording(advance, posterior, chunk, self._place)
+            total = self._problem.total_sequences
+            self._recording = _Recording(
+                advance, posterior, chunk, self._place, total, self._beside
+            )
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
 
@@ -274,10 +285,19 @@ class _Recording:
     chunk : Chunk
         The current minibatch of `place`.
     place : _Place or _RowPlace
+    total_sequences : int
+    beside : iterable of callables
+        As in `Recorder`.
     """
 
     def __init__(
-        self, advance: Advance, posterior: Posterior, chunk: Chunk, place: _Place | _RowPlace
+        self,
+        advance: Advance,
+        posterior: Posterior,
+        chunk: Chunk,
+        place: _Place | _RowPlace,
+        total_sequences: int,
+        beside: Iterable[Callable[[], None]],
     ) -> None:
         self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
@@ -292,9 +312,19 @@ class _Recording:
             # Counts and statistics are replaced where they are.
             return advance(still, [chunk], lambda sums: rates)
 
+        def rehearse() -> None:
+            # An update of the prior, which is compiled with the step; recorded ones begin with what
+            # follows from the posterior alone.
+            sums, prior = run(), posterior.transitions
+            own = (Rows(sums.start, sums.transitions), sums.squares)
+            prior = prior.observe(*own, total_sequences, total_sequences)
+            prior.converted(lambda part: part).observe(*own, total_sequences, total_sequences)
+
         before = [tensor.clone() for tensor in self._changed()]
         with keeping() as self._constants:
-            self._graph, self._sums = _recorded(run, lambda: _copy(before, self._changed()))
+            self._graph, self._sums = _recorded(
+                run, lambda: _copy(before, self._changed()), rehearse, beside
+            )
 
     def _changed(self) -> tuple[Tensor, ...]:
         table = self._emissions
@@ -365,19 +395,28 @@ class _RecordedUpdate:
         return replace(self._updated, n_updates=transitions.n_updates + 1)
 
 
-def _recorded(run: Callable[[], Any], restore: Callable[[], None]) -> tuple[Any, Any]:
-    """Compile a function's kernels, run it once, restore the arrays, and record it."""
+def _recorded(
+    run: Callable[[], Any],
+    restore: Callable[[], None],
+    rehearse: Callable[[], Any] | None = None,
+    beside: Iterable[Callable[[], None]] = (),
+) -> tuple[Any, Any]:
+    """Compile a function's kernels, run it once, restore the arrays, and record it.
+
+    What is compiled is what `rehearse` launches, where that is given.
+    """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        with cuda.compiled_together():
-            run()
+        with cuda.compiled_together(beside):
+            (rehearse or run)()
         restore()
         run()
     torch.cuda.current_stream().wait_stream(stream)
     restore()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # Before the other streams, on which the next window is made: that has time.
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
         result = run()
     return graph, result
 

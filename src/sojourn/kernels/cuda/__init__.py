@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.decoding import viterbi
-from sojourn.kernels.cuda.launch import begin, compiled_together
+from sojourn.kernels.cuda.launch import begin, compile_gammas, compiled_together
 from sojourn.kernels.cuda.minibatches import (
     Minibatch,
     RowBatch,
@@ -72,6 +72,7 @@ __all__ = [
     "blend_counts",
     "blended_into",
     "collect_failures",
+    "compile_gammas",
     "compiled_together",
     "decay",
     "find_segments",

@@ -1,8 +1,8 @@
 """An update of the hierarchical Dirichlet process on a GPU, as `kernels.cpu.tables` has it.
 
 As PyTorch's operations it is some hundred launches, each of which takes longer than its work.  Here
-it is three: the prior of all cells, the expected tables of each row, and the posteriors.  All of it
-is in double precision.  The device side follows the host side.
+it is four: the prior of all cells before and after, the expected tables of each row, and the
+posteriors.  All of it is in double precision.  The device side follows the host side.
 """
 
 from __future__ import annotations
@@ -106,14 +106,14 @@ def update_posteriors(
         sums["start"], sums["transitions"], *squares, known, prior, *before.alpha, cells, log_eta,
         n_states, EXACT=exact, SECOND=second_order, LANES=_lanes(prior), num_warps=1,
     )  # fmt: skip
-    tables, weights, room = (torch.empty_like(prior) for _ in range(3))
-    shared = torch.empty(5, **like)
+    tables, room, shared = torch.empty_like(prior), torch.empty_like(prior), torch.empty(5, **like)
     _posteriors_kernel[(1,)](
-        cells, log_eta, known, step_size, *before.tensors(), tables, shared, weights, room,
+        cells, log_eta, known, step_size, *before.tensors(), tables, shared, room,
         n_states, BY_SIZE=by_size, LANES=_lanes(prior), num_warps=4,
     )  # fmt: skip
     stick_gamma, a, b, c, d = shared
-    return HdpPosterior(tables, stick_gamma, (a, b), (c, d)), weights
+    after = HdpPosterior(tables, stick_gamma, (a, b), (c, d))
+    return after, geometric_prior(tables, stick_gamma, after.alpha, by_size)
 
 
 def _lanes(prior: Tensor) -> int:
@@ -280,25 +280,6 @@ def _sum_of_later(numbers, tables, own, state, K, BY_SIZE: tl.constexpr, LATER: 
     return total
 
 
-@triton.jit
-def _write_prior(
-    tables, stick_gamma, shape, rate, out, room, K, BY_SIZE: tl.constexpr, LANES: tl.constexpr
-):
-    """Write G[α π] of every state, eq (8)."""
-    state = tl.arange(0, LANES)
-    inside = state < K
-    own = tl.load(tables + state, mask=inside, other=0.0)
-    rest = stick_gamma + _sum_of_later(tables, tables, own, state, K, BY_SIZE, True)
-    whole = _digamma(1.0 + own + rest)
-    tl.store(room + state, _digamma(rest) - whole, mask=inside)
-    tl.debug_barrier()  # all of it is read
-    before = _sum_of_later(room, tables, own, state, K, BY_SIZE, False)
-    log_weight = _digamma(1.0 + own) - whole + before
-    scale = tl.exp(_digamma(shape)) / rate
-    # The weight of a stick without observations underflows; the rows must stay positive.
-    tl.store(out + state, tl.maximum(scale * tl.exp(log_weight), 1e-30), mask=inside)
-
-
 @Launched
 @triton.jit(
     do_not_specialize=["K"],
@@ -307,11 +288,20 @@ def _write_prior(
 def _prior_kernel(
     tables, stick_gamma, shape, rate, out, room, K, BY_SIZE: tl.constexpr, LANES: tl.constexpr
 ):
-    """Write the prior counts of all cells of a row."""
+    """Write G[α π] of every state, eq (8)."""
     in_turn()
-    _write_prior(
-        tables, tl.load(stick_gamma), tl.load(shape), tl.load(rate), out, room, K, BY_SIZE, LANES
-    )
+    state = tl.arange(0, LANES)
+    inside = state < K
+    own = tl.load(tables + state, mask=inside, other=0.0)
+    rest = tl.load(stick_gamma) + _sum_of_later(tables, tables, own, state, K, BY_SIZE, True)
+    whole = _digamma(1.0 + own + rest)
+    tl.store(room + state, _digamma(rest) - whole, mask=inside)
+    tl.debug_barrier()  # all of it is read
+    before = _sum_of_later(room, tables, own, state, K, BY_SIZE, False)
+    log_weight = _digamma(1.0 + own) - whole + before
+    scale = tl.exp(_digamma(tl.load(shape))) / tl.load(rate)
+    # The weight of a stick without observations underflows; the rows must stay positive.
+    tl.store(out + state, tl.maximum(scale * tl.exp(log_weight), 1e-30), mask=inside)
 
 
 @Launched
@@ -335,13 +325,12 @@ def _posteriors_kernel(
     gamma_rate,
     new_tables,
     shared,
-    weights,
     room,
     K,
     BY_SIZE: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """Blend tables, sticks, α and γ, eq (7), and write the prior that follows from them."""
+    """Blend tables, sticks, α and γ, eq (7)."""
     in_turn()
     state = tl.arange(0, LANES)
     inside = state < K
@@ -364,15 +353,10 @@ def _posteriors_kernel(
     all_rest = tl.sum(tl.where(inside, log_rest, 0.0), axis=0)
     blended = keep * tl.load(tables + state, mask=inside, other=0.0) + step * found
     tl.store(new_tables + state, blended, mask=inside)
-    new_gamma = keep * tl.load(stick_gamma) + step * gamma
     shape = tl.load(known + 1) + tl.sum(found, axis=0)
     rate = tl.load(known + 2) - tl.sum(log_etas, axis=0)
-    shape = keep * tl.load(alpha_shape) + step * shape
-    rate = keep * tl.load(alpha_rate) + step * rate
-    tl.store(shared, new_gamma)
-    tl.store(shared + 1, shape)
-    tl.store(shared + 2, rate)
+    tl.store(shared, keep * tl.load(stick_gamma) + step * gamma)
+    tl.store(shared + 1, keep * tl.load(alpha_shape) + step * shape)
+    tl.store(shared + 2, keep * tl.load(alpha_rate) + step * rate)
     tl.store(shared + 3, keep * tl.load(gamma_shape) + step * (tl.load(known + 3) + K))
     tl.store(shared + 4, keep * tl.load(gamma_rate) + step * (tl.load(known + 4) - all_rest))
-    tl.debug_barrier()  # the tables are there, and nobody reads what is in the room
-    _write_prior(new_tables, new_gamma, shape, rate, weights, room, K, BY_SIZE, LANES)

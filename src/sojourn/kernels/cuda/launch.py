@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -65,17 +65,36 @@ def _options() -> dict[str, bool]:
 
 
 @functools.cache
-def begin() -> None:
-    """Have a thread read Triton's own files, by which it finds what it has compiled before.
+def begin() -> tuple[threading.Thread, ...]:
+    """Have threads do what Triton does when the first kernel is launched; return them.
 
-    It would do so when the first kernel is launched, and that takes a third of a second.
+    It reads its own files, by which it finds what it has compiled before, and compiles what calls
+    the driver.  Each takes a third of a second or more.
     """
     if settings.INTERPRETED:
-        return
-    with contextlib.suppress(ImportError):
-        from triton.runtime.cache import triton_key  # since 3.5, and it keeps what it returns
+        return ()
 
-        threading.Thread(target=triton_key, name="sojourn-triton", daemon=True).start()
+    def read_files() -> None:
+        with contextlib.suppress(ImportError):
+            from triton.runtime.cache import triton_key  # since 3.5, and it keeps what it returns
+
+            triton_key()
+
+    def find_driver() -> None:
+        with contextlib.suppress(Exception):  # the first launch has the same error
+            triton.runtime.driver.active.utils  # noqa: B018
+
+    threads = tuple(threading.Thread(target=do, daemon=True) for do in (read_files, find_driver))
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def compile_gammas(device: Any) -> None:
+    """Have PyTorch compile log Γ and ψ, which it does when they are first used."""
+    one = torch.ones((), dtype=torch.float64, device=device)
+    torch.lgamma(one)
+    torch.digamma(one)
 
 
 AT_A_TIME = 6
@@ -124,8 +143,11 @@ def noting(note: Callable[[tuple[Any, ...]], None]) -> Iterator[None]:
 
 
 @contextmanager
-def compiled_together() -> Iterator[None]:
-    """Compile what is launched inside, on several threads, and run nothing of it."""
+def compiled_together(beside: Iterable[Callable[[], None]] = ()) -> Iterator[None]:
+    """Compile what is launched inside, on several threads, and run nothing of it.
+
+    What else takes long and does not depend on it is done `beside`.
+    """
     noted: list[tuple[Any, ...]] = []
     with noting(noted.append):
         yield
@@ -146,5 +168,10 @@ def compiled_together() -> Iterator[None]:
     if by_kernel:
         # The longest first: the others are compiled while it is turned into machine code.
         longest_first = sorted(by_kernel, key=lambda kernel: -len(kernel.src))
+        for thread in begin():
+            thread.join()
         with ThreadPoolExecutor(min(AT_A_TIME, len(by_kernel), available_cores())) as pool:
+            others = [pool.submit(work) for work in beside]
             list(pool.map(compile_all, longest_first))
+            for other in others:
+                other.result()

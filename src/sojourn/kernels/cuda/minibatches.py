@@ -15,7 +15,9 @@ import triton.language as tl
 from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.symbols import Segments
 
-_PIECE = 64  # rows of one symbol that are summed by one program
+_SHORTEST = tl.constexpr(64)  # rows of one symbol that are summed by one program, at least
+
+_LONGEST = tl.constexpr(256)  # and at most: longer sums in single precision are inexact
 
 Tensor = Any
 
@@ -218,7 +220,7 @@ def find_segments(
     _begin_segments_kernel[by_batch](
         keys, batches, segments, begins, distinct, n_keys, n_tiles, **options
     )
-    _mark_pieces_kernel[by_step](segments, begins, marks, n_steps, PIECE=_PIECE, **options)
+    _mark_pieces_kernel[by_batch](segments, batches, begins, marks, n_tiles, **options)
     numbers = torch.cumsum(marks, 0, dtype=torch.int32)
     steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
     pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
@@ -306,14 +308,23 @@ def _begin_segments_kernel(
 
 
 @Launched
-@triton.jit(do_not_specialize=["n"])
-def _mark_pieces_kernel(segments, begins, marks, n, PIECE: tl.constexpr, BLOCK: tl.constexpr):
-    """Mark every so many steps of a segment."""
+@triton.jit(do_not_specialize=["n_tiles"])
+def _mark_pieces_kernel(segments, batches, begins, marks, n_tiles, BLOCK: tl.constexpr):
+    """Mark every so many steps of a segment.
+
+    A symbol that has an eighth of a minibatch has about as many pieces as these have steps.
+    """
     in_turn()
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    segment = tl.load(segments + at, mask=at < n, other=1)
-    begin = tl.load(begins + segment - 1, mask=at < n, other=0)
-    tl.store(marks + at, ((at - begin) % PIECE == 0).to(tl.int8), mask=at < n)
+    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
+    first, end = tl.load(batches + batch), tl.load(batches + batch + 1)
+    length = _SHORTEST
+    for _ in tl.static_range(2):
+        longer = (length < _LONGEST) & (8 * (2 * length) * (2 * length) <= end - first)
+        length = tl.where(longer, 2 * length, length)
+    at = first + tile * BLOCK + tl.arange(0, BLOCK)
+    segment = tl.load(segments + at, mask=at < end, other=1)
+    begin = tl.load(begins + segment - 1, mask=at < end, other=0)
+    tl.store(marks + at, ((at - begin) % length == 0).to(tl.int8), mask=at < end)
 
 
 @Launched

@@ -54,13 +54,20 @@ def sum_squares(
         TILE=tile,
         num_warps=4,
     )
-    of_start, of_rows = _sum_row_squares(responsibilities, first, offsets)
-    pairs = squares.sum(0, dtype=torch.float64)[:n_states, :n_states]
-    return Squares(of_start, pairs, of_rows)
+    of_steps = _sum_row_squares(responsibilities, first, offsets)
+    own: dict[str, Any] = {"dtype": torch.float64, "device": device}
+    pairs = torch.empty((n_states, n_states), **own)
+    rows = torch.empty((2, n_states), **own)
+    n_programs = triton.cdiv(n_states**2, 16) + triton.cdiv(2 * n_states, 16)
+    _gather_squares_kernel[(n_programs,)](
+        squares, of_steps, pairs, rows, n_spans, len(of_steps), side, n_states,
+        TOGETHER=512, num_warps=8,
+    )  # fmt: skip
+    return Squares(rows[0], pairs, rows[1])
 
 
 def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -> Tensor:
-    """Sum r² of first steps, and of those that a transition leaves from, (2, K)."""
+    """Sum r² of first steps, and of those that a transition leaves from, by span: (R, 2, K)."""
     (n_rows, n_states), device = responsibilities.shape, responsibilities.device
     n_spans = max(1, triton.cdiv(n_rows, _ROW_SPAN))
     lanes = min(max(16, triton.next_power_of_2(n_states)), 128)
@@ -78,7 +85,7 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
         TILE=16,
         num_warps=4,
     )
-    return sums.sum(0)
+    return sums
 
 
 @Launched
@@ -151,8 +158,8 @@ def _sum_row_squares_kernel(
     program = tl.program_id(0)
     state = tl.program_id(1) * LANES + tl.arange(0, LANES)
     used = tl.load(offsets + n_sequences)
-    of_start = tl.zeros((LANES,), tl.float64)
-    of_rows = tl.zeros((LANES,), tl.float64)
+    of_start = tl.zeros((TILE, LANES), tl.float64)
+    of_rows = tl.zeros((TILE, LANES), tl.float64)
     for tile in range(program * span, tl.minimum((program + 1) * span, used), TILE):
         row = tile + tl.arange(0, TILE)
         there = row < used
@@ -162,8 +169,37 @@ def _sum_row_squares_kernel(
         where = row.to(tl.int64)[:, None] * stride + state[None, :]
         mask = there[:, None] & (state < K)[None, :]
         r = tl.load(responsibilities + where, mask=mask, other=0.0).to(tl.float64)
-        of_start += tl.sum(tl.where(is_first[:, None], r * r, 0.0), axis=0)
-        of_rows += tl.sum(tl.where(leaves[:, None], r * r, 0.0), axis=0)
+        of_start += tl.where(is_first[:, None], r * r, 0.0)
+        of_rows += tl.where(leaves[:, None], r * r, 0.0)
     where = sums + program * 2 * K + state
-    tl.store(where, of_start, mask=state < K)
-    tl.store(where + K, of_rows, mask=state < K)
+    tl.store(where, tl.sum(of_start, axis=0), mask=state < K)
+    tl.store(where + K, tl.sum(of_rows, axis=0), mask=state < K)
+
+
+@Launched
+@triton.jit(do_not_specialize=["n_spans", "n_row_spans", "side", "K"])
+def _gather_squares_kernel(
+    squares, of_steps, pairs, rows, n_spans, n_row_spans, side, K, TOGETHER: tl.constexpr
+):
+    """Sum over spans, sixteen numbers per program: pairs first, then starts and rows."""
+    in_turn()
+    n_before = tl.cdiv(K * K, 16)
+    is_pair = tl.program_id(0) < n_before
+    total = tl.zeros((16,), tl.float64)
+    if is_pair:
+        place = tl.program_id(0) * 16 + tl.arange(0, 16)
+        cell = place // K * side + place % K
+        for begin in range(0, n_spans, TOGETHER):
+            span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
+            mask = (span < n_spans) & (place < K * K)[None, :]
+            part = tl.load(squares + span * side * side + cell[None, :], mask=mask, other=0.0)
+            total += tl.sum(part.to(tl.float64), axis=0)
+        tl.store(pairs + place, total, mask=place < K * K)
+    else:
+        place = (tl.program_id(0) - n_before) * 16 + tl.arange(0, 16)
+        for begin in range(0, n_row_spans, TOGETHER):
+            span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
+            mask = (span < n_row_spans) & (place < 2 * K)[None, :]
+            part = tl.load(of_steps + span * 2 * K + place[None, :], mask=mask, other=0.0)
+            total += tl.sum(part, axis=0)
+        tl.store(rows + place, total, mask=place < 2 * K)

@@ -15,7 +15,6 @@ import triton.language as tl
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.interface import padded_states
 
 Tensor = Any
 
@@ -25,7 +24,8 @@ _LANES = 64  # at least, so that few states need no kernels of their own
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
 
-    A symbol's steps are cut into pieces of at most 64.  Tensors may be longer than needed.
+    A symbol's steps are cut into pieces of at most 64, or 256 where there are many.  Tensors may be
+    longer than needed.
 
     Attributes
     ----------
@@ -53,15 +53,13 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
 
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
-    n_states, room = rows.shape[1], rows.stride(0)
-    # Columns beyond the states are summed too, where that makes rows of whole eights; and all there
-    # are where a model is padded to the states of another, whose kernels it uses then.
-    width = padded_states(n_states) if room <= triton.cdiv(n_states, 16) * 16 else room
-    # Rows of up to 48 states are whole sixteens apart, as they come from the recursions.  Others
-    # are made wide enough for most of these, since each width has kernels of its own.
-    if room < width or room % (16 if n_states <= 48 else 4):
-        width = room = 48 if n_states <= 48 else triton.cdiv(n_states, 64) * 64
-        rows = torch.nn.functional.pad(rows, (0, room - n_states))
+    # Columns beyond the states are summed too: rows of the recursions are whole sixteens apart, or
+    # eights with more than 48 states, and models padded to the states of another use its kernels.
+    # Rows of other widths are made wide enough for most: each width has kernels of its own.
+    n_states, width = rows.shape[1], rows.stride(0)
+    if width < n_states or width % (16 if n_states <= 48 else 8):
+        width = 48 if n_states <= 48 else triton.cdiv(n_states, 64) * 64
+        rows = torch.nn.functional.pad(rows, (0, width - n_states))
     lanes = max(16, triton.next_power_of_2(width))
     n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
@@ -73,7 +71,6 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         segments.pieces,
         segments.sizes,
         rows,
-        room,
         partial,
         W=width,
         BLOCK=block,
@@ -181,7 +178,6 @@ def _sum_pieces_kernel(
     pieces,
     sizes,
     rows,
-    stride,
     partial,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -201,7 +197,7 @@ def _sum_pieces_kernel(
         there = place < end[:, None]
         step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
         mask = there[:, :, None] & (state < W)[None, None, :]
-        row = rows + step[:, :, None] * stride
+        row = rows + step[:, :, None] * W
         total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
     where = piece.to(tl.int64)[:, None] * W + state[None, :]
     tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])

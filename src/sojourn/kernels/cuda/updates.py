@@ -124,7 +124,8 @@ def decay(
     """
     factors = torch.empty(2, dtype=torch.float64, device=scale.device)
     n, n_states, block = rows.numel(), len(totals), 1024
-    n_programs = min(triton.cdiv(n, block), 1024)
+    # Rows are rarely multiplied, and programs that only look whether they are take time to launch.
+    n_programs = min(triton.cdiv(n, block), 264)
     if beside is not None:
         n_programs = max(n_programs, triton.cdiv(n_states**2, 256), triton.cdiv(n_states, 16))
     _decay_kernel[(n_programs,)](
