@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,12 +57,13 @@ class RowSums:
 
     def dense(self) -> Floats:
         """Return all rows, shape (S, K)."""
-        if self.rows is None:
-            return self.values
-        if is_tensor(self.values):
-            return self._dense_tensor()
-        out = np.zeros((self.n_rows, self.values.shape[1]), self.values.dtype)
-        out[self.rows] = self.values
+        rows, values = self.rows, self.values
+        if rows is None:
+            return values
+        if is_tensor(values):
+            return _dense_tensor(rows, values, self.n_rows)
+        out = np.zeros((self.n_rows, values.shape[1]), values.dtype)
+        out[rows] = values
         return out
 
     def scaled(self, weight: float) -> RowSums:
@@ -75,12 +76,6 @@ class RowSums:
         """Return the same sums as NumPy arrays."""
         rows = None if self.rows is None else to_host(self.rows)
         return RowSums(rows, to_host(self.values), self.n_rows)
-
-    def _dense_tensor(self) -> Any:
-        values, rows = cast(Any, self.values).double(), cast(Any, self.rows).long()
-        # One row more, for symbols that are missing.
-        out = values.new_zeros((self.n_rows + 1, values.shape[1]))
-        return out.index_add_(0, rows, values)[: self.n_rows]
 
     def __iadd__(self, other: RowSums) -> RowSums:
         if is_tensor(self.values):
@@ -322,3 +317,10 @@ class DecayedTable:
         table = cls(rows.T, str(rows.dtype))
         table.scale, table.totals = scale, totals
         return table
+
+
+def _dense_tensor(rows: Any, values: Any, n_rows: int) -> Any:
+    # One row more, for symbols that are missing.
+    values = values.double()
+    out = values.new_zeros((n_rows + 1, values.shape[1]))
+    return out.index_add_(0, rows.long(), values)[:n_rows]

@@ -24,6 +24,31 @@ Tensor = Any
 _NUMBERS = 2**22  # numbers in a temporary array with one row per symbol
 
 
+class PieceSums(RowSums):
+    """Sums by symbol, of which the sums of pieces are there: they are added to a table at once.
+
+    Parameters
+    ----------
+    pieces : Pieces
+        None as soon as other sums have been added.
+    totals : function, optional
+        As in `RowSums`.
+    """
+
+    def __init__(self, pieces: cuda.Pieces, totals: Callable[[], Tensor] | None) -> None:
+        self.pieces: cuda.Pieces | None = pieces
+        self.rows, self.n_rows, self.totals = pieces.segments.symbols, pieces.n_symbols, totals
+
+    @property
+    def values(self) -> Tensor:
+        """The sums; made each time, since a recorded step replaces the pieces."""
+        return self._values if self.pieces is None else cuda.sum_of_pieces(self.pieces)
+
+    @values.setter
+    def values(self, values: Tensor) -> None:
+        self.pieces, self._values = None, values
+
+
 class TensorTable:
     """A `DecayedTable` of tensors.
 
@@ -123,7 +148,10 @@ class TensorTable:
         factor, scale = cuda.decay(
             self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE, beside
         )
-        cuda.add_rows(self.rows, sums.rows, sums.values, factor, (self.scale, scale))
+        if isinstance(sums, PieceSums) and sums.pieces is not None:
+            cuda.add_pieces(self.rows, sums.pieces, factor, (self.scale, scale))
+        else:
+            cuda.add_rows(self.rows, sums.rows, sums.values, factor, (self.scale, scale))
 
     def expected_tables(self, prior: Tensor, *, n_threads: int = 1) -> Tensor:
         """Return the expected tables of every row, eq (17): see `symbols.expected_tables`."""
@@ -261,5 +289,4 @@ def sum_statistics(
     totals = masses if encoded.is_complete else None
     if cuda.SUMS == "atomic":
         return RowSums(encoded.index, responsibilities, n_symbols, totals)
-    sums = cuda.sum_by_symbol(encoded.segments, responsibilities, n_symbols)
-    return RowSums(encoded.segments.symbols, sums, n_symbols, totals)
+    return PieceSums(cuda.sum_pieces(encoded.segments, responsibilities, n_symbols), totals)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -74,8 +73,7 @@ class CudaBackend(KernelPieces):
         self.device = find_device()
         cuda.begin()
         self.kernel: Any = cuda if moves_from is None else cuda.PaddedKernel(moves_from)
-        # Moves take log Γ of counts.
-        self._beside = [] if moves_from is None else [partial(cuda.compile_gammas, self.device)]
+        self._may_move = moves_from is not None
         # Sequences without a possible path: counted on the device, read when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
         self._feed: Feed | None = None
@@ -105,7 +103,7 @@ class CudaBackend(KernelPieces):
         feed = self._feed_of(problem, source)
         if self._recorder is None and graphs.can_record(self.device):
             is_able = cuda.is_narrow(n_states, self.dtype)
-            self._recorder = graphs.Recorder(problem, is_able=is_able, beside=self._beside)
+            self._recorder = graphs.Recorder(problem, is_able=is_able, may_move=self._may_move)
         yield from feed.batches(n_states, n_pass, start, n_more)
         coming = feed.coming
         if self._recorder is not None and coming is not None:

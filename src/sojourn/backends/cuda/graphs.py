@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -46,8 +47,8 @@ class Recorder:
     problem : Problem
     is_able : bool
         Whether steps can be recorded; with many states, parts of them run on the host.
-    beside : iterable of callables
-        What takes long when it is first done, while the first step is compiled.
+    may_move : bool
+        Whether states may move: what moves need is compiled with the first step.
     """
 
     def __init__(
@@ -55,9 +56,9 @@ class Recorder:
         problem: Problem,
         *,
         is_able: bool = True,
-        beside: Iterable[Callable[[], None]] = (),
+        may_move: bool = False,
     ) -> None:
-        self._is_able, self._beside = is_able, beside
+        self._is_able, self._may_move = is_able, may_move
         self._problem = problem
         self._window: Window | None = None
         self._place: _Place | _RowPlace | None = None
@@ -98,7 +99,7 @@ class Recorder:
             chunk = self._place.chunk(batch.window)
             total = self._problem.total_sequences
             self._recording = _Recording(
-                advance, posterior, chunk, self._place, total, self._beside
+                advance, posterior, chunk, self._place, total, self._may_move
             )
         self._next = batch.number + 1
         return self._recording.replay(posterior, batch)
@@ -286,7 +287,7 @@ class _Recording:
         The current minibatch of `place`.
     place : _Place or _RowPlace
     total_sequences : int
-    beside : iterable of callables
+    may_move : bool
         As in `Recorder`.
     """
 
@@ -297,7 +298,7 @@ class _Recording:
         chunk: Chunk,
         place: _Place | _RowPlace,
         total_sequences: int,
-        beside: Iterable[Callable[[], None]],
+        may_move: bool,
     ) -> None:
         self._emissions, self._place = posterior.emissions, place
         self._counts = Rows(*(torch.clone(cast(Any, part)) for part in posterior.counts))
@@ -319,7 +320,12 @@ class _Recording:
             own = (Rows(sums.start, sums.transitions), sums.squares)
             prior = prior.observe(*own, total_sequences, total_sequences)
             prior.converted(lambda part: part).observe(*own, total_sequences, total_sequences)
+            if may_move:  # the bound takes sums by themselves
+                sums.emissions.values  # noqa: B018
 
+        # It takes log Γ of counts, too.
+        device = self._prior.rows.start.device
+        beside = [partial(cuda.compile_gammas, device)] if may_move else []
         before = [tensor.clone() for tensor in self._changed()]
         with keeping() as self._constants:
             self._graph, self._sums = _recorded(

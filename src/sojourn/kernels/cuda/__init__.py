@@ -27,11 +27,15 @@ from sojourn.kernels.cuda.padded import PaddedKernel
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, plain
 from sojourn.kernels.cuda.recursions import forward_backward, is_narrow, log_normalizers
 from sojourn.kernels.cuda.symbols import (
+    Pieces,
     Segments,
+    add_pieces,
     add_rows,
     means_of_symbols,
     sum_by_symbol,
     sum_columns,
+    sum_of_pieces,
+    sum_pieces,
 )
 from sojourn.kernels.cuda.updates import (
     as_rates,
@@ -63,9 +67,11 @@ __all__ = [
     "AffineTable",
     "Minibatch",
     "PaddedKernel",
+    "Pieces",
     "RowBatch",
     "Segments",
     "SortedSteps",
+    "add_pieces",
     "add_rows",
     "as_rates",
     "begin",
@@ -91,6 +97,8 @@ __all__ = [
     "state_masses",
     "sum_by_symbol",
     "sum_columns",
+    "sum_of_pieces",
+    "sum_pieces",
     "transition_potentials",
     "viterbi",
 ]

@@ -48,11 +48,33 @@ class Segments(NamedTuple):
     sizes: Tensor
 
 
+class Pieces(NamedTuple):
+    """Sums of the pieces of symbols' steps, from which sums by symbol are made.
+
+    Attributes
+    ----------
+    segments : Segments
+    sums : (P, W) tensor
+        Of which the first K columns are states.
+    n_states, n_symbols : int
+    """
+
+    segments: Segments
+    sums: Tensor
+    n_states: int
+    n_symbols: int
+
+
 def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     """Sum rows (T, K) by symbol in a fixed order, shape (U, K) in double precision.
 
     Rows of the result that belong to no symbol, or to the missing one, are zero.
     """
+    return sum_of_pieces(sum_pieces(segments, rows, n_symbols))
+
+
+def sum_pieces(segments: Segments, rows: Tensor, n_symbols: int) -> Pieces:
+    """Sum rows (T, K) by piece."""
     # Columns beyond the states are summed too: rows of the recursions are whole sixteens apart, or
     # eights with more than 48 states, and models padded to the states of another use its kernels.
     # Rows of other widths are made wide enough for most: each width has kernels of its own.
@@ -60,10 +82,8 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
     if width < n_states or width % (16 if n_states <= 48 else 8):
         width = 48 if n_states <= 48 else triton.cdiv(n_states, 64) * 64
         rows = torch.nn.functional.pad(rows, (0, width - n_states))
-    lanes = max(16, triton.next_power_of_2(width))
-    n_pieces, n_segments = len(segments.pieces) - 1, len(segments.symbols)
+    lanes, n_pieces = _lanes(width), len(segments.pieces) - 1
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
-    out = torch.empty((n_segments, width), dtype=torch.float64, device=rows.device)
     # With more states fewer rows are in flight at a time; measured with 20, 45, 100 and 256 states.
     block, group = min(lanes, 256), 2 if lanes <= 64 else 1
     _sum_pieces_kernel[(triton.cdiv(n_pieces, group), triton.cdiv(width, block))](
@@ -78,22 +98,52 @@ def sum_by_symbol(segments: Segments, rows: Tensor, n_symbols: int) -> Tensor:
         GROUP=group,
         num_warps=max(1, block // 128),
     )
+    return Pieces(segments, partial, n_states, n_symbols)
+
+
+def sum_of_pieces(pieces: Pieces) -> Tensor:
+    """Return what `sum_by_symbol` does."""
+    shape = (len(pieces.segments.symbols), pieces.sums.shape[1])
+    out = torch.empty(shape, dtype=torch.float64, device=pieces.sums.device)
+    _launch_segments(pieces, out, None, (None, None), is_table=False)
+    return out[:, : pieces.n_states]
+
+
+def add_pieces(
+    table: Tensor, pieces: Pieces, factor: Tensor, scales: tuple[Tensor, Tensor]
+) -> None:
+    """Add sums by symbol to a table, which are not written first; as `add_rows`."""
+    _launch_segments(pieces, table, factor, scales, is_table=True)
+
+
+def _launch_segments(
+    pieces: Pieces, out: Tensor, factor: Tensor | None, scales: Any, *, is_table: bool
+) -> None:
+    segments, width = pieces.segments, pieces.sums.shape[1]
+    lanes, n_segments = _lanes(width), len(segments.symbols)
     block = min(lanes, 128)
     _sum_segments_kernel[(triton.cdiv(n_segments, 4), triton.cdiv(width, block))](
         segments.symbols,
         segments.bounds,
         segments.sizes,
-        partial,
+        pieces.sums,
         out,
-        n_symbols,
+        out.stride(0),
+        factor,
+        *scales,
+        pieces.n_symbols,
         n_segments,
+        pieces.n_states if is_table else width,
         W=width,
         BLOCK=block,
         TOGETHER=16 if lanes <= 64 else 8,
         GROUP=4,
         num_warps=4,
     )
-    return out[:, :n_states]
+
+
+def _lanes(width: int) -> int:
+    return int(max(16, triton.next_power_of_2(width)))
 
 
 def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
@@ -205,7 +255,7 @@ def _sum_pieces_kernel(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_symbols", "n_segments"],
+    do_not_specialize=["stride", "n_symbols", "n_segments", "n_wanted"],
     do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
 )
 def _sum_segments_kernel(
@@ -214,18 +264,30 @@ def _sum_segments_kernel(
     sizes,
     partial,
     out,
+    stride,
+    factor,
+    scale,
+    new_scale,
     n_symbols,
     n_segments,
+    n_wanted,
     W: tl.constexpr,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero."""
+    """Sum the pieces of some symbols; what belongs to none, or to the missing one, is zero.
+
+    With a factor, its product with the sum is added to the symbol's row.
+    """
     in_turn()
+    if factor is not None:
+        if tl.program_id(0) + tl.program_id(1) == 0:
+            tl.store(scale, tl.load(new_scale))
     segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     exists = segment < tl.load(sizes + 1)
-    exists = exists & (tl.load(symbols + segment, mask=exists, other=n_symbols) < n_symbols)
+    symbol = tl.load(symbols + segment, mask=exists, other=n_symbols)
+    exists = exists & (symbol < n_symbols)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     begin = tl.load(bounds + segment, mask=exists, other=0)
     end = tl.load(bounds + segment + 1, mask=exists, other=0)
@@ -238,8 +300,15 @@ def _sum_segments_kernel(
         where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
         mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
         total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
-    where = segment.to(tl.int64)[:, None] * W + state[None, :]
-    tl.store(out + where, total, mask=(segment < n_segments)[:, None] & (state < W)[None, :])
+    if factor is None:
+        where = segment.to(tl.int64)[:, None] * stride + state[None, :]
+        mask = (segment < n_segments)[:, None] & (state < n_wanted)[None, :]
+        tl.store(out + where, total, mask=mask)
+    else:
+        where = out + symbol.to(tl.int64)[:, None] * stride + state[None, :]
+        mask = exists[:, None] & (state < n_wanted)[None, :]
+        new = tl.load(where, mask=mask, other=0.0) + tl.load(factor) * total
+        tl.store(where, new.to(out.dtype.element_ty), mask=mask)
 
 
 @Launched
