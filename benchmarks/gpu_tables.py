@@ -41,6 +41,15 @@ def _first_fits(found: dict[str, Any]) -> str:
     )
 
 
+def _with_moves(found: dict[str, Any]) -> str:
+    """Say how long the same takes where states may move."""
+    return (
+        "Where the number of states is learned, ten passes take "
+        f"{found['whole_call_seconds']:.1f} s with everything around them, "
+        f"{found['move_seconds']:.1f} s of these moves, and {found['states']} states are found."
+    )
+
+
 def figures(found: dict[str, Any]) -> str:
     """Say what the result file holds."""
     paper = found["paper_size"]
@@ -82,7 +91,7 @@ def figures(found: dict[str, Any]) -> str:
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
-        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s.",
+        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s. " + _with_moves(found["paper_size_moves"]),
         "",
         "Where the time of a step goes, in microseconds; planning sorts the next window at the "
         "same time, by other kernels and copies from the host, of which this is the share per "

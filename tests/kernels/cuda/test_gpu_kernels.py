@@ -13,16 +13,18 @@ from sojourn.kernels import reference
 from sojourn.kernels.interface import Potentials
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
-pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
+triton = pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
+
+import triton.language as tl  # noqa: E402
 
 from sojourn.backends.cuda.backend import find_device  # noqa: E402
 from sojourn.families import Categorical  # noqa: E402
 from sojourn.families.table import DecayedTable, RowSums  # noqa: E402
-from sojourn.families.tensors import TensorSymbols, TensorTable  # noqa: E402
+from sojourn.families.tensors import PieceSums, TensorSymbols, TensorTable  # noqa: E402
 from sojourn.inference import COLLAPSED  # noqa: E402
 from sojourn.kernels import cuda  # noqa: E402
 from sojourn.kernels.arrays import to_device  # noqa: E402
-from sojourn.kernels.cuda import wide  # noqa: E402
+from sojourn.kernels.cuda import tiles, wide  # noqa: E402
 from sojourn.sequences import Sequences  # noqa: E402
 from sojourn.transitions import Dirichlet, Rows  # noqa: E402
 from tests.support.kernels import assert_signatures_are_those_declared  # noqa: E402
@@ -327,6 +329,72 @@ def test_a_table_on_the_device_is_blended_as_on_the_host(keep, way, monkeypatch)
     back = moved.to_host()
     np.testing.assert_allclose(back.dense(), table.dense(), rtol=1e-12)
     np.testing.assert_allclose(back.totals, table.totals, rtol=1e-12)
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_counts_and_pieces_are_blended_together_as_apart(is_recorded, is_complete):
+    rng, n_symbols = np.random.default_rng(0), 9
+    table = TensorTable.of(DecayedTable(rng.random((5, n_symbols)), "float32"), DEVICE)
+    apart = TensorTable.of(table.to_host(), DEVICE)
+    x = rng.integers(n_symbols + (not is_complete), size=300)
+    responsibilities = tensor(rng.dirichlet(np.ones(5), len(x)).astype(np.float32))
+    segments = cuda.find_segments(tensor(x), tensor(np.array([0, len(x)])), n_symbols).batch(0)
+    counts, own = (
+        tuple(tensor(part) for part in (rng.random(5), rng.random((5, 5)))) for _ in range(2)
+    )
+    rates = tensor(np.array([0.7, 12.5]))
+    keep, weight = rates if is_recorded else (0.7, 12.5)
+    expected = cuda.blend_counts(tuple(part.clone() for part in counts), own, keep, weight)
+    sums = cuda.sum_by_symbol(segments, responsibilities, n_symbols)
+    masses = cuda.state_masses(*own)
+    totals = masses if is_complete else None
+    apart.blend(RowSums(segments.symbols, sums, n_symbols, totals), keep=keep, weight=weight)
+
+    pieces = PieceSums(
+        cuda.sum_pieces(segments, responsibilities, n_symbols),
+        (lambda: masses) if is_complete else None,
+    )
+    found = table.blend_with(counts, own, pieces, keep=keep, weight=weight)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(host(one), host(other))
+    assert (found[1] is counts[1]) == is_recorded
+    for name in ("rows", "totals", "scale"):
+        np.testing.assert_array_equal(host(getattr(table, name)), host(getattr(apart, name)))
+    # What is asked for is made anew, unless other sums have been added.
+    np.testing.assert_array_equal(host(pieces.values), host(sums))
+    pieces += RowSums(segments.symbols, sums, n_symbols)
+    np.testing.assert_allclose(
+        host(pieces.dense()), 2.0 * host(RowSums(segments.symbols, sums, n_symbols).dense())
+    )
+
+
+def test_symbols_with_many_steps_have_longer_pieces():
+    n_steps = 8 * 128**2
+    x = np.zeros(n_steps, np.int64)
+    x[-300:] = np.arange(300) % 5
+    for n, longest in ((n_steps, 128), (n_steps - 1, 64)):
+        found = cuda.find_segments(tensor(x[-n:]), tensor(np.array([0, n])), 5).batch(0)
+        lengths = np.diff(host(found.pieces))
+        assert lengths.max() == longest
+        assert lengths.sum() == n
+        assert (np.diff(host(found.bounds)) > 0).all()
+
+
+@pytest.mark.parametrize("n_steps", [1, 31, 33, 1000, 32 * 1584, 32 * 1584 + 1, 10**6, 10**7])
+def test_spans_cover_all_steps_and_are_no_more_than_there_is_room_for(n_steps):
+    out = torch.zeros(1, dtype=torch.int64, device=DEVICE)
+    _span[(1,)](out, n_steps, tiles.SPANS)
+    (span,) = out.tolist()
+    assert span % 8 == 0
+    assert 32 <= span <= 192
+    for room in (n_steps, n_steps + 1, 2 * n_steps):
+        assert -(-n_steps // span) <= tiles.most_spans(room)
+
+
+@triton.jit
+def _span(out, n_steps, n_spans):
+    tl.store(out, tiles.span_of(n_steps, n_spans))
 
 
 @pytest.mark.parametrize("sums", ["sorted", "atomic"])
