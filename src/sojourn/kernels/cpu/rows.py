@@ -390,6 +390,33 @@ def add_scaled_row(typing_context, out, out_row, values, row, weight, totals, wi
 
 
 @intrinsic
+def add_scaled_sum(
+    typing_context, out, out_row, values, row, other, has_other, weight, totals, width
+):
+    """Do as `add_scaled_row` with the sum of two rows, or with the first alone: whole pads."""
+    n = types.intp
+    signature = types.void(out, n, values, n, n, has_other, out.dtype, totals, n)
+
+    def generate(context, builder, signature, args):
+        kinds = signature.args
+        out, first, second = (
+            _row_pointer(context, builder, kinds[k], args[k], args[row])
+            for k, row in ((0, 1), (2, 3), (2, 4))
+        )
+        sums = context.make_array(kinds[7])(context, builder, args[7]).data
+        for at, n_lanes in _pieces(builder, args[8], (2 * PAD, PAD)):
+            place, total = _Piece(builder, out, at, n_lanes), _Piece(builder, sums, at, n_lanes)
+            own, more = (_Piece(builder, part, at, n_lanes) for part in (first, second))
+            value = builder.fadd(own.load(), more.load_if(args[5]))
+            product = builder.fmul(place.splat(args[6]), place.like(value))
+            place.store(builder.fadd(place.load(), product))
+            total.store(builder.fadd(total.load(), total.like(value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def potential_row(typing_context, out, out_row, table, row, prior, scale, factor, width):
     """``out[out_row] = (prior + scale * table[row]) * factor``."""
     n = types.intp
