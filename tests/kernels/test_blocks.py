@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from sojourn.kernels import cpu, reference
 from sojourn.kernels.cpu import recursions, symbols
+from sojourn.kernels.cpu.block_sums import StrandSums
 from sojourn.kernels.interface import CountRows, aligned, padded_states
 from tests.support.potentials import random_batch
 
@@ -17,6 +18,12 @@ def sums_of(smoothed, index, n_rows):
     sums = np.zeros((n_rows, smoothed.responsibilities.shape[1]))
     np.add.at(sums, index, smoothed.responsibilities)
     return sums
+
+
+def row_sums(smoothed):
+    """Return the sums by row, of both strands together."""
+    sums = smoothed.row_sums
+    return sums.joined(n_threads=2) if isinstance(sums, StrandSums) else sums
 
 
 def from_counts(potentials, seed, *, chosen, own_priors):
@@ -59,9 +66,9 @@ def test_sums_by_row_are_those_of_responsibilities(
     if got.row_sums is None:  # several chunks, or long sums
         assert len(got.responsibilities) == len(batch[1])
     else:
-        assert got.row_sums.dtype == dtype
+        assert row_sums(got).dtype == dtype
         assert got.responsibilities.shape == (0, n_states)
-        np.testing.assert_allclose(got.row_sums, expected, rtol=tolerance, atol=10 * tolerance)
+        np.testing.assert_allclose(row_sums(got), expected, rtol=tolerance, atol=10 * tolerance)
     for name in ("log_normalizers", "start", "transitions"):
         np.testing.assert_allclose(
             getattr(got, name), getattr(whole, name), rtol=tolerance, atol=10 * tolerance
@@ -88,7 +95,7 @@ def test_potentials_from_counts_are_those_of_their_table(
     same = cpu.forward_backward(written, index, offsets, **options)
     expected = reference.forward_backward(plain, index, offsets, squares=True)
     if summed:
-        assert got.row_sums.tobytes() == same.row_sums.tobytes()
+        assert row_sums(got).tobytes() == row_sums(same).tobytes()
     assert got.responsibilities.tobytes() == same.responsibilities.tobytes()
     for name in ("log_normalizers", "start", "transitions"):
         assert getattr(got, name).tobytes() == getattr(same, name).tobytes()
@@ -104,9 +111,38 @@ def test_threads_do_not_change_a_bit_of_sums_by_row(n_states):
         recursions.smooth(*batch, summed=True, squares=8, n_threads=n) for n in (1, 2, 5)
     )
     for other in (two, five):
-        assert one.row_sums.tobytes() == other.row_sums.tobytes()
+        assert row_sums(one).tobytes() == row_sums(other).tobytes()
         for a, b in zip((*one[:3], *one.squares), (*other[:3], *other.squares), strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+@pytest.mark.parametrize("chosen", [False, True])
+@pytest.mark.parametrize("n_wanted", [700, 699])
+@pytest.mark.parametrize("dtypes", [(np.float32, np.float32), (np.float64, np.float32)])
+def test_strands_are_added_to_a_table_as_their_joined_sums(n_threads, chosen, n_wanted, dtypes):
+    rng = np.random.default_rng(0)
+    n_rows, n_states, n_all = 700, 397, 900 if chosen else 700
+    sums = aligned((2 * n_rows, padded_states(n_states)), dtypes[1], zeros=True)
+    has_sum = rng.integers(2, size=2 * n_rows).astype(np.uint8)
+    sums[:, :n_states] = np.where(has_sum, 1.0, np.nan)[:, None] * rng.random(n_states)
+    rows = rng.permutation(n_all)[:n_wanted].astype(np.int32) if chosen else None
+    own, other = (aligned((n_all, sums.shape[1]), dtypes[0], zeros=True) for _ in range(2))
+    own[:, :n_states] = other[:, :n_states] = rng.random((n_all, n_states))
+    strands = StrandSums(sums, has_sum, n_states, n_rows).first(n_wanted)
+    there = np.where(has_sum[:, None], sums[:, :n_states], 0.0).reshape(2, n_rows, n_states)
+    both = there.sum(axis=0, dtype=dtypes[1])[:n_wanted]
+    totals = strands.add_to(own, rows, 0.25, n_threads=n_threads)
+    joined = strands.joined(n_threads=n_threads)
+    np.testing.assert_allclose(joined, both, rtol=1e-6)
+    expected = symbols.add_rows(other, rows, joined, 0.25, n_threads=1)
+    assert own.tobytes() == other.tobytes()
+    assert totals.tobytes() == expected.tobytes()
+    # Once joined they are still the same sums.
+    assert strands.joined().tobytes() == joined.tobytes()
+    strands.add_to(own, rows, -0.25, n_threads=n_threads)
+    symbols.add_rows(other, rows, joined, -0.25, n_threads=1)
+    assert own.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from sojourn.kernels.arrays import is_tensor, to_host
 from sojourn.kernels.cpu import symbols
+from sojourn.kernels.cpu.block_sums import StrandSums
 from sojourn.kernels.interface import CountRows, Floats, Integers, aligned, padded_states
 
 if TYPE_CHECKING:
@@ -25,16 +25,15 @@ SMALLEST_SCALE = 1e-15
 """The rows are rescaled when the scale falls below this, so that none overflows."""
 
 
-@dataclass
 class RowSums:
     """Emission statistics of a batch, one row per statistic: sparse, or all of them.
 
-    Attributes
+    Parameters
     ----------
     rows : (U,) integer array or None
         Numbers of the rows present, which are distinct; None for all rows.
     values : (U, K) array
-        Their sums over the batch.
+        Their sums over the batch, or `StrandSums`, which are added up when they are looked at.
     n_rows : int
         Number of all statistics S.
     totals : (K,) array or a function that returns it, optional
@@ -50,10 +49,40 @@ class RowSums:
     array([1., 1., 2., 0.])
     """
 
-    rows: NDArray[np.integer] | None
-    values: Floats
-    n_rows: int
-    totals: Any = None
+    def __init__(
+        self,
+        rows: NDArray[np.integer] | None,
+        values: Floats | StrandSums,
+        n_rows: int,
+        totals: Any = None,
+    ) -> None:
+        self.rows, self.n_rows, self.totals = rows, n_rows, totals
+        self._values = values
+
+    @property
+    def values(self) -> Floats:
+        """The sums of the rows, (U, K)."""
+        return self.join()
+
+    @values.setter
+    def values(self, values: Floats) -> None:
+        self._values = values
+
+    def join(self, *, n_threads: int = 1) -> Floats:
+        """Add up the sums of strands, if they are apart, and return the sums."""
+        if isinstance(self._values, StrandSums):
+            self._values = self._values.joined(n_threads=n_threads)
+        return self._values
+
+    def add_to(self, table: Floats, weight: float, *, n_threads: int) -> Floats:
+        """Add the rows, times a weight, to those of a table; return their totals."""
+        if isinstance(self._values, StrandSums):
+            return self._values.add_to(table, self.rows, weight, n_threads=n_threads)
+        return symbols.add_rows(table, self.rows, self._values, weight, n_threads=n_threads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.join()
+        return vars(self)
 
     def dense(self) -> Floats:
         """Return all rows, shape (S, K)."""
@@ -207,16 +236,16 @@ class DecayedTable:
             self._blend_others(self.held, sums, keep, weight, n_threads)
             return
         if keep == 0.0 and sums.rows is None:
-            self._replace(weight * sums.values)
+            self._replace(weight * sums.join(n_threads=n_threads))
             return
         self.scale *= keep
         if self.scale < SMALLEST_SCALE:
             # This includes keep = 0, which discards all earlier statistics.
             self.rows *= self.dtype.type(self.scale)
             self.scale = 1.0
-        added = symbols.add_rows(
-            self.rows, sums.rows, sums.values, weight / self.scale, n_threads=n_threads
-        )
+        if self.prior is not None:  # it will look at them
+            sums.join(n_threads=n_threads)
+        added = sums.add_to(self.rows, weight / self.scale, n_threads=n_threads)
         self.totals = keep * self.totals + weight * added
 
     def _replace(self, values: Floats) -> None:
@@ -231,7 +260,7 @@ class DecayedTable:
         if len(held.states) == self.n_states:
             return
         self.rows *= self.dtype.type(keep)
-        added = symbols.add_rows(self.rows, sums.rows, sums.values, weight, n_threads=n_threads)
+        added = sums.add_to(self.rows, weight, n_threads=n_threads)
         self.totals = keep * self.totals + weight * added
         self.rows[:, held.states], self.totals[held.states] = held.rows, held.totals
 

@@ -214,7 +214,9 @@ def emission_sums(
         rows = family.rows_needed(chunk.encoded)
         # One row more is that of missing symbols.
         n_rows = family.n_statistics if rows is None else len(rows)
-        return RowSums(rows, smoothed.row_sums[:n_rows], family.n_statistics), 0.0
+        sums = smoothed.row_sums
+        first = sums[:n_rows] if isinstance(sums, np.ndarray) else sums.first(n_rows)
+        return RowSums(rows, first, family.n_statistics), 0.0
     return family.sum_given(
         chunk.encoded,
         smoothed.responsibilities,

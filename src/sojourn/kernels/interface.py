@@ -221,7 +221,7 @@ class Smoothed(NamedTuple):
     ends : (2, N, K, J) array or None
         Probabilities of the copies at the first and the last step of every sequence; present where
         edges were given.
-    row_sums : (U, K) array or None
+    row_sums : (U, K) array, StrandSums of the CPU's kernel, or None
         Responsibilities summed by row of the emission table, where they were asked for so and the
         kernel summed them; then there are no `responsibilities`, shape (0, K).
     """
@@ -233,7 +233,7 @@ class Smoothed(NamedTuple):
     squares: Squares | None
     durations: DurationCounts | None = None
     ends: Floats | None = None
-    row_sums: Floats | None = None
+    row_sums: Any = None
 
 
 class Kernel(Protocol):

@@ -16,17 +16,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sojourn.kernels.cpu import durations, narrow
-from sojourn.kernels.cpu.block_sums import join_sums
+from sojourn.kernels.cpu.block_sums import StrandSums
 from sojourn.kernels.cpu.blocks import LINE_NUMBERS, smooth_units
 from sojourn.kernels.cpu.padding import padded_table
 from sojourn.kernels.cpu.sweeps import Numbers
 from sojourn.kernels.cpu.symbols import (
     EVERY_ROW,
     LONG_SUM,
-    WORTH_MOVING,
-    units_for,
     with_table,
 )
 from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
@@ -181,7 +180,7 @@ def smooth(
     sums = aligned((_STRANDS * n_sums, width), np.float64, zeros=True)
     by_strand = sums.reshape(_STRANDS, n_sums, width)
     every, weight = blocks.sampling(squares)
-    blocks.run(n_threads, responsibilities, table_sums, by_strand, every, weight)
+    has_sum = blocks.run(n_threads, responsibilities, table_sums, by_strand, every, weight)
     failed = np.flatnonzero(np.isnan(blocks.log_z))
     if len(failed) and n_rows:
         return smooth(
@@ -205,7 +204,7 @@ def smooth(
         counts,
         responsibilities[: 0 if n_rows else None, :n_states],
         squared,
-        row_sums=table_sums[:n_rows, :n_states] if n_rows else None,
+        row_sums=StrandSums(table_sums, has_sum, n_states, n_rows) if n_rows else None,
     )
     if len(failed):
         potentials = with_table(potentials, n_threads=n_threads)
@@ -273,8 +272,11 @@ class _Blocks:
         sums: Floats,
         every: int = 1,
         weight: float = 1.0,
-    ) -> None:
-        """Smooth all blocks; where there is no room for sums, only find log Z."""
+    ) -> NDArray[np.uint8]:
+        """Smooth all blocks; where there is no room for sums, only find log Z.
+
+        Returns which of the rows of the table have a sum.
+        """
         n_blocks, (_, n_sums, _) = self.n_blocks, sums.shape
         arrivals = np.zeros(n_blocks, np.int64)
         arrivals[:_STRANDS] = 1
@@ -296,9 +298,7 @@ class _Blocks:
             every,
             weight,
         )
-        if len(table_sums):
-            n_units = units_for(table_sums.size, n_threads, WORTH_MOVING)
-            run_units(join_sums, n_units, n_threads, table_sums, has_sum)
+        return has_sum
 
     def row_sums(self) -> int:
         """Return how many rows of the table responsibilities are summed by as they come; or none.

@@ -34,21 +34,16 @@ def _emit_row_sum(
 ) -> Any:
     """Emit Σ_j a[i, j] b[k, j] in `PAD` lanes; `keep_product` writes a[i] ∘ b[k] back to a[i]."""
     element = context.get_data_type(signature.args[0].dtype)
-    itemsize = signature.args[0].dtype.bitwidth // 8
     lanes = ir.VectorType(element, PAD)
     a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
     b = _row_pointer(context, builder, signature.args[2], args[2], args[3])
     total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
-    n_pads = builder.udiv(args[4], ir.Constant(args[4].type, PAD))
-    with cgutils.for_range(builder, n_pads) as loop:
-        at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
-        a_at, b_at = (builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()) for row in (a, b))
-        product = builder.fmul(
-            builder.load(a_at, align=itemsize), builder.load(b_at, align=itemsize)
-        )
+    for at, n_lanes in _pieces(builder, args[4], (2 * PAD, PAD)):
+        own = _Piece(builder, a, at, n_lanes)
+        product = builder.fmul(own.load(), _Piece(builder, b, at, n_lanes).load())
         if keep_product:
-            builder.store(product, a_at, align=itemsize)
-        builder.store(builder.fadd(builder.load(total), product), total)
+            own.store(product)
+        _add_pads(builder, total, product)
     return _across(builder, builder.load(total))
 
 
@@ -87,7 +82,7 @@ def weigh_row(typing_context, a, phi, at, table, row, prior, scale, factor, widt
         factors = context.make_array(kinds[7])(context, builder, args[7]).data
         lanes = ir.VectorType(a.type.pointee, PAD)
         total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
-        for column, n_lanes in _pieces(builder, args[8], (PAD,)):
+        for column, n_lanes in _pieces(builder, args[8], (2 * PAD, PAD)):
             place = _Piece(builder, phi, column, n_lanes)
             value = builder.fmul(
                 place.splat(args[6]), _Piece(builder, table, column, n_lanes).load()
@@ -98,10 +93,7 @@ def weigh_row(typing_context, a, phi, at, table, row, prior, scale, factor, widt
             own = _Piece(builder, a, column, n_lanes)
             product = builder.fmul(own.load(), value)
             own.store(product)
-            # Pad after pad: the order of the sum does not depend on the size of pieces.
-            for first in range(0, n_lanes, PAD):
-                part = _part(builder, product, first, PAD)
-                builder.store(builder.fadd(builder.load(total), part), total)
+            _add_pads(builder, total, product)
         return _across(builder, builder.load(total))
 
     return signature, generate
@@ -115,27 +107,21 @@ def product_of_rows(typing_context, out, table, index, index_row, n_factors, wid
 
     def generate(context, builder, signature, args):
         element = context.get_data_type(signature.args[0].dtype)
-        itemsize = signature.args[0].dtype.bitwidth // 8
         lanes, kinds = ir.VectorType(element, PAD), signature.args
         numbers = _row_pointer(context, builder, kinds[2], args[2], args[3])
         row = _row_pointer(context, builder, kinds[0], args[0], ir.Constant(args[3].type, 0))
         total = cgutils.alloca_once_value(builder, ir.Constant(lanes, [0.0] * PAD))
         product = cgutils.alloca_once(builder, lanes)
-        n_pads = builder.udiv(args[5], ir.Constant(args[5].type, PAD))
-        with cgutils.for_range(builder, n_pads) as loop:
-            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
+        for at, n_lanes in _pieces(builder, args[5], (PAD,)):
             builder.store(ir.Constant(lanes, [1.0] * PAD), product)
-            with cgutils.for_range(builder, args[4]) as inner_loop:
-                number = builder.load(builder.gep(numbers, [inner_loop.index]))
-                factor = _row_pointer(
-                    context, builder, kinds[1], args[1], builder.sext(number, args[3].type)
-                )
-                place = builder.bitcast(builder.gep(factor, [at]), lanes.as_pointer())
-                value = builder.load(place, align=itemsize)
+            with cgutils.for_range(builder, args[4]) as loop:
+                number = builder.load(builder.gep(numbers, [loop.index]))
+                number = builder.sext(number, args[3].type)
+                factor = _row_pointer(context, builder, kinds[1], args[1], number)
+                value = _Piece(builder, factor, at, n_lanes).load()
                 builder.store(builder.fmul(builder.load(product), value), product)
-            place = builder.bitcast(builder.gep(row, [at]), lanes.as_pointer())
-            builder.store(builder.load(product), place, align=itemsize)
-            builder.store(builder.fadd(builder.load(total), builder.load(product)), total)
+            _Piece(builder, row, at, n_lanes).store(builder.load(product))
+            _add_pads(builder, total, builder.load(product))
         return _across(builder, builder.load(total))
 
     return signature, generate
@@ -196,10 +182,7 @@ def dot_and_likeliest(typing_context, a, a_row, b, b_row, width):
             step = ir.Constant(begin.type, n_lanes)
             with cgutils.for_range_slice(builder, begin, end, step) as (at, _):
                 products = builder.fmul(*(_Piece(builder, row, at, n_lanes).load() for row in rows))
-                # Pad after pad: the order of the sum is that of `dot`.
-                for first in range(0, n_lanes, PAD):
-                    part = _part(builder, products, first, PAD)
-                    builder.store(builder.fadd(builder.load(total), part), total)
+                _add_pads(builder, total, products)
                 number = builder.add(_splat(builder, short(at), numbers), columns)
                 found = builder.and_(builder.bitcast(products, numbers), kept)
                 found = builder.or_(found, number)
@@ -218,6 +201,13 @@ def dot_and_likeliest(typing_context, a, a_row, b, b_row, width):
         )
 
     return signature, generate
+
+
+def _add_pads(builder: Any, total: Any, vector: Any) -> None:
+    """Emit ``total += vector``, pad after pad: in an order that no size of pieces changes."""
+    for first in range(0, vector.type.count, PAD):
+        part = _part(builder, vector, first, PAD)
+        builder.store(builder.fadd(builder.load(total), part), total)
 
 
 def _part(builder: Any, vector: Any, first: int, length: int) -> Any:
@@ -243,7 +233,7 @@ def scale_row(typing_context, a, row, factor, width):
 
     def generate(context, builder, signature, args):
         a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
-        for at, n_lanes in _pieces(builder, args[3], (PAD,)):
+        for at, n_lanes in _pieces(builder, args[3], (2 * PAD, PAD)):
             place = _Piece(builder, a, at, n_lanes)
             place.store(builder.fmul(place.load(), place.splat(args[2])))
         return context.get_dummy_value()
@@ -265,7 +255,7 @@ def smooth_row(
             for k in (0, 2, 5, 7)
         )
         e = _row_pointer(context, builder, signature.args[10], args[10], args[3])
-        for at, n_lanes in _pieces(builder, args[11], (PAD,)):
+        for at, n_lanes in _pieces(builder, args[11], (2 * PAD, PAD)):
             own = _Piece(builder, b, at, n_lanes).load()
             for source, target, factor in ((a, out, args[4]), (phi, e, args[9])):
                 product = builder.fmul(_Piece(builder, source, at, n_lanes).load(), own)
@@ -309,22 +299,14 @@ def square_row(typing_context, a, a_row, factor, largest, out, out_row, width):
     signature = types.void(a, types.intp, a.dtype, a.dtype, out, types.intp, types.intp)
 
     def generate(context, builder, signature, args):
-        element = context.get_data_type(signature.args[0].dtype)
-        itemsize = signature.args[0].dtype.bitwidth // 8
-        lanes = ir.VectorType(element, PAD)
         a = _row_pointer(context, builder, signature.args[0], args[0], args[1])
         out = _row_pointer(context, builder, signature.args[4], args[4], args[5])
-        factors, bounds = (_splat(builder, args[k], lanes) for k in (2, 3))
-        n_pads = builder.udiv(args[6], ir.Constant(args[6].type, PAD))
-        with cgutils.for_range(builder, n_pads) as loop:
-            at = builder.mul(loop.index, ir.Constant(loop.index.type, PAD))
-            here, there = (
-                builder.bitcast(builder.gep(row, [at]), lanes.as_pointer()) for row in (a, out)
-            )
-            value = builder.load(here, align=itemsize)
-            value = builder.select(builder.fcmp_ordered("<", value, bounds), value, bounds)
-            value = builder.fmul(value, factors)
-            builder.store(builder.fmul(value, value), there, align=itemsize)
+        for at, n_lanes in _pieces(builder, args[6], (2 * PAD, PAD)):
+            place = _Piece(builder, out, at, n_lanes)
+            value, bound = _Piece(builder, a, at, n_lanes).load(), place.splat(args[3])
+            value = builder.select(builder.fcmp_ordered("<", value, bound), value, bound)
+            value = builder.fmul(value, place.splat(args[2]))
+            place.store(builder.fmul(value, value))
         return context.get_dummy_value()
 
     return signature, generate
@@ -376,15 +358,10 @@ def add_to_row(typing_context, out, out_row, has_sum, values, row, width):
             _row_pointer(context, builder, signature.args[k], args[k], args[row])
             for k, row in ((0, 1), (3, 4))
         )
-        # A selection, as nobody can foresee it.
-        is_there = builder.icmp_signed("!=", args[2], ir.Constant(args[2].type, 0))
-        for at, n_lanes in _pieces(builder, args[5], (PAD,)):
+        for at, n_lanes in _pieces(builder, args[5], (2 * PAD, PAD)):
             place = _Piece(builder, out, at, n_lanes)
             value = _Piece(builder, values, at, n_lanes).load()
-            before = builder.select(
-                is_there, place.load(), ir.Constant(place.kind, [0.0] * n_lanes)
-            )
-            place.store(builder.fadd(before, value))
+            place.store(builder.fadd(place.load_if(args[2]), value))
         return context.get_dummy_value()
 
     return signature, generate
@@ -405,6 +382,33 @@ def add_scaled_row(typing_context, out, out_row, values, row, weight, totals, wi
             place, total = _Piece(builder, out, at, n_lanes), _Piece(builder, sums, at, n_lanes)
             value = _Piece(builder, values, at, n_lanes).load()
             product = builder.fmul(place.splat(args[4]), place.like(value))
+            place.store(builder.fadd(place.load(), product))
+            total.store(builder.fadd(total.load(), total.like(value)))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def add_scaled_sum(
+    typing_context, out, out_row, values, row, other, has_other, weight, totals, width
+):
+    """Do as `add_scaled_row` with the sum of two rows, or with the first alone: whole pads."""
+    n = types.intp
+    signature = types.void(out, n, values, n, n, has_other, out.dtype, totals, n)
+
+    def generate(context, builder, signature, args):
+        kinds = signature.args
+        out, first, second = (
+            _row_pointer(context, builder, kinds[k], args[k], args[row])
+            for k, row in ((0, 1), (2, 3), (2, 4))
+        )
+        sums = context.make_array(kinds[7])(context, builder, args[7]).data
+        for at, n_lanes in _pieces(builder, args[8], (2 * PAD, PAD)):
+            place, total = _Piece(builder, out, at, n_lanes), _Piece(builder, sums, at, n_lanes)
+            own, more = (_Piece(builder, part, at, n_lanes) for part in (first, second))
+            value = builder.fadd(own.load(), more.load_if(args[5]))
+            product = builder.fmul(place.splat(args[6]), place.like(value))
             place.store(builder.fadd(place.load(), product))
             total.store(builder.fadd(total.load(), total.like(value)))
         return context.get_dummy_value()
@@ -460,6 +464,14 @@ class _Piece:
 
     def load(self) -> Any:
         return self._builder.load(self._place, align=self._align)
+
+    def load_if(self, is_there: Any) -> Any:
+        """Return zeros unless a byte is one: a mask, as nobody can foresee a branch."""
+        builder, lane = self._builder, ir.IntType(8 * self._align)
+        numbers = ir.VectorType(lane, self.kind.count)
+        mask = builder.neg(builder.zext(is_there, lane))
+        kept = builder.and_(builder.bitcast(self.load(), numbers), _splat(builder, mask, numbers))
+        return builder.bitcast(kept, self.kind)
 
     def store(self, values: Any) -> None:
         self._builder.store(values, self._place, align=self._align)
