@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -30,23 +30,22 @@ class PieceSums(RowSums):
     Parameters
     ----------
     pieces : Pieces
-        None as soon as other sums have been added.
     totals : function, optional
         As in `RowSums`.
     """
 
     def __init__(self, pieces: cuda.Pieces, totals: Callable[[], Tensor] | None) -> None:
-        self.pieces: cuda.Pieces | None = pieces
-        self.rows, self.n_rows, self.totals = pieces.segments.symbols, pieces.n_symbols, totals
+        super().__init__(pieces.segments.symbols, cast(Any, pieces), pieces.n_symbols, totals)
 
     @property
-    def values(self) -> Tensor:
-        """The sums; made each time, since a recorded step replaces the pieces."""
-        return self._values if self.pieces is None else cuda.sum_of_pieces(self.pieces)
+    def pieces(self) -> cuda.Pieces | None:
+        """Sums of pieces, as long as no other sums have been added."""
+        own: Any = self._values
+        return own if isinstance(own, cuda.Pieces) else None
 
-    @values.setter
-    def values(self, values: Tensor) -> None:
-        self.pieces, self._values = None, values
+    def join(self, *, n_threads: int = 1) -> Tensor:
+        """Return the sums; made each time, since a recorded step replaces the pieces."""
+        return self._values if self.pieces is None else cuda.sum_of_pieces(self.pieces)
 
 
 class TensorTable:

@@ -58,6 +58,8 @@ def test_what_should_be_in_registers_is_there(fit, compiled):
         assert one.stack <= IN_MEMORY.get(one.kernel, 512), one
 
 
-def test_a_kernel_is_the_same_with_squares_and_without(compiled):
-    names = [one.kernel for one in compiled["45 states"]]  # training needs them, and scores do not
-    assert names.count("tile_combine") == 1
+def test_one_kernel_alone_differs_with_squares_and_without(compiled):
+    # Training needs them, and scores do not.  A branch in it took it a fifth more registers.
+    names = [one.kernel for one in compiled["45 states"]]
+    assert names.count("tile_combine") == 2
+    assert {names.count(name) for name in ("warp_chains", "gather_tiles", "_decay_kernel")} == {1}
