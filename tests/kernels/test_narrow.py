@@ -73,7 +73,7 @@ def test_sums_by_row_are_left_to_others_where_steps_are_few_beside_rows():
 
 
 @pytest.mark.parametrize(("stay", "doubt"), [(0.6, 0.1), (0.95, 0.5), (0.99, 0.9)])
-@pytest.mark.parametrize("n_states", [2, 3, 10])
+@pytest.mark.parametrize("n_states", [2, 3, 10, 45])
 def test_the_edges_of_tiles_of_a_long_sequence_are_exact(n_states, stay, doubt):
     batch = long_chain(40_000, n_states, stay=stay, doubt=doubt)
     one = recursions.smooth(*batch, squares=True)  # step by step
@@ -131,7 +131,24 @@ def test_tiles_cover_all_steps_and_begin_at_blocks():
         assert n_steps < 100_000 or tile // narrow.STEPS % 2 == 1
 
 
-def test_more_states_go_to_strips_on_many_steps(monkeypatch):
+@pytest.mark.parametrize(
+    ("n_states", "n_sequences", "length", "in_strips"),
+    [
+        (20, 10, 60, True),  # blocks would not be full
+        (20, 100, 60, False),
+        (20, 300, 60, True),  # there is work for two cores
+        (40, 300, 60, False),
+        (40, 1, 1000, False),
+        (40, 1, 2500, True),
+        (40, 30, 60, False),
+        (40, 30, 600, True),
+        (100, 2, 5000, True),
+        (300, 1, 2500, False),
+    ],
+)
+def test_many_states_go_to_strips_where_blocks_would_not_be_full(
+    n_states, n_sequences, length, in_strips, monkeypatch
+):
     taken = []
     smooth = narrow.smooth
 
@@ -140,8 +157,18 @@ def test_more_states_go_to_strips_on_many_steps(monkeypatch):
         return smooth(potentials, index, offsets, **options)
 
     monkeypatch.setattr(narrow, "smooth", noted)
-    few, many = (random_batch(1, 20, [60] * n, dtype=np.float32) for n in (10, 600))
-    for batch in (few, many):
-        got = cpu.forward_backward(*batch, squares=True, n_threads=2)
-        assert_same(got, recursions.smooth(*batch, squares=True), TOLERANCE[np.float32])
-    assert taken == [36_000]
+    batch = random_batch(1, n_states, [length] * n_sequences, dtype=np.float32)
+    got, one = (
+        way(*batch, squares=1, n_threads=2)[:4] for way in (cpu.forward_backward, recursions.smooth)
+    )
+    for ours, theirs in zip(got, one, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=5e-5, atol=5e-4)
+    assert bool(taken) == in_strips
+
+
+def test_threads_do_not_change_a_bit_with_many_states():
+    batch = random_batch(0, 45, [3000, 17, 9000, 1], dtype=np.float32)
+    one, two, five = (cpu.forward_backward(*batch, squares=8, n_threads=n) for n in (1, 2, 5))
+    for other in (two, five):
+        for a, b in zip((*one[:4], *one.squares), (*other[:4], *other.squares), strict=True):
+            assert a.tobytes() == b.tobytes()

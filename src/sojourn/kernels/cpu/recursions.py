@@ -1,6 +1,6 @@
 """Forward-backward on blocks of sequences: `blocks` has the compiled part.
 
-Few states are left to `narrow`, and some more where there are many steps.
+Few states are left to `narrow`, and many where there are too few sequences to fill blocks.
 
 Blocks belong to `_STRANDS` strands, in which sums are added in their order: the number of threads
 does not change a bit.  States are padded with zeros to a multiple of `PAD`.
@@ -47,8 +47,13 @@ from sojourn.kernels.threads import run_units
 _STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
 _MIN_BLOCKS = 8
 _BLOCK_SUMS = 2**25  # numbers in the sums of all blocks: there is room for them, rarely touched
-_MOST_IN_STRIPS = 32  # states for which `narrow` may be faster
-_MANY_STEPS = 2**15  # steps from which it is, beyond `NARROW` states
+_MANY_STEPS = 2**13  # those of two strips: `narrow` is faster from there, up to so many states:
+_MOST_ALONE = 28  # where potentials and sums of emissions are computed apart, and
+_MOST_SWEPT = 100  # where they are computed in strips, too
+_FULL_ROWS = 8  # sequences that a block needs to be as fast as it can be
+_MOST_WITH_FEW = 32  # states for which `narrow` is faster than blocks with fewer sequences
+_MOST_WITH_LONG = 256  # states for which it is where these are long
+_STEPS_A_BLOCK = 2**11  # steps of long ones, for every block that there would be
 _ALL_SQUARES = 12  # states up to which the squares of pairs come from every step
 _MOST_ALL_SQUARES = 32  # states up to which they do where all are asked for
 _CHUNK_ELEMENTS = 2**22  # numbers of forward vectors that a thread keeps
@@ -79,7 +84,7 @@ def forward_backward(
             potentials, index, offsets, squares=bool(squares), order=order, n_threads=n_threads
         )
     squares = _square_every(len(potentials.start), squares)
-    if _suits_strips(len(potentials.start), len(index)):
+    if _suits_strips(len(potentials.start), len(index), len(offsets) - 1):
         potentials = with_table(potentials, n_threads=n_threads)
         smoothed = narrow.smooth(
             potentials, index, offsets, squares=squares, summed=summed, n_threads=n_threads
@@ -111,7 +116,8 @@ def sweep(
     Returns the expectations, without responsibilities, and the sums, shape (P, K); None where the
     parts have to be computed one after another.  `n_threads` does not change a bit.
     """
-    if not _suits_strips(len(start), len(numbers.values)):
+    n_steps, n_sequences = len(numbers.values), len(offsets) - 1
+    if not _suits_strips(len(start), n_steps, n_sequences, sweep=True):
         return None
     squares = _square_every(len(start), squares)
     return narrow.sweep(start, transitions, numbers, offsets, squares=squares, n_threads=n_threads)
@@ -125,14 +131,22 @@ def _square_every(n_states: int, squares: int) -> int:
     return 1 if n_states <= all_up_to else SQUARE_EVERY
 
 
-def _suits_strips(n_states: int, n_steps: int) -> bool:
-    """Whether `narrow` is faster: it is for few states, and for some more on many steps.
+def _suits_strips(n_states: int, n_steps: int, n_sequences: int, *, sweep: bool = False) -> bool:
+    """Whether `narrow` is faster: for few states, or where blocks would have few sequences.
 
-    On an AMD EPYC, one core, ns a step there and in blocks: 20 states, 65,536 steps in sequences
-    of 20: 71 and 126, in one: 66 and 190; 32 states: 124 and 180, 126 and 280.  With 8,000 steps
-    in sequences of 20, 20 states: 161 and 124.
+    A strip has as many rows however few the sequences are; it is work for one core, and begins with
+    walks.  Measured by `benchmarks.strips`; `benchmarks/README.md` has the tables.
     """
-    return n_states <= NARROW or (n_states <= _MOST_IN_STRIPS and n_steps >= _MANY_STEPS)
+    if n_states <= NARROW:
+        return True
+    if n_states <= (_MOST_SWEPT if sweep else _MOST_ALONE) and n_steps >= _MANY_STEPS:
+        return True
+    if n_sequences >= _MIN_BLOCKS * _FULL_ROWS:
+        return False
+    if n_states <= _MOST_WITH_FEW:
+        return True
+    n_blocks = min(n_sequences, _MIN_BLOCKS)
+    return n_states <= _MOST_WITH_LONG and n_steps >= _STEPS_A_BLOCK * n_blocks
 
 
 def log_normalizers(
@@ -141,7 +155,7 @@ def log_normalizers(
     """Compute log Z of every sequence by the forward recursion alone."""
     if potentials.durations is not None:
         return durations.log_normalizers(potentials, index, offsets, n_threads=n_threads)
-    if _suits_strips(len(potentials.start), len(index)):
+    if _suits_strips(len(potentials.start), len(index), len(offsets) - 1):
         found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
         if found is not None:
             return found
