@@ -45,14 +45,15 @@ def is_inside(family, natural):
 @any_seed
 @settings(deadline=None, max_examples=25)
 def test_collapsed_potentials_are_differences_of_log_normalisers(name, seed):
-    family, natural, _, x = drawn(name, seed)
+    example = EXAMPLES[name]
+    family, natural, _, x = drawn(name, seed, fewest=example.inside)
     base = family.log_normalizer(natural)
     expected = [increases(family, natural, t) for t in family.statistics(x)]
     expected = np.array(expected) + family.log_base_measure(x)[:, None]
     # The long way takes the difference of two large numbers.
     lost = 1e-13 * np.abs(base).max()
     got = family.log_predictive(x, natural)
-    error = EXAMPLES[name].error
+    error = min(example.error, 0.01)  # integrals are more accurate with more steps
     np.testing.assert_allclose(got, expected, rtol=max(1e-8, error), atol=error + lost)
 
 
@@ -159,9 +160,10 @@ def test_sums_are_weighted_sums_of_statistics(name, seed):
 @any_seed
 @settings(deadline=None, max_examples=15)
 def test_a_missing_entry_is_exactly_one_left_out(name, seed):
-    family, natural, data, _ = drawn(name, seed, n=6)
+    example = EXAMPLES[name]
+    family, natural, data, _ = drawn(name, seed, n=6, fewest=example.inside)
     rng = np.random.default_rng(seed)
-    kind = EXAMPLES[name].missing
+    kind = example.missing
     values = data.values.copy()
     if kind == "symbols":
         values[2] = -1
@@ -182,7 +184,7 @@ def test_a_missing_entry_is_exactly_one_left_out(name, seed):
     base = family.log_normalizer(natural)
     expected = [increases(family, natural, t) for t in family.statistics(x)]
     expected = np.array(expected) + family.log_base_measure(x)[:, None]
-    error = EXAMPLES[name].error
+    error = min(example.error, 0.01)
     lost = error + 1e-13 * np.abs(base).max()
     got = family.log_predictive(x, natural)
     np.testing.assert_allclose(got, expected, rtol=max(1e-8, error), atol=lost)
