@@ -41,10 +41,12 @@ def _first_fits(found: dict[str, Any]) -> str:
     )
 
 
-def _with_moves(found: dict[str, Any]) -> str:
-    """Say how long the same takes where states may move."""
+def _with_moves(found: dict[str, Any] | None) -> str:
+    """Say how long the same takes where states may move, if that was measured."""
+    if found is None:
+        return ""
     return (
-        "Where the number of states is learned, ten passes take "
+        " Where the number of states is learned, ten passes take "
         f"{found['whole_call_seconds']:.1f} s with everything around them, "
         f"{found['move_seconds']:.1f} s of these moves, and {found['states']} states are found."
     )
@@ -91,7 +93,8 @@ def figures(found: dict[str, Any]) -> str:
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
-        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s. " + _with_moves(found["paper_size_moves"]),
+        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s."
+        + _with_moves(found.get("paper_size_moves")),
         "",
         "Where the time of a step goes, in microseconds; planning sorts the next window at the "
         "same time, by other kernels and copies from the host, of which this is the share per "
