@@ -93,8 +93,7 @@ def figures(found: dict[str, Any]) -> str:
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
-        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s."
-        + _with_moves(found.get("paper_size_moves")),
+        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s." + _with_moves(found.get("paper_size_moves")),
         "",
         "Where the time of a step goes, in microseconds; planning sorts the next window at the "
         "same time, by other kernels and copies from the host, of which this is the share per "

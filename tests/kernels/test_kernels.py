@@ -10,7 +10,7 @@ from numba import njit
 from scipy.special import digamma, xlogy
 
 from sojourn.kernels import Potentials, cpu, reference
-from sojourn.kernels.cpu import narrow, recursions, symbols
+from sojourn.kernels.cpu import decoding, narrow, recursions, symbols
 from sojourn.kernels.cpu.gemm import gemm
 from sojourn.kernels.interface import SQUARE_EVERY, aligned, padded_states
 from sojourn.transitions.base import PriorCounts, Rows
@@ -59,6 +59,7 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
     start, transitions = (np.asarray(part, np.float64) for part in potentials[:2])
     smoothed = kernel.forward_backward(*batch, squares=True)
     best, path = kernel.viterbi(*batch)
+    ends = kernel.last_scores(*batch)
     expected = dict.fromkeys(("start", "pairs"), 0.0)
     squares = dict.fromkeys(("start", "pairs", "rows"), 0.0)
     close = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
@@ -70,6 +71,12 @@ def test_kernels_agree_with_the_sum_over_all_paths(name, n_states, lengths, scal
         close(smoothed.responsibilities[begin:end], marginals)
         close(best[n], log_best)
         assert tuple(path[begin:end]) == best_path
+        to_each = [
+            max(weight for own, weight in paths if own[-1] == k)
+            for paths in [list(enumeration.enumerate_paths(start, transitions, rows))]
+            for k in range(n_states)
+        ]
+        close(ends[n], np.log(to_each))
         expected["start"] += marginals[0]
         expected["pairs"] += pairs.sum(axis=0)
         squares["start"] += marginals[0] ** 2
@@ -131,7 +138,31 @@ def test_compiled_kernel_agrees_with_reference_at_any_shape(
         np.testing.assert_allclose(
             getattr(got, name), getattr(expected, name), rtol=tolerance, atol=10 * tolerance
         )
-    np.testing.assert_array_equal(cpu.viterbi(*batch)[1], reference.viterbi(*batch)[1])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 2**20),
+    n_states=st.sampled_from([1, 2, 5, 15, 16, 17, 45]),
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=10),
+    chunk_elements=st.sampled_from([1, 100, 600, 2**22]),
+    n_kinds=st.sampled_from([1, 2, 11]),
+    n_threads=st.sampled_from([1, 2]),
+)
+def test_best_paths_are_those_of_the_reference_to_the_bit(
+    seed, n_states, lengths, chunk_elements, n_kinds, n_threads
+):
+    potentials, index, offsets = random_batch(seed, n_states, lengths, scaled=seed % 2 == 0)
+    # With few different numbers paths are equally good; the lower state is taken.
+    kinds = np.array([0.0, 1.0]) if n_kinds == 2 else np.linspace(0.1, 1.0, n_kinds)
+    rng = np.random.default_rng(seed)
+    parts = (kinds[rng.integers(n_kinds, size=part.shape)] for part in potentials[:3])
+    potentials = Potentials(*parts, potentials.log_scale)
+    batch = potentials, index, offsets
+    got = decoding.best_paths(*batch, n_threads=n_threads, chunk_elements=chunk_elements)
+    for ours, theirs in zip(got, reference.viterbi(*batch), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(cpu.last_scores(*batch), reference.last_scores(*batch))
 
 
 @settings(deadline=None, max_examples=20)

@@ -198,31 +198,13 @@ class TileKernel(KernelOnTiles):
     ) -> Floats:
         """Return the probability of the best path to each state of the last step, (N, K).
 
-        One run of Viterbi's algorithm per state, which is the only one possible at that step; the
-        largest probability is one.
+        The largest probability is one.
         """
-        xp, place, n_states = namespace(heads), placed(index), heads.shape[1]
-        offsets = runs.offsets
-        n, length = len(offsets) - 1, int(offsets[-1])
-        if n == 0:
+        xp, place, offsets = namespace(heads), placed(index), runs.offsets
+        if len(offsets) == 1:
             return heads[:0]
         factors, own = _alone(potentials, heads, index, runs)
-        lasts, table = place(offsets[1:] - 1), factors.emissions
-        only = xp.zeros((n, n_states, table.shape[1]), dtype_of(table), like=table)
-        states = np.arange(n_states)
-        only[:, place(states), place(states)] = table[lasts, :n_states]
-        numbers = place(length + n_states * np.arange(n))
-        several = [own + 0 * own for _ in states]
-        for k in states:
-            several[k][lasts] = xp.astype(numbers + int(k), dtype_of(own))
-        starts = np.concatenate([offsets[:-1] + k * length for k in states] + [[n_states * length]])
-        factors = factors._replace(
-            emissions=xp.concatenate([table, only.reshape(n * n_states, -1)])
-        )
-        scores, _ = self.kernel.viterbi(
-            factors, xp.concatenate(several), place(starts), n_threads=self.n_threads
-        )
-        logs = scores.reshape(n_states, n).T
+        logs = self.kernel.last_scores(factors, own, place(offsets), n_threads=self.n_threads)
         return xp.astype(xp.exp(logs - xp.amax(logs, axis=1)[:, None]), dtype_of(heads))
 
     def _folded(

@@ -298,6 +298,14 @@ class Kernel(Protocol):
             The states, flat.
         """
 
+    def last_scores(
+        self, potentials: Potentials, index: Any, offsets: Any, *, n_threads: int = 1
+    ) -> Any:
+        """Return the score of the best path to each state of the last step of sequences, (N, K).
+
+        Those of a sequence are known up to a number that all of them share.
+        """
+
     def log_potential(self, smoothed: Smoothed, potentials: Potentials, index: Any) -> Any:
         """E_q of the logarithm of the product of potentials along the path."""
 

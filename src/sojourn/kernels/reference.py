@@ -24,6 +24,7 @@ from sojourn.kernels.updates import (
 __all__ = [
     "blend_counts",
     "forward_backward",
+    "last_scores",
     "log_normalizers",
     "log_potential",
     "logarithms",
@@ -165,18 +166,39 @@ def viterbi(
     path = np.empty(len(index), dtype=np.int32)
     for n, (begin, end) in enumerate(itertools.pairwise(offsets)):
         rows = log_emissions[index[begin:end]]
-        score = log_start + rows[0]
-        came_from = np.empty(rows.shape, dtype=np.int64)
-        for t in range(1, len(rows)):
-            candidates = score[:, None] + log_transitions
-            came_from[t] = candidates.argmax(axis=0)
-            score = candidates.max(axis=0) + rows[t]
+        score, came_from = _best_scores(log_start, log_transitions, rows)
         state = score.argmax()
         best[n] = score[state]
         for t in range(len(rows) - 1, -1, -1):
             path[begin + t] = state
             state = came_from[t, state]
     return best, path
+
+
+def last_scores(
+    potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
+) -> Floats:
+    """Return the score of the best path to each state of the last step of sequences, (N, K)."""
+    log_start, log_transitions, log_emissions = logarithms(potentials)
+    return np.array(
+        [
+            _best_scores(log_start, log_transitions, log_emissions[index[begin:end]])[0]
+            for begin, end in itertools.pairwise(offsets)
+        ]
+    )
+
+
+def _best_scores(
+    log_start: Floats, log_transitions: Floats, rows: Floats
+) -> tuple[Floats, Integers]:
+    """Return the scores of the last step, and for each step the state that the best came from."""
+    score = log_start + rows[0]
+    came_from = np.empty(rows.shape, dtype=np.int64)
+    for t in range(1, len(rows)):
+        candidates = score[:, None] + log_transitions
+        came_from[t] = candidates.argmax(axis=0)
+        score = candidates.max(axis=0) + rows[t]
+    return score, came_from
 
 
 def logarithms(potentials: Potentials) -> tuple[Floats, Floats, Floats]:

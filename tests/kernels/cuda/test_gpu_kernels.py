@@ -271,6 +271,10 @@ def test_best_paths_are_the_reference_s(n_states, lengths, dtype):
     exact_scores, exact_path = reference.viterbi(potentials, index, offsets)
     assert_close(scores, exact_scores, 1e-12)
     np.testing.assert_array_equal(host(path), exact_path)
+    ends = cuda.last_scores(on_device(potentials), tensor(index), tensor(offsets))
+    exact_ends = reference.last_scores(potentials, index, offsets)
+    for own, exact in zip(host(ends), exact_ends, strict=True):  # up to a number of each sequence
+        np.testing.assert_allclose(own - own.max(), exact - exact.max(), rtol=1e-12, atol=1e-11)
 
 
 def test_an_impossible_sequence_adds_nothing_and_is_counted(few_or_many):

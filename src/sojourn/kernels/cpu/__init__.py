@@ -4,7 +4,7 @@
 """
 
 from sojourn.kernels.cpu import notice  # noqa: F401  says when something is compiled
-from sojourn.kernels.cpu.decoding import viterbi
+from sojourn.kernels.cpu.decoding import last_scores, viterbi
 from sojourn.kernels.cpu.recursions import forward_backward, log_normalizers, sweep
 from sojourn.kernels.updates import (
     blend_counts,
@@ -18,6 +18,7 @@ reads_counts = True
 __all__ = [
     "blend_counts",
     "forward_backward",
+    "last_scores",
     "log_normalizers",
     "log_potential",
     "reads_counts",

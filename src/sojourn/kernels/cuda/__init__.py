@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sojourn.kernels.cuda import settings
-from sojourn.kernels.cuda.decoding import viterbi
+from sojourn.kernels.cuda.decoding import last_scores, viterbi
 from sojourn.kernels.cuda.launch import begin, compile_gammas, compiled_together
 from sojourn.kernels.cuda.minibatches import (
     Minibatch,
@@ -85,6 +85,7 @@ __all__ = [
     "forward_backward",
     "gather_sequences",
     "is_narrow",
+    "last_scores",
     "load_minibatch",
     "load_rows",
     "log_normalizers",

@@ -29,6 +29,23 @@ def viterbi(
     if potentials.durations is not None:
         scores, copies = viterbi(*with_edges(written_out(potentials), index, offsets), offsets)
         return scores, copies // Folding.of(potentials).n_copies
+    _, best, path = _launch(potentials, index, offsets)
+    return best, path
+
+
+def last_scores(
+    potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+) -> Tensor:
+    """Return the score of the best path to each state of the last step of sequences, (N, K)."""
+    scores, _, _ = _launch(potentials, index, offsets)
+    last = (offsets[1:] - offsets[:-1] - 1) % 2  # scores of two steps take turns
+    each = torch.arange(len(scores), device=scores.device)
+    return scores[each, last.long(), : len(potentials.start)]
+
+
+def _launch(
+    potentials: Potentials, index: Tensor, offsets: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, gain, shift = affine_parts(potentials)
     n_states, n_sequences, n_steps = len(potentials.start), len(offsets) - 1, len(index)
     tile = min(max(16, triton.next_power_of_2(n_states)), 64)
@@ -61,7 +78,7 @@ def viterbi(
         SCALED=potentials.log_scale is not None,
         num_warps=4,
     )
-    return best, path
+    return scores, best, path
 
 
 @Launched

@@ -96,6 +96,13 @@ class PaddedKernel:
         """Find the best path of every sequence; ties go to the lower state."""
         return decoding.viterbi(self._padded(potentials), index, offsets)
 
+    def last_scores(
+        self, potentials: Potentials, index: Tensor, offsets: Tensor, *, n_threads: int = 1
+    ) -> Tensor:
+        """Return the score of the best path to each state of the last step of sequences."""
+        scores = decoding.last_scores(self._padded(potentials), index, offsets)
+        return scores[:, : len(potentials.start)]
+
     def _padded(self, potentials: Potentials) -> Potentials:
         n_states = max(len(potentials.start), self.least)
         return _padded(potentials, n_states if n_states == self.exact else padded_states(n_states))
