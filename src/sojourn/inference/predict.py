@@ -14,6 +14,7 @@ from sojourn.inference.local import chunk_potentials, impossible
 from sojourn.inference.long import LongPrediction, is_long
 from sojourn.inference.posterior import Posterior
 from sojourn.kernels.arrays import to_host
+from sojourn.kernels.cpu.sampling import draw_states
 from sojourn.kernels.interface import DurationPotentials, Floats, Integers, Potentials
 from sojourn.sequences import Sequences
 from sojourn.sources.tiles import Steps
@@ -111,8 +112,27 @@ def draw(
     start, matrix = np.cumsum(rows.start), np.cumsum(rows.transitions, axis=1)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     states = np.empty(offsets[-1], dtype=np.int32)
-    last = len(start) - 1  # rounding may leave the last cumulative sum below one
     left = VisitDraws.of(posterior, len(lengths))
+    if left is None:
+        draw_states(lengths, offsets[:-1], start, matrix, rng.random(len(states)), states)
+    else:
+        _draw_visits(left, lengths, offsets, start, matrix, rng, states)
+    natural = posterior.learned(family).prior() + posterior.emissions.dense()
+    drawn = Sequences(states, offsets)
+    return Sequences(family.sample(natural, drawn, rng), offsets), drawn
+
+
+def _draw_visits(
+    left: VisitDraws,
+    lengths: NDArray[np.int64],
+    offsets: Integers,
+    start: Floats,
+    matrix: Floats,
+    rng: np.random.Generator,
+    states: NDArray[np.int32],
+) -> None:
+    """Draw states that last: `sampling.draw_states` with what is left of visits."""
+    last = len(start) - 1  # rounding may leave the last cumulative sum below one
     for t in range(int(lengths.max())):
         active = np.flatnonzero(lengths > t)
         u = rng.random(len(active))
@@ -122,12 +142,8 @@ def draw(
             before = states[offsets[active] + t - 1]
             now = (matrix[before] <= u[:, None]).sum(axis=1)
         chosen: Integers = np.minimum(now, last)
-        if left is not None:
-            chosen = left.step(active, chosen, None if t == 0 else before, rng)
+        chosen = left.step(active, chosen, None if t == 0 else before, rng)
         states[offsets[active] + t] = chosen
-    natural = posterior.learned(family).prior() + posterior.emissions.dense()
-    drawn = Sequences(states, offsets)
-    return Sequences(family.sample(natural, drawn, rng), offsets), drawn
 
 
 class VisitDraws:

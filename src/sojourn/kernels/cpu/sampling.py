@@ -6,6 +6,7 @@ generator that is handed in, so that a seed gives the same draws on any machine 
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -264,3 +265,36 @@ def draw_tables(rng, counts, prior, tables):
                 if rng.random() * (a + i) < a:
                     seated += 1
             tables[j, k] = seated
+
+
+@njit(cache=True, nogil=True)
+def draw_states(lengths, first, start, rows, u, states):
+    """Draw the states of sequences, step by step, from uniform numbers in that order.
+
+    `start` and `rows` are cumulative sums; the states of sequence n go to ``first[n]`` and on.  All
+    sequences that are long enough draw step t, in their order, before any of them draws the next.
+    """
+    active = np.arange(lengths.shape[0])
+    n_active, taken, last = active.shape[0], 0, start.shape[0] - 1
+    t = 0
+    while n_active > 0:
+        n_left = 0
+        for i in range(n_active):
+            n = active[i]
+            if lengths[n] <= t:
+                continue
+            active[n_left] = n
+            n_left += 1
+            at = first[n] + t
+            sums = start if t == 0 else rows[states[at - 1]]
+            low, high = 0, last  # rounding may leave the last sum below one
+            while low < high:
+                middle = (low + high) // 2
+                if sums[middle] <= u[taken]:
+                    low = middle + 1
+                else:
+                    high = middle
+            states[at] = low
+            taken += 1
+        n_active = n_left
+        t += 1
