@@ -83,6 +83,7 @@ def test_best_paths_of_states_that_last_are_found_in_tiles(duration, tmp_path, m
     model.set_params(n_passes=4, tile_length=None).fit(values[:600])
     monkeypatch.setattr(data_module, "LONG_STEPS", 200)
     monkeypatch.setattr(long, "GROUP_STEPS", 200)
+    monkeypatch.setattr(long, "GROUP_NUMBERS", 0)
     monkeypatch.setattr(LongPrediction.__init__, "__defaults__", (50,))
     np.save(tmp_path / "x.npy", values[:, None])
     np.save(tmp_path / "x.offsets.npy", np.cumsum([0, *lengths]))
@@ -109,6 +110,7 @@ def test_buffers_grow_until_nothing_beyond_them_matters(symbols):
 @pytest.mark.parametrize("name", ["states.npy", "states.parquet"])
 def test_results_of_a_long_file_are_written_by_groups(symbols, tmp_path, monkeypatch, name):
     monkeypatch.setattr(long, "GROUP_STEPS", 2**14)
+    monkeypatch.setattr(long, "GROUP_NUMBERS", 0)
     model = fitted(symbols)
     lengths = [LONG_STEPS + 5000, 300, 2000]
     own = symbols[: sum(lengths)]

@@ -30,7 +30,10 @@ TILE_STEPS = 2**13
 """Steps of a tile: long beside the buffers that are usual."""
 
 GROUP_STEPS = 2**16
-"""Steps of the tiles that are computed together."""
+"""Steps of the tiles that are computed together, at least."""
+
+GROUP_NUMBERS = 2**20
+"""Steps times states of these tiles, at least."""
 
 SLOW_GROUP_STEPS = 2**20
 """The same where starting a computation takes long."""
@@ -69,7 +72,8 @@ class LongPrediction:
     def __post_init__(self) -> None:
         self.posterior = self.backend.place(self.posterior)
         self._buffer = _FIRST
-        self._group = SLOW_GROUP_STEPS if self.backend.slow_launches else GROUP_STEPS
+        least = SLOW_GROUP_STEPS if self.backend.slow_launches else GROUP_STEPS
+        self._group = max(least, GROUP_NUMBERS // self.posterior.n_states)
 
     def log_likelihoods(self) -> Floats:
         """Return the log predictive likelihood of each sequence, (N,)."""
