@@ -141,6 +141,8 @@ def test_tiles_cover_all_steps_and_begin_at_blocks():
         (40, 1, 1000, False),
         (40, 1, 2500, True),
         (40, 30, 60, False),
+        (40, 8, 900, False),
+        (40, 8, 1100, True),
         (40, 30, 600, True),
         (100, 2, 5000, True),
         (300, 1, 2500, False),
