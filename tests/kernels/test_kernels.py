@@ -165,6 +165,64 @@ def test_best_paths_are_those_of_the_reference_to_the_bit(
     np.testing.assert_array_equal(cpu.last_scores(*batch), reference.last_scores(*batch))
 
 
+def left_right(n_states, n_sequences, excursion, dtype, *, costs=20.0):
+    """Draw sequences that go from state to state for good, but for some steps seem to be ahead.
+
+    A symbol costs other states than its own so many nats.
+    """
+    rng = np.random.default_rng(n_states)
+    symbols, length = [], 60
+    for n in range(n_sequences):
+        states = np.sort(rng.integers(0, n_states, length))
+        begin = rng.integers(0, length - excursion)
+        if n % 3 == 0:
+            states[begin : begin + excursion] += 1
+        symbols.append(np.minimum(states, n_states - 1))
+    theta = 0.95 * np.eye(n_states) + 0.05 * np.eye(n_states, k=1)
+    theta[-1, -1] = 1.0
+    table = np.exp(-costs * (1.0 - np.eye(n_states)))
+    parts = np.eye(n_states)[0], theta, table
+    offsets = np.arange(0, length * n_sequences + 1, length)
+    potentials = Potentials(*(part.astype(dtype) for part in parts))
+    return potentials, np.concatenate(symbols).astype(np.int32), offsets
+
+
+@pytest.mark.parametrize("name", ["cpu32", "cpu64"])
+@pytest.mark.parametrize(
+    ("n_states", "n_sequences", "excursion", "costs"),
+    [
+        (2, 5, 12, 20.0),
+        (3, 300, 9, 20.0),  # strips would be taken
+        (20, 6, 12, 20.0),
+        (40, 70, 12, 20.0),  # blocks are full
+        (3, 9, 20, 60.0),  # more than double precision has
+    ],
+)
+def test_states_that_vanish_for_a_while_are_not_lost(name, n_states, n_sequences, excursion, costs):
+    kernel, dtype, tolerance = KERNELS[name]
+    batch = left_right(n_states, n_sequences, excursion, dtype, costs=costs)
+    expected = reference.forward_backward(*batch, squares=True)
+    got = kernel.forward_backward(*batch, squares=True)
+    close = partial(np.testing.assert_allclose, rtol=tolerance, atol=20 * tolerance)
+    close(got.responsibilities, expected.responsibilities)
+    for name in ("log_normalizers", "start"):
+        close(getattr(got, name), getattr(expected, name))
+    close(got.transitions, expected.transitions, atol=tolerance * batch[2][-1])
+    if dtype is np.float64 and n_states <= 32:  # of others they are estimates
+        close(got.squares.pairs, expected.squares.pairs, atol=tolerance * batch[2][-1])
+    assert (got.squares.pairs <= got.transitions * (1.0 + tolerance)).all()
+    close(kernel.log_normalizers(*batch), expected.log_normalizers)
+    # Nothing can be likelier than the best path alone.
+    assert (kernel.log_normalizers(*batch) >= kernel.viterbi(*batch)[0] - 1e-3).all()
+
+
+def test_sums_by_row_of_states_that_vanish_for_a_while_are_left_to_responsibilities():
+    batch = left_right(40, 70, 12, np.float32)
+    got = cpu.forward_backward(*batch, summed=True)
+    assert got.row_sums is None
+    assert np.isfinite(got.responsibilities).all()
+
+
 @settings(deadline=None, max_examples=20)
 @given(
     seed=st.integers(0, 2**20),

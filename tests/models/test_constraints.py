@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import sojourn as sj
 from sojourn.model_selection import n_parameters
@@ -369,3 +370,22 @@ def test_what_is_given_is_no_free_parameter():
     assert n_parameters(plain) - n_parameters(ordered) == (2 + 6) - (0 + 2)
     np.testing.assert_allclose(ordered.stationary_, [0.0, 0.0, 1.0])
     assert ordered.mean_first_passage(1, 0) == np.inf
+
+
+def test_an_excursion_does_not_lose_the_state_that_a_left_right_model_comes_back_to():
+    rng = np.random.default_rng(0)
+
+    def recording(*stretches):
+        return np.concatenate([rng.normal(mean, 1.0, (n, 10)) for mean, n in stretches])
+
+    usual = [recording((0.0, 120), (3.0, 80), (-3.0, 40)) for _ in range(6)]
+    # For some steps the second state seems to have come, which nothing leads back from.
+    odd = recording((0.0, 80), (3.0, 5), (0.0, 80), (3.0, 60), (-3.0, 40))
+    model = sj.HMM(3, sj.Gaussian(), transition_constraints="left-right", random_state=0)
+    model.set_params(n_passes=10).fit(usual)
+    assert model.score([odd]) >= model.decode([odd])[0] - 1e-3
+    scores = [
+        clone(model).set_params(dtype=dtype).fit([*usual, odd]).score([*usual, odd])
+        for dtype in ("float32", "float64")
+    ]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-6)

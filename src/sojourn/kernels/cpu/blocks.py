@@ -55,6 +55,7 @@ _PRODUCT_STEPS = 2**9  # outer products summed in single precision before they a
 _NEAR_BYTES = 2**19  # a larger emission table is out of the near caches, and rows are prefetched
 _SHIFT = 2.0**32  # α is as much larger before it is squared, and ε smaller: both keep in range
 _LARGEST = 2.0**95  # the square of this, shifted, is finite in single precision
+_OFF = 0.01  # distance from one of a sum of probabilities that is not due to rounding
 
 
 @outer
@@ -87,7 +88,7 @@ def smooth_units(
     every,
     weight,
 ):
-    """Smooth the blocks that are taken; NaN log_z marks a failed one.
+    """Smooth the blocks that are taken; NaN log_z marks a failed one, which adds nothing.
 
     The `sums` of each strand have a row for every state, of pairs, and one of starts; with squares
     of these, one more of starts, one of rows, and those of pairs.  There are none where only log Z
@@ -156,6 +157,7 @@ def smooth_units(
                     _copy_rows(alpha, carried, alpha, none, block_rows)
             for i in range(n_rows):
                 log_z[order[low + i]] = log_norm[i] if sound else np.nan
+            kept = True
             if sound and backward:
                 _clear(own)
                 _clear(row_sums)
@@ -170,12 +172,14 @@ def smooth_units(
                             transitions, table, rows, prior, scale, factor, log_scale, phi, alpha,
                             inverse_scale, log_norm, scale_products, again,
                         )  # fmt: skip
-                    _backward(
+                    kept = _backward(
                         c * chunk, end, n_rows, first, length, index, has_table, block_rows,
                         transitions, transposed, emissions, alpha, inverse_scale, beta, epsilon,
                         totals, smoothed, places, apart, products, own, block, every, weight,
                         squared, row_sums, likely, pair_sums,
-                    )  # fmt: skip
+                    ) and kept  # fmt: skip
+            for i in range(0 if kept else n_rows):
+                log_z[order[low + i]] = np.nan
             # Where the block before has not been added, this one is left to the thread that does.
             is_turn = fetch_add(arrivals, block, none) == 1
             if not is_turn:
@@ -320,7 +324,11 @@ def _backward(
     likely,
     pair_sums,
 ):
-    """Smooth the steps end−1..begin given beta for the sequences that go on after them."""
+    """Smooth the steps end−1..begin given beta for the sequences that go on after them.
+
+    Returns False where a sum over states is not one: where a state that has vanished forwards turns
+    out to matter, as it may where transitions lead one way, its β is out of range.
+    """
     width = beta.shape[1]
     one = alpha.dtype.type(1.0)
     none, one_apart = np.int64(0), np.int64(1)
@@ -329,7 +337,7 @@ def _backward(
     shift, unshift = alpha.dtype.type(_SHIFT), alpha.dtype.type(1.0 / _SHIFT)
     largest = alpha.dtype.type(_LARGEST)
     has_squares, is_far = row_sums.shape[0] > 0, has_table and emissions.nbytes > _NEAR_BYTES
-    active = 0
+    active, n_lost, most_off = 0, 0, alpha.dtype.type(_OFF)
     while active < n_rows and length[active] > end:
         active += 1
     for t in range(end - 1, begin - 1, -1):
@@ -349,6 +357,8 @@ def _backward(
                 likely[i] = state
             else:
                 totals[i] = dot(alpha, row, beta, i, width)
+        for i in range(active):
+            n_lost += not abs(totals[i] - one) < most_off  # as NaN is not, either
         for i in range(active):
             row = slot + i
             token = first[i] + t
@@ -403,6 +413,7 @@ def _backward(
         _move(products, own, none)
     _move(row_sums, own, row_place)
     _move(pair_sums, own, pair_place)
+    return n_lost == 0
 
 
 @inner

@@ -18,6 +18,7 @@ from sojourn.kernels.cpu.steps import STEPS, WIDTH
 from sojourn.kernels.cpu.strip_edges import finish, is_consecutive, prepare
 from sojourn.kernels.cpu.strips import strip_room, strip_units
 from sojourn.kernels.cpu.sweeps import Numbers
+from sojourn.kernels.cpu.underflow import times_transitions
 from sojourn.kernels.interface import (
     Floats,
     Integers,
@@ -184,10 +185,11 @@ class _Sums:
     def smoothed(self, strips: _Strips, responsibilities: Floats) -> Smoothed:
         """Return the expectations of a batch."""
         theta = strips.transitions.astype(np.float64)
-        counts = _total(self.transitions).reshape(theta.shape) * theta
+        counts = times_transitions(_total(self.transitions).reshape(theta.shape), theta)
         squared = None
         if self.pair_squares.size:
-            found = _total(self.pair_squares).reshape(theta.shape) * (theta * theta)
+            products = _total(self.pair_squares).reshape(theta.shape)
+            found = times_transitions(products, theta * theta)
             squared = Squares(
                 _total(self.start_squares)[: strips.n_states],
                 # A sum that overflowed belongs to pairs that are as good as certain.

@@ -28,7 +28,12 @@ from sojourn.kernels.cpu.symbols import (
     LONG_SUM,
     with_table,
 )
-from sojourn.kernels.cpu.underflow import add_underflowed, recompute_normalizers
+from sojourn.kernels.cpu.underflow import (
+    add_underflowed,
+    leads_one_way,
+    recompute_normalizers,
+    times_transitions,
+)
 from sojourn.kernels.interface import (
     NARROW,
     SQUARE_EVERY,
@@ -41,7 +46,7 @@ from sojourn.kernels.interface import (
     aligned,
     padded_states,
 )
-from sojourn.kernels.ragged import longest_first
+from sojourn.kernels.ragged import flat_steps, longest_first
 from sojourn.kernels.threads import run_units
 
 _STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
@@ -152,9 +157,12 @@ def _suits_strips(n_states: int, n_steps: int, n_sequences: int, *, sweep: bool 
 def log_normalizers(
     potentials: Potentials, index: Integers, offsets: Integers, *, n_threads: int = 1
 ) -> Floats:
-    """Compute log Z of every sequence by the forward recursion alone."""
+    """Compute log Z of every sequence, by the forward recursion alone where that is enough."""
     if potentials.durations is not None:
         return durations.log_normalizers(potentials, index, offsets, n_threads=n_threads)
+    if leads_one_way(potentials.transitions):
+        # Forwards alone it would not be seen that a state has vanished that turns out to matter.
+        return forward_backward(potentials, index, offsets, n_threads=n_threads).log_normalizers
     if _suits_strips(len(potentials.start), len(index), len(offsets) - 1):
         found = narrow.log_normalizers(potentials, index, offsets, n_threads=n_threads)
         if found is not None:
@@ -222,8 +230,42 @@ def smooth(
     )
     if len(failed):
         potentials = with_table(potentials, n_threads=n_threads)
-        add_underflowed(smoothed, failed, potentials, index, offsets)
+        if blocks.dtype == np.float32:
+            _add_in_double(smoothed, failed, potentials, index, offsets, squares, n_threads)
+        else:
+            add_underflowed(smoothed, failed, potentials, index, offsets)
     return smoothed
+
+
+def _add_in_double(
+    smoothed: Smoothed,
+    failed: Integers,
+    potentials: Potentials,
+    index: Integers,
+    offsets: Integers,
+    squares: int,
+    n_threads: int,
+) -> None:
+    """Compute sequences again that need more than single precision, and add them."""
+    begins = np.asarray(offsets, dtype=np.int64)
+    lengths = np.diff(begins)[failed]
+    steps = flat_steps(begins[failed], lengths)
+    rows, log_scale = index[steps], potentials.log_scale
+    wide = Potentials(
+        np.asarray(potentials.start, np.float64),
+        np.asarray(potentials.transitions, np.float64),
+        np.asarray(potentials.emissions[rows], np.float64),
+        None if log_scale is None else log_scale[rows],
+    )
+    own = np.arange(len(rows), dtype=np.int32), np.concatenate([[0], np.cumsum(lengths)])
+    found = smooth(wide, *own, squares=squares, n_threads=n_threads)
+    smoothed.log_normalizers[failed] = found.log_normalizers
+    smoothed.responsibilities[steps] = found.responsibilities
+    totals, parts = (
+        (one.start, one.transitions, *(one.squares or ())) for one in (smoothed, found)
+    )
+    for total, part in zip(totals, parts, strict=True):
+        total += part
 
 
 def _sum_rows(width: int, *, squares: bool) -> int:
@@ -334,14 +376,16 @@ class _Blocks:
 
     def counts(self, products: Floats) -> Floats:
         """Σ_t α_{t−1}ᵀ ε_t, times Θ: expected transition counts."""
-        return (products * self.transitions)[: self.n_states, : self.n_states]
+        k = self.n_states
+        return times_transitions(products[:k, :k], self.transitions[:k, :k])
 
     def squares(self, products: Floats, weight: float, counts: Floats) -> Floats:
         """Σ_t (α_{t−1}²)ᵀ (ε_t²), times Θ²: between 0 and the counts."""
-        found = weight * self.transitions.astype(np.float64) ** 2
-        found *= products
+        k = self.n_states
+        theta = self.transitions[:k, :k].astype(np.float64)
+        found = times_transitions(products[:k, :k], weight * theta**2)
         # A sum that overflowed belongs to pairs that are as good as certain.
-        return np.fmax(np.fmin(found[: self.n_states, : self.n_states], counts), 0.0)
+        return np.fmax(np.fmin(found, counts), 0.0)
 
     def sampling(self, every: int) -> tuple[int, float]:
         """Return of how many steps one is sampled for squares, and the weight of a sampled one."""

@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+
 import numpy as np
 
 from sojourn.kernels import reference
 from sojourn.kernels.durations import of_sequence
 from sojourn.kernels.interface import Floats, Integers, Potentials, Smoothed
+
+
+def times_transitions(products: Floats, transitions: Floats) -> Floats:
+    """Return sums of products of pairs times their transitions; zero where these never happen.
+
+    Products of such pairs may be out of range.
+    """
+    with np.errstate(invalid="ignore"):
+        found = products * transitions
+    if not math.isfinite(found.sum()):
+        found[transitions == 0.0] = 0.0
+    return found
+
+
+def leads_one_way(transitions: Floats) -> bool:
+    """Whether a state leads to another that does not lead back, by however many steps.
+
+    A state that is improbable for long then vanishes, as nothing comes back to it; and what comes
+    later may show that it was the one.
+
+    Examples
+    --------
+    >>> leads_one_way(np.array([[0.5, 0.5], [1.0, 0.0]]))
+    False
+    >>> leads_one_way(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    True
+    """
+    never = transitions == 0.0
+    return bool(never.any()) and _leads_one_way(np.packbits(never).tobytes(), len(transitions))
+
+
+@lru_cache(maxsize=64)
+def _leads_one_way(never: bytes, n_states: int) -> bool:
+    """Find that from the transitions that never happen, as bits."""
+    bits = np.unpackbits(np.frombuffer(never, np.uint8), count=n_states**2)
+    reached = (bits.reshape(n_states, -1) == 0) | np.eye(n_states, dtype=bool)
+    for _ in range(n_states.bit_length()):
+        reached = reached @ reached
+    return bool((reached != reached.T).any())
 
 
 def recompute_normalizers(
