@@ -217,3 +217,21 @@ def test_make_targets_named_in_the_documents_exist():
         ends = r"(?=`|[ \t]*$|[ \t]+#|[ \t]+[A-Z]+=)"  # "make a difference" is no command
         named = set(re.findall(rf"(?:^|`)make ([a-z-]+){ends}", text, re.MULTILINE))
         assert named <= targets, f"{document} names {named - targets}"
+
+
+def test_modules_that_the_documents_run_exist():
+    named = {
+        (page, module)
+        for page in [*PAGES, "benchmarks/README.md", "CONTRIBUTING.md"]
+        for module in re.findall(
+            r"python -m ((?:benchmarks|experiments|tools|tests)[\w.]*\w)", (ROOT / page).read_text()
+        )
+    }
+    assert named
+    missing = {
+        one
+        for one in named
+        if not (ROOT / one[1].replace(".", "/")).with_suffix(".py").exists()
+        and not (ROOT / one[1].replace(".", "/") / "__main__.py").exists()
+    }
+    assert not missing
