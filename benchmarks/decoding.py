@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from hmmlearn import hmm
 
 import sojourn as sj
+from benchmarks.few_states import seconds
 from benchmarks.results import place, write_result, write_table
 
 RESULT = Path(__file__).parent / "results/decoding.json"
@@ -28,16 +28,7 @@ STATES = (3, 10, 45, 100)
 N_STEPS, N_SYMBOLS, N_COLUMNS, LENGTH = 220_000, 1000, 2, 22
 SHAPES = (N_STEPS // LENGTH, 100, 1)  # sequences
 THEIR_STEPS = 5_500  # a hmmlearn with 100 states takes a second for them
-
-
-def shortest(function: Callable[[], Any], repeats: int) -> float:
-    """Return the shortest time of several calls."""
-    best = np.inf
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        best = min(best, time.perf_counter() - began)
-    return float(best)
+MOST_SECONDS = 10.0  # for the repeats of one figure
 
 
 def models(kind: str, n_states: int) -> tuple[Any, Any, np.ndarray]:
@@ -71,14 +62,14 @@ def measure(kind: str, n_states: int, repeats: int) -> list[dict[str, Any]]:
         lengths = [length] * n_sequences
         part = min(THEIR_STEPS, N_STEPS)
         own = [min(length, part)] * max(1, part // length)
-        seconds = shortest(lambda lengths=lengths: ours.decode(values, lengths), repeats)
-        other = shortest(lambda own=own: theirs.decode(X[: sum(own)], own), 1)
+        passed = seconds(partial(ours.decode, values, lengths), repeats, MOST_SECONDS)
+        other = seconds(partial(theirs.decode, X[: sum(own)], own), 1, MOST_SECONDS)
         found.append(
             {
                 "data": kind,
                 "states": n_states,
                 "sequences": n_sequences,
-                "million_steps": round(N_STEPS / seconds / 1e6, 3),
+                "million_steps": round(N_STEPS / passed / 1e6, 3),
                 "hmmlearn_million_steps": round(sum(own) / other / 1e6, 4),
             }
         )

@@ -3,16 +3,14 @@
     python -m benchmarks.strips
 
 Forward-backward in both ways on one core, and a pass of `fit` in minibatches of sentences in both
-ways on all cores; the quickest of several alternating runs counts.  Takes a minute.
+ways on all cores; the quickest of several runs counts, of `fit` in turns.  Takes a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 import warnings
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ import numpy as np
 
 import sojourn as sj
 from benchmarks.cpu import sentences
+from benchmarks.few_states import seconds
 from benchmarks.results import place, write_result, write_table
 from sojourn.kernels.cpu import narrow, recursions
 from sojourn.kernels.interface import Potentials
@@ -32,17 +31,7 @@ SHAPES = ((1, 300), (1, 1_200), (1, 24_576), (24, 1_024), (64, 200), (1_200, 20)
 FIT_STATES = (20, 28, 32, 45, 100)
 FIT_SIZES = (300, 1_000, 5_000)
 LENGTH = 22
-
-
-def alternating(ways: Sequence[Callable[[], Any]], repeats: int, clock: Any) -> list[float]:
-    """Return the shortest time of each way."""
-    best = [np.inf] * len(ways)
-    for _ in range(repeats):
-        for i, run in enumerate(ways):
-            began = clock()
-            run()
-            best[i] = min(best[i], clock() - began)
-    return best
+MOST_SECONDS = 10.0  # for the repeats of one figure
 
 
 def recursion(n_states: int, shape: tuple[int, int], repeats: int) -> dict[str, Any]:
@@ -57,8 +46,10 @@ def recursion(n_states: int, shape: tuple[int, int], repeats: int) -> dict[str, 
         np.arange(n_steps, dtype=np.int32),
         np.arange(0, n_steps + 1, length),
     )
-    ways = [partial(way, *batch) for way in (narrow.smooth, recursions.smooth)]
-    strips, blocks = alternating(ways, repeats, time.process_time)
+    strips, blocks = (
+        seconds(partial(way, *batch), repeats, MOST_SECONDS, one_core=True)
+        for way in (narrow.smooth, recursions.smooth)
+    )
     return {
         "states": n_states,
         "sequences": n_sequences,
@@ -78,20 +69,18 @@ def fits(name: str, n_states: int, batch_size: int, repeats: int) -> dict[str, A
         data = list(np.random.default_rng(0).normal(size=(10_000, LENGTH, 2)))
     model = sj.HMM(n_states, family, batch_size=batch_size, n_passes=1, random_state=0, moves=None)
 
-    def fit(in_strips: bool) -> None:
-        with mock.patch.object(recursions, "_suits_strips", return_value=in_strips):
-            seconds[in_strips] = min(seconds[in_strips], model.fit(data).history_[-1]["seconds"])
-
-    seconds = {True: np.inf, False: np.inf}
+    shortest = {True: np.inf, False: np.inf}
     for _ in range(repeats):
-        for in_strips in (True, False):
-            fit(in_strips)
+        for in_strips in shortest:
+            with mock.patch.object(recursions, "_suits_strips", return_value=in_strips):
+                passed = model.fit(data).history_[-1]["seconds"]
+            shortest[in_strips] = min(shortest[in_strips], passed)
     return {
         "data": name,
         "states": n_states,
         "batch_size": batch_size,
-        "strips_seconds": round(seconds[True], 4),
-        "blocks_seconds": round(seconds[False], 4),
+        "strips_seconds": round(shortest[True], 4),
+        "blocks_seconds": round(shortest[False], 4),
     }
 
 

@@ -130,14 +130,6 @@ class Sticks(NamedTuple):
         return xp.digamma(self.v) - xp.digamma(self.u + self.v)
 
     @property
-    def geometric_weights(self) -> Floats:
-        """G[π_k], eq (8)."""
-        xp = namespace(self.u)
-        log_rest = self.log_rest
-        before = xp.cumsum(log_rest) - log_rest
-        return xp.exp(xp.digamma(self.u) - xp.digamma(self.u + self.v) + before)
-
-    @property
     def mean_weights(self) -> Floats:
         """E[π_k]; the remainder to one belongs to states beyond the truncation."""
         mean = self.u / (self.u + self.v)

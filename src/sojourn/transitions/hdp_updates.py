@@ -71,7 +71,8 @@ def compiled_changes(hdp: HDP, copies: float, step_size: Any) -> dict[str, Any] 
     if hdp.is_sticky or hdp.constraints is not None:
         return None
     on_device, is_exact = is_tensor(hdp.tables), "squares_pairs" in hdp.pending
-    if not (on_device if not is_exact else hdp.exchangeable):
+    is_able = hdp.exchangeable if is_exact else on_device
+    if not is_able:
         return None
     changes, weights = (_device_changes if on_device else _host_changes)(hdp, copies, step_size)
     changes["_update_prior"] = weights

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from sojourn.kernels import reference
 from sojourn.kernels.cpu import durations
 from sojourn.kernels.cpu.inner import inner, outer
 from sojourn.kernels.cpu.lane_math import largest
@@ -74,9 +73,8 @@ def _run(
 ) -> None:
     n_states = len(potentials.start)
     width = _width(n_states)
-    start, transitions, _ = reference.logarithms(
-        potentials._replace(emissions=potentials.start[:0])
-    )
+    with np.errstate(divide="ignore"):
+        start, transitions = (np.log(np.asarray(part, np.float64)) for part in potentials[:2])
     transitions = _padded(transitions, width, width)
     run_units(
         _viterbi_units,

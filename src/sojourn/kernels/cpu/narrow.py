@@ -33,7 +33,7 @@ from sojourn.kernels.threads import run_units
 _MAX_UNITS = 64
 _STRIPS = 8  # strips of a batch that is not long
 _SHORTEST_TILE = 512  # steps of a tile, where there are enough for two strips
-_SHORTEST_OF_TWO = 128  # steps from which two strips are faster on two cores than one on one
+TWO_STRIPS = 2 * WIDTH * 128  # steps from which two are faster on two cores than one on one
 _LONGEST_TILE = 720  # as few as leave the walks to a tile short beside it: vectors stay in cache
 _WORTH_PROBING = 3  # strips from which walks are found once for all of them
 _SHORT = 32  # steps of sequences whose walks begin where they do
@@ -70,7 +70,7 @@ def tile_length(n_steps: int) -> int:
     n_strips = min(_STRIPS, n_steps // (WIDTH * _SHORTEST_TILE))
     n_strips = max(n_strips, -(-n_steps // (WIDTH * _LONGEST_TILE)))
     if n_strips < 2:
-        n_strips = 2 if n_steps >= 2 * WIDTH * _SHORTEST_OF_TWO else 1
+        n_strips = 2 if n_steps >= TWO_STRIPS else 1
     n_blocks = -(-n_steps // (n_strips * WIDTH * STEPS))
     return (n_blocks | (n_strips > _FEW_STRIPS)) * STEPS
 

@@ -29,6 +29,7 @@ from sojourn.kernels.cpu.symbols import (
     with_table,
 )
 from sojourn.kernels.cpu.underflow import (
+    add_expectations,
     add_underflowed,
     leads_one_way,
     recompute_normalizers,
@@ -52,9 +53,8 @@ from sojourn.kernels.threads import run_units
 _STRANDS = 2  # each has sums of its own: more take more memory, and longer to be added
 _MIN_BLOCKS = 8
 _BLOCK_SUMS = 2**25  # numbers in the sums of all blocks: there is room for them, rarely touched
-_MANY_STEPS = 2**13  # those of two strips: `narrow` is faster from there, up to so many states:
-_MOST_ALONE = 28  # where potentials and sums of emissions are computed apart, and
-_MOST_SWEPT = 100  # where they are computed in strips, too
+_MOST_ALONE = 28  # states for which `narrow` is faster where there are steps for two strips,
+_MOST_SWEPT = 100  # and where potentials and sums of emissions are computed in strips, too
 _FULL_ROWS = 8  # sequences that a block needs to be as fast as it can be
 _MOST_WITH_FEW = 32  # states for which `narrow` is faster than blocks with fewer sequences
 _MOST_WITH_LONG = 256  # states for which it is where these are long
@@ -144,7 +144,7 @@ def _suits_strips(n_states: int, n_steps: int, n_sequences: int, *, sweep: bool 
     """
     if n_states <= NARROW:
         return True
-    if n_states <= (_MOST_SWEPT if sweep else _MOST_ALONE) and n_steps >= _MANY_STEPS:
+    if n_states <= (_MOST_SWEPT if sweep else _MOST_ALONE) and n_steps >= narrow.TWO_STRIPS:
         return True
     if n_sequences >= _MIN_BLOCKS * _FULL_ROWS:
         return False
@@ -261,11 +261,7 @@ def _add_in_double(
     found = smooth(wide, *own, squares=squares, n_threads=n_threads)
     smoothed.log_normalizers[failed] = found.log_normalizers
     smoothed.responsibilities[steps] = found.responsibilities
-    totals, parts = (
-        (one.start, one.transitions, *(one.squares or ())) for one in (smoothed, found)
-    )
-    for total, part in zip(totals, parts, strict=True):
-        total += part
+    add_expectations(smoothed, found)
 
 
 def _sum_rows(width: int, *, squares: bool) -> int:

@@ -75,13 +75,18 @@ def add_underflowed(
         own = of_sequence(potentials, n)
         exact = reference.forward_backward(own, index[steps], alone, squares=True)
         smoothed.log_normalizers[n] = exact.log_normalizers[0]
-        smoothed.start[:] += exact.start
-        smoothed.transitions[:] += exact.transitions
         smoothed.responsibilities[steps] = exact.responsibilities
         if smoothed.ends is not None and exact.ends is not None:
             smoothed.ends[:, n] = exact.ends[:, 0]
-        for name in ("squares", "durations"):
-            totals, parts = getattr(smoothed, name), getattr(exact, name)
-            if totals is not None:
-                for total, part in zip(totals, parts, strict=True):
-                    total += part
+        add_expectations(smoothed, exact)
+
+
+def add_expectations(smoothed: Smoothed, found: Smoothed) -> None:
+    """Add the expected counts of other sequences, in place."""
+    smoothed.start[:] += found.start
+    smoothed.transitions[:] += found.transitions
+    for name in ("squares", "durations"):
+        totals, parts = getattr(smoothed, name), getattr(found, name)
+        if totals is not None:
+            for total, part in zip(totals, parts, strict=True):
+                total += part
