@@ -70,6 +70,23 @@ def store_one(pointer, value, mask, INTERPRET: tl.constexpr):
 
 
 @triton.jit
+def store_doubles(pointer, values, INTERPRET: tl.constexpr):
+    """Store two numbers in double precision, side by side."""
+    if INTERPRET:
+        tl.store(pointer, values[0])
+        tl.store(pointer + 1, values[1])
+    else:
+        tl.inline_asm_elementwise(
+            "st.global.v2.f64 [$1], {$2, $3}; mov.b32 $0, 0;",
+            "=r,l,d,d",
+            [pointer.to(tl.int64), values[0], values[1]],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
 def load_whole(pointer, INTERPRET: tl.constexpr):
     """Load a whole number of 8, 32 or 64 bits."""
     kind: tl.constexpr = pointer.dtype.element_ty

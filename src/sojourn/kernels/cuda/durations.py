@@ -62,7 +62,7 @@ def forward_backward(
     squared = None
     if squares:
         first = torch.zeros(n_steps, dtype=torch.int8, device=like.device)
-        pairs = sum_squares(last, flows[1:], theta, rows, first, offsets, 1).pairs
+        pairs = sum_squares(last, flows[1:], theta, None, rows, first, offsets, 1).pairs
         squared = Squares((heads**2).sum(0), pairs, (leaving.double() ** 2).sum(0))
     entry, stay, advance = (part.double() for part in written.durations)
     counts = DurationCounts(entries * entry, stays * stay, inner * advance + exits.sum(1))

@@ -279,9 +279,9 @@ def _narrow(
     squared = None
     if squares:
         _, gain, _ = affine_parts(potentials)
-        matrix = potentials.transitions if gain is None else potentials.transitions * gain
+        behind, matrix = chains.messages[1, 1:], potentials.transitions
         squared = sum_squares(
-            origins, chains.messages[1, 1:], matrix, responsibilities, chains.first, offsets, 1
+            origins, behind, matrix, gain, responsibilities, chains.first, offsets, 1
         )
     return Smoothed(chains.log_z, start, transitions, responsibilities, squared)
 

@@ -1,4 +1,11 @@
-"""Sums of q² on a GPU, eqs (4), (6) and (19): host side and device side."""
+"""Sums of q² on a GPU, eqs (4), (6) and (19): host side and device side.
+
+Those of pairs are products of matrices, as the sums of pairs are,
+
+    Σ_t q(z_{t−1}, z_t)² = θ² ∘ Σ_t (before²)ᵀ (behind²),
+
+in double precision, which squares of what is improbable need for their range.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +15,16 @@ import torch
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda import settings
+from sojourn.kernels.cuda.access import load_one, store_doubles
 from sojourn.kernels.cuda.launch import Launched, in_turn
+from sojourn.kernels.cuda.warp import add_double_product
 from sojourn.kernels.interface import Squares
 
-_SPANS = 512  # spans of steps whose expected transitions are summed apart, if they stay short
+_PROGRAMS = 1056  # that sum pairs at a time: eight warps for each of 132 multiprocessors
+_SHORTEST = tl.constexpr(64)  # steps of a span; a shorter one would take less time than its sums do
 _ROW_SPAN = 64  # steps whose r² a program sums
-_MOST_ROWS = 512  # steps of a span: longer sums in single precision are inexact
+_MOST_TILES = 6  # eights of states on a side, of whose pairs a warp has room for the sums
 
 Tensor = Any
 
@@ -22,6 +33,7 @@ def sum_squares(
     before: Tensor,
     behind: Tensor,
     matrix: Tensor,
+    gain: Tensor | None,
     responsibilities: Tensor,
     first: Tensor,
     offsets: Tensor,
@@ -33,35 +45,33 @@ def sum_squares(
     ----------
     before, behind : (R, W) tensors
         The first ``offsets[-1] - n_less`` rows count.
+    matrix : (K, K) tensor
+    gain : (K,) tensor, optional
+        θ is the matrix, each column times its gain.
+    responsibilities : (T, K) tensor
+    first : (T,) int8 tensor
+    offsets : (N + 1,) int64 tensor
+    n_less : int
     """
-    n_states, device, n_rows = len(matrix), before.device, len(behind)
-    tile = min(max(16, triton.next_power_of_2(n_states)), 64)
-    span = min(max(16, triton.cdiv(n_rows, _SPANS)), _MOST_ROWS)
-    n_spans, n_tiles = max(1, triton.cdiv(n_rows, span)), triton.cdiv(n_states, tile)
-    side = n_tiles * tile
-    squares = torch.empty((n_spans, side, side), dtype=before.dtype, device=device)
-    _sum_squares_kernel[(n_spans, n_tiles, n_tiles)](
-        before,
-        behind,
-        matrix,
-        squares,
-        offsets,
-        len(offsets) - 1,
-        n_less,
-        span,
-        K=n_states,
-        W=before.stride(0),
-        TILE=tile,
-        num_warps=4,
-    )
-    of_steps = _sum_row_squares(responsibilities, first, offsets)
+    n_states, device, n_sequences = len(matrix), before.device, len(offsets) - 1
+    eights = 2 * triton.cdiv(n_states, 16)  # even, so that there are fewer kernels
+    side = triton.cdiv(eights, _MOST_TILES)
+    tiles = triton.cdiv(eights, side)
+    n_spans = triton.cdiv(_PROGRAMS, side**2)
+    n_room = max(1, min(n_spans, triton.cdiv(len(behind), _SHORTEST.value)))
+    n_cells = (8 * tiles * side) ** 2
     own: dict[str, Any] = {"dtype": torch.float64, "device": device}
-    pairs = torch.empty((n_states, n_states), **own)
-    rows = torch.empty((2, n_states), **own)
-    n_programs = triton.cdiv(n_states**2, 16) + triton.cdiv(2 * n_states, 16)
-    _gather_squares_kernel[(n_programs,)](
-        squares, of_steps, pairs, rows, n_spans, len(of_steps), side, n_states,
-        TOGETHER=512, num_warps=8,
+    squares = torch.empty((n_room, n_cells), **own)
+    sizes = (n_sequences, n_less, n_spans)
+    _sum_squares_kernel[(n_room, side, side)](
+        before, behind, squares, offsets, *sizes, W=before.stride(0), TILES=tiles,
+        INTERPRET=settings.INTERPRETED, num_warps=1,
+    )  # fmt: skip
+    of_steps = _sum_row_squares(responsibilities, first, offsets)
+    pairs, rows = torch.empty((n_states, n_states), **own), torch.empty((2, n_states), **own)
+    _gather_squares_kernel[(n_cells // 16 + triton.cdiv(2 * n_states, 16),)](
+        squares, of_steps, matrix, gain, pairs, rows, offsets, *sizes, len(of_steps), side,
+        K=n_states, TILES=tiles, TOGETHER=512, num_warps=8,
     )  # fmt: skip
     return Squares(rows[0], pairs, rows[1])
 
@@ -70,7 +80,7 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
     """Sum r² of first steps, and of those that a transition leaves from, by span: (R, 2, K)."""
     (n_rows, n_states), device = responsibilities.shape, responsibilities.device
     n_spans = max(1, triton.cdiv(n_rows, _ROW_SPAN))
-    lanes = min(max(16, triton.next_power_of_2(n_states)), 128)
+    lanes = min(max(16, triton.next_power_of_2(n_states)), 64)
     sums = torch.empty((n_spans, 2, n_states), dtype=torch.float64, device=device)
     _sum_row_squares_kernel[(n_spans, triton.cdiv(n_states, lanes))](
         responsibilities,
@@ -79,66 +89,100 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
         offsets,
         len(offsets) - 1,
         sums,
-        _ROW_SPAN,
         K=n_states,
         LANES=lanes,
-        TILE=16,
+        SPAN=_ROW_SPAN,
         num_warps=4,
     )
     return sums
 
 
+@triton.jit
+def _span_of(n_rows, n_spans):
+    """Return how long the spans of so many rows are: the same for all, in whole fours.
+
+    It follows from the rows that there are, so that room for more changes no bit.
+    """
+    return tl.maximum(tl.cdiv(tl.cdiv(n_rows, 4), n_spans) * 4, _SHORTEST)
+
+
+@triton.jit
+def _load_squares(
+    rows, row, end, state, W: tl.constexpr, TILES: tl.constexpr, INTERPRET: tl.constexpr
+):
+    """Load a thread's numbers of a row, from every eighth state on, and square them."""
+    found = ()
+    for i in tl.static_range(TILES):
+        there = (row < end) & (state + 8 * i < W)
+        where = rows + row * W + state + 8 * i
+        if rows.dtype.element_ty == tl.float32:
+            value = load_one(where, there, INTERPRET).to(tl.float64)
+        else:
+            value = tl.load(where, mask=there, other=0.0)
+        found = found + (value * value,)
+    return found
+
+
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_less", "span", "K"],
-    do_not_specialize_on_alignment=["offsets"],
+    do_not_specialize=["n_sequences", "n_less", "n_spans"],
+    do_not_specialize_on_alignment=["before", "behind", "offsets"],
 )
 def _sum_squares_kernel(
     before,
     behind,
-    matrix,
     squares,
     offsets,
     n_sequences,
     n_less,
-    span,
-    K,
+    n_spans,
     W: tl.constexpr,
-    TILE: tl.constexpr,
+    TILES: tl.constexpr,
+    INTERPRET: tl.constexpr,
 ):
-    """Sum q² of a tile of pairs of states over a span of steps."""
+    """Sum products of squares over a span of rows, of so many eights of states by as many.
+
+    A warp has four rows at a time: thread 4 g + c has row c, and of every eight states g.
+    """
     in_turn()
     program = tl.program_id(0)
-    left = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    right = tl.program_id(2) * TILE + tl.arange(0, TILE)
-    inside = (left < K)[:, None] & (right < K)[None, :]
-    theta = tl.load(matrix + left[:, None] * K + right[None, :], mask=inside, other=0.0)
-    square_sum = tl.zeros((TILE, TILE), before.dtype.element_ty)
+    lane = tl.arange(0, 32)
+    group, quarter = lane // 4, lane % 4
+    left = tl.program_id(1) * 8 * TILES + group
+    right = tl.program_id(2) * 8 * TILES + group
     used = tl.load(offsets + n_sequences) - n_less
-    begin, end = program * span, tl.minimum((program + 1) * span, used)
-    # What stands between K and W has sums of its own, which are left out.
-    from_q = tl.load(
-        before + begin * W + left, mask=(left < W) & (left * 0 + begin < end), other=0.0
-    )
-    to_q = tl.load(
-        behind + begin * W + right, mask=(right < W) & (right * 0 + begin < end), other=0.0
-    )
-    for row in range(begin, end):
-        # The next step is on its way while this one is used.
-        coming = tl.minimum(row + 1, end - 1) * W
-        next_from = tl.load(before + coming + left, mask=left < W, other=0.0)
-        next_to = tl.load(behind + coming + right, mask=right < W, other=0.0)
-        q = from_q[:, None] * theta * to_q[None, :]
-        square_sum += q * q
-        from_q, to_q = next_from, next_to
-    side = tl.num_programs(1) * TILE
-    where = program.to(tl.int64) * side * side + left[:, None] * side + right[None, :]
-    tl.store(squares + where, square_sum)
+    span = _span_of(used, n_spans)
+    begin = program * span
+    if begin >= used:
+        return
+    end = tl.minimum(begin + span, used)
+    sums = ()
+    for _ in tl.static_range(2 * TILES * TILES):
+        sums = sums + (tl.zeros((32,), tl.float64),)
+    a = _load_squares(before, begin + quarter, end, left, W, TILES, INTERPRET)
+    b = _load_squares(behind, begin + quarter, end, right, W, TILES, INTERPRET)
+    for tile in range(begin, end, 4):
+        # The next rows are on their way while these are used.
+        row = tile + 4 + quarter
+        next_a = _load_squares(before, row, end, left, W, TILES, INTERPRET)
+        next_b = _load_squares(behind, row, end, right, W, TILES, INTERPRET)
+        longer = ()
+        for i in tl.static_range(TILES):
+            for j in tl.static_range(TILES):
+                two = sums[2 * (i * TILES + j) : 2 * (i * TILES + j) + 2]
+                longer = longer + add_double_product(two, a[i], b[j], INTERPRET)
+        sums = longer
+        a, b = next_a, next_b
+    # As they lie in the threads; `_gather_squares_kernel` knows which is which.
+    block = (program * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2)
+    out = squares + (block + tl.program_id(2)).to(tl.int64) * (64 * TILES * TILES) + 2 * lane
+    for p in tl.static_range(TILES * TILES):
+        store_doubles(out + 64 * p, sums[2 * p : 2 * p + 2], INTERPRET)
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "span", "K"],
+    do_not_specialize=["n_sequences", "K"],
     do_not_specialize_on_alignment=["first", "offsets"],
 )
 def _sum_row_squares_kernel(
@@ -148,55 +192,77 @@ def _sum_row_squares_kernel(
     offsets,
     n_sequences,
     sums,
-    span,
     K,
     LANES: tl.constexpr,
-    TILE: tl.constexpr,
+    SPAN: tl.constexpr,
 ):
     """Sum r² over a span of steps, in double precision."""
     in_turn()
     program = tl.program_id(0)
     state = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    row = program * SPAN + tl.arange(0, SPAN)
     used = tl.load(offsets + n_sequences)
-    of_start = tl.zeros((TILE, LANES), tl.float64)
-    of_rows = tl.zeros((TILE, LANES), tl.float64)
-    for tile in range(program * span, tl.minimum((program + 1) * span, used), TILE):
-        row = tile + tl.arange(0, TILE)
-        there = row < used
-        is_first = there & (tl.load(first + row, mask=there, other=0) != 0)
-        # A transition leaves from every step but the last of its sequence.
-        leaves = there & (tl.load(first + row + 1, mask=row + 1 < used, other=1) == 0)
-        where = row.to(tl.int64)[:, None] * stride + state[None, :]
-        mask = there[:, None] & (state < K)[None, :]
-        r = tl.load(responsibilities + where, mask=mask, other=0.0).to(tl.float64)
-        of_start += tl.where(is_first[:, None], r * r, 0.0)
-        of_rows += tl.where(leaves[:, None], r * r, 0.0)
+    there = row < used
+    is_first = there & (tl.load(first + row, mask=there, other=0) != 0)
+    # A transition leaves from every step but the last of its sequence.
+    leaves = there & (tl.load(first + row + 1, mask=row + 1 < used, other=1) == 0)
+    where = row.to(tl.int64)[:, None] * stride + state[None, :]
+    mask = there[:, None] & (state < K)[None, :]
+    r = tl.load(responsibilities + where, mask=mask, other=0.0).to(tl.float64)
+    of_start = tl.sum(tl.where(is_first[:, None], r * r, 0.0), axis=0)
+    of_rows = tl.sum(tl.where(leaves[:, None], r * r, 0.0), axis=0)
     where = sums + program * 2 * K + state
-    tl.store(where, tl.sum(of_start, axis=0), mask=state < K)
-    tl.store(where + K, tl.sum(of_rows, axis=0), mask=state < K)
+    tl.store(where, of_start, mask=state < K)
+    tl.store(where + K, of_rows, mask=state < K)
 
 
 @Launched
-@triton.jit(do_not_specialize=["n_spans", "n_row_spans", "side", "K"])
+@triton.jit(
+    do_not_specialize=["n_sequences", "n_less", "n_spans", "n_row_spans", "side", "K"],
+    do_not_specialize_on_alignment=["offsets"],
+)
 def _gather_squares_kernel(
-    squares, of_steps, pairs, rows, n_spans, n_row_spans, side, K, TOGETHER: tl.constexpr
+    squares,
+    of_steps,
+    matrix,
+    gain,
+    pairs,
+    rows,
+    offsets,
+    n_sequences,
+    n_less,
+    n_spans,
+    n_row_spans,
+    side,
+    K,
+    TILES: tl.constexpr,
+    TOGETHER: tl.constexpr,
 ):
-    """Sum over spans, sixteen numbers per program: pairs first, then starts and rows."""
+    """Sum over spans, sixteen numbers per program, and bring θ² in; starts and rows are last."""
     in_turn()
-    n_before = tl.cdiv(K * K, 16)
-    is_pair = tl.program_id(0) < n_before
+    in_block: tl.constexpr = 64 * TILES * TILES
+    n_cells = side * side * in_block
+    place = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.zeros((16,), tl.float64)
-    if is_pair:
-        place = tl.program_id(0) * 16 + tl.arange(0, 16)
-        cell = place // K * side + place % K
-        for begin in range(0, n_spans, TOGETHER):
+    if tl.program_id(0) < n_cells // 16:
+        used = tl.load(offsets + n_sequences) - n_less
+        n_filled = tl.cdiv(used, _span_of(used, n_spans)).to(tl.int32)
+        for begin in range(0, n_filled, TOGETHER):
             span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
-            mask = (span < n_spans) & (place < K * K)[None, :]
-            part = tl.load(squares + span * side * side + cell[None, :], mask=mask, other=0.0)
-            total += tl.sum(part.to(tl.float64), axis=0)
-        tl.store(pairs + place, total, mask=place < K * K)
+            part = squares + span * n_cells + place[None, :]
+            total += tl.sum(tl.load(part, mask=(span < n_filled) & (place >= 0), other=0.0), axis=0)
+        # Element e of tile i, j, which thread 4 g + c has.
+        block, tile, lane, e = place // in_block, place % in_block // 64, place // 2 % 32, place % 2
+        i, j = tile // TILES, tile % TILES
+        left = 8 * (block // side * TILES + i) + lane // 4
+        right = 8 * (block % side * TILES + j) + 2 * (lane % 4) + e
+        mask = (left < K) & (right < K)
+        theta = tl.load(matrix + left * K + right, mask=mask, other=0.0).to(tl.float64)
+        if gain is not None:
+            theta *= tl.load(gain + right, mask=mask, other=0.0).to(tl.float64)
+        tl.store(pairs + left * K + right, theta * theta * total, mask=mask)
     else:
-        place = (tl.program_id(0) - n_before) * 16 + tl.arange(0, 16)
+        place -= n_cells
         for begin in range(0, n_row_spans, TOGETHER):
             span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
             mask = (span < n_row_spans) & (place < 2 * K)[None, :]

@@ -136,9 +136,9 @@ def _launch_segments(
         pieces.n_states if is_table else width,
         W=width,
         BLOCK=block,
-        TOGETHER=16 if lanes <= 64 else 8,
+        TOGETHER=32 if lanes <= 64 else 16,
         GROUP=4,
-        num_warps=4,
+        num_warps=2,
     )
 
 
@@ -284,22 +284,31 @@ def _sum_segments_kernel(
     if factor is not None:
         if tl.program_id(0) + tl.program_id(1) == 0:
             tl.store(scale, tl.load(new_scale))
-    segment = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
-    exists = segment < tl.load(sizes + 1)
-    symbol = tl.load(symbols + segment, mask=exists, other=n_symbols)
-    exists = exists & (symbol < n_symbols)
+    member = tl.arange(0, GROUP)
+    segment = tl.program_id(0) * GROUP + member
+    there = segment < n_segments
+    symbol = tl.load(symbols + segment, mask=there, other=n_symbols)
+    begin = tl.load(bounds + segment, mask=there, other=0)
+    end = tl.load(bounds + segment + 1, mask=there, other=0)
+    exists = (segment < tl.load(sizes + 1)) & (symbol < n_symbols)
+    end = tl.where(exists, end, begin)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    begin = tl.load(bounds + segment, mask=exists, other=0)
-    end = tl.load(bounds + segment + 1, mask=exists, other=0)
     # Most symbols have one piece.
     row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
     filled = (begin < end)[:, None] & (state < W)[None, :]
     total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
-    for tile in range(1, tl.max(end - begin, axis=0), TOGETHER):
-        piece = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
-        where = piece.to(tl.int64)[:, :, None] * W + state[None, None, :]
-        mask = (piece < end[:, None])[:, :, None] & (state < W)[None, None, :]
-        total += tl.sum(tl.load(partial + where, mask=mask, other=0.0).to(tl.float64), axis=1)
+    if tl.max(end - begin, axis=0) > 1:
+        for one in tl.static_range(GROUP):
+            own = member == one
+            last = tl.sum(tl.where(own, end, 0), axis=0)
+            found = tl.zeros((BLOCK,), tl.float64)
+            for tile in range(tl.sum(tl.where(own, begin, 0), axis=0) + 1, last, TOGETHER):
+                piece = tile + tl.arange(0, TOGETHER)
+                where = piece.to(tl.int64)[:, None] * W + state[None, :]
+                mask = (piece < last)[:, None] & (state < W)[None, :]
+                part = tl.load(partial + where, mask=mask, other=0.0)
+                found += tl.sum(part.to(tl.float64), axis=0)
+            total += tl.where(own[:, None], found[None, :], 0.0)
     if factor is None:
         where = segment.to(tl.int64)[:, None] * stride + state[None, :]
         mask = (segment < n_segments)[:, None] & (state < n_wanted)[None, :]

@@ -209,6 +209,27 @@ def add_product(d, a, b, INTERPRET: tl.constexpr):
 
 
 @triton.jit
+def add_double_product(d, a, b, INTERPRET: tl.constexpr):
+    """Return D + A B in double precision, 8 × 4 by 4 × 8, of which a thread has 2, 1 and 1 numbers.
+
+    Thread 4 g + c has row g of A, column g of B, and of D columns 2 c and 2 c + 1 of row g.
+    """
+    if INTERPRET:
+        n: tl.constexpr = a.shape[0]  # threads, of one warp or more
+        products = tl.reshape(a, (n // 32, 8, 1, 4)) * tl.reshape(b, (n // 32, 1, 8, 4))
+        d0, d1 = tl.split(tl.reshape(tl.sum(products, axis=3), (n, 2)))
+        return d[0] + d0, d[1] + d1
+    return tl.inline_asm_elementwise(
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {$0, $1}, {$2}, {$3}, {$4, $5};",
+        "=d,=d,d,d,d,d",
+        [a, b, d[0], d[1]],
+        dtype=(tl.float64, tl.float64),
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def add_exact_product(d, large_a, small_a, large_b, small_b, INTERPRET: tl.constexpr):
     """Return D + A B without the product of the small parts."""
     d = add_product(d, small_a, large_b, INTERPRET)

@@ -89,7 +89,7 @@ def forward_backward(
     squared = None
     if squares:
         squared = sum_squares(
-            before, behind, potentials.transitions, responsibilities, chains.first, offsets, 1
+            before, behind, potentials.transitions, None, responsibilities, chains.first, offsets, 1
         )
     return Smoothed(log_z, start, transitions, responsibilities, squared)
 
