@@ -77,7 +77,7 @@ def _tensors(value):
             yield from _tensors(part)
 
 
-def _recorded(run, restore, rehearse=None, beside=()):
+def _recorded(run, restore, rehearse=None, beside=(), *, is_first=True):
     if rehearse is not None:  # there it is noted, and not run
         rehearse()
         restore()

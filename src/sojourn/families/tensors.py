@@ -121,18 +121,22 @@ class TensorTable:
         *,
         keep: Any,
         weight: Any,
+        logs: cuda.LogNormalizers | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Do so, and return start and transitions blended likewise, all in two launches.
 
-        Counts of recorded steps are replaced where they are, as in `cuda.blend_counts`.
+        Counts of recorded steps are replaced where they are, as in `cuda.blend_counts`.  Where
+        `logs` are given they are summed, too.
         """
         if self.held is not None:
+            if logs is not None:
+                cuda.collect_failures(logs)
             self.blend(sums, keep=keep, weight=weight)
             return cuda.blend_counts(counts, own, keep, weight)
         rates, out = cuda.as_rates(keep, weight, self.scale), cuda.blended_into(counts, keep)
         # The masses of states follow from their transitions.
         added = None if callable(sums.totals) else self._added(sums)
-        self._decay_and_add(sums, added, rates, (counts, own, out))
+        self._decay_and_add(sums, added, rates, (counts, own, out), logs)
         return out
 
     def _added(self, sums: RowSums) -> Tensor:
@@ -142,10 +146,15 @@ class TensorTable:
         return sums.totals() if callable(sums.totals) else sums.totals
 
     def _decay_and_add(
-        self, sums: RowSums, added: Tensor | None, rates: Tensor, beside: Any = None
+        self,
+        sums: RowSums,
+        added: Tensor | None,
+        rates: Tensor,
+        beside: Any = None,
+        logs: Any = None,
     ) -> None:
         factor, scale = cuda.decay(
-            self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE, beside
+            self.rows, self.totals, added, self.scale, rates, SMALLEST_SCALE, beside, logs
         )
         if isinstance(sums, PieceSums) and sums.pieces is not None:
             cuda.add_pieces(self.rows, sums.pieces, factor, (self.scale, scale))
@@ -204,8 +213,6 @@ class TensorSymbols(NamedTuple):
     ----------
     index : (T,) int32 tensor
         Symbol of each step; V for a missing one.
-    places : (T,) int32 tensor
-        Its index among the distinct symbols.
     segments : Segments
         The steps sorted by symbol.
     is_complete : bool
@@ -213,9 +220,12 @@ class TensorSymbols(NamedTuple):
     """
 
     index: Tensor
-    places: Tensor
     segments: cuda.Segments
     is_complete: bool = False
+
+    def places(self) -> Tensor:
+        """Return where the symbol of each step is among the distinct ones, which are sorted."""
+        return torch.searchsorted(self.segments.symbols, self.index, out_int32=True)
 
     @classmethod
     def of(cls, present: SymbolsPresent, n_symbols: int) -> TensorSymbols:
@@ -223,7 +233,7 @@ class TensorSymbols(NamedTuple):
         index = present.places if present.rows is None else _symbols_of(present, n_symbols)
         batches = torch.tensor([0, len(index)], device=index.device)
         sorted_steps = cuda.find_segments(index, batches, n_symbols)
-        return cls(index, sorted_steps.places, sorted_steps.batch(0))
+        return cls(index, sorted_steps.batch(0))
 
 
 def _sorted_symbols(family: Categorical, encoded: Any) -> TensorSymbols:
@@ -274,7 +284,7 @@ def emission_rows(
     else:
         rows = torch.exp(torch.digamma(counts) - torch.digamma(totals))
     rows = rows.masked_fill_(is_missing[:, None], 1.0).to(kind)
-    return EmissionRows(rows, None, encoded.places)
+    return EmissionRows(rows, None, encoded.places())
 
 
 def sum_statistics(

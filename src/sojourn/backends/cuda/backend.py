@@ -76,6 +76,9 @@ class CudaBackend(KernelPieces):
         self._may_move = moves_from is not None
         # Sequences without a possible path: counted on the device, read when the host waits anyway.
         self._failures = torch.zeros((), dtype=torch.int64, device=self.device)
+        # log Z of a minibatch, if the blend that follows is to sum them, in a launch that it makes.
+        self._logs: cuda.LogNormalizers | None = None
+        self._sums_later = False
         self._feed: Feed | None = None
         self._recorder: graphs.Recorder | None = None
 
@@ -136,14 +139,19 @@ class CudaBackend(KernelPieces):
         def advance(
             posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[BatchSums], Any]
         ) -> BatchSums:
-            sums = self.statistics(
-                posterior,
-                problem.family,
-                problem.objective,
-                chunks,
-                squares=squares,
-                entropy=entropy,
-            )
+            # Of several chunks the sums are added up before.
+            self._sums_later = isinstance(chunks, list) and len(chunks) == 1 and not entropy
+            try:
+                sums = self.statistics(
+                    posterior,
+                    problem.family,
+                    problem.objective,
+                    chunks,
+                    squares=squares,
+                    entropy=entropy,
+                )
+            finally:
+                self._sums_later = False
             keep, weight = rates(sums)
             start = posterior.counts.start
             self._blend(posterior, sums, keep, weight)
@@ -167,7 +175,10 @@ class CudaBackend(KernelPieces):
         """Blend sums into the expected counts, eq (3)."""
         own = (sums.start, sums.transitions)
         table = cast(Any, posterior.emissions)
-        blended = table.blend_with(posterior.counts, own, sums.emissions, keep=keep, weight=weight)
+        logs, self._logs = self._logs, None
+        blended = table.blend_with(
+            posterior.counts, own, sums.emissions, keep=keep, weight=weight, logs=logs
+        )
         posterior.counts = Rows(*blended)
         posterior.blend_durations(sums, keep, weight)
 
@@ -274,7 +285,13 @@ class CudaBackend(KernelPieces):
 
     def total(self, chunk: Chunk, log_normalizers: Tensor) -> Tensor:
         """Return Σ log Z without sequences that have no possible path, which are counted."""
-        return cuda.collect_failures(log_normalizers, self._failures)
+        total = torch.empty((), dtype=torch.float64, device=log_normalizers.device)
+        logs = cuda.LogNormalizers(log_normalizers, self._failures, total)
+        if self._sums_later:
+            self._logs = logs
+        else:
+            cuda.collect_failures(logs)
+        return total
 
     def log_base(self, family: Family, chunk: Chunk) -> float:
         """Return Σ log h(x) of a chunk, which the host computes once."""

@@ -36,7 +36,7 @@ WINDOW_STEPS = 2**24
 STREAM_STEPS = 2**20
 """The same if minibatches are copied to the device."""
 
-_ORDERS = 3
+_ORDERS = 4
 """Passes that are shuffled ahead at the same time: the device may be faster than shuffling."""
 
 

@@ -92,7 +92,7 @@ class Recorder:
             self._load(batch.window, n_before)
         assert self._place is not None
         if batch.number != self._next:
-            self._place.number[:1] = batch.number
+            self._place.number.copy_(torch.tensor([batch.number, 0]), non_blocking=True)
         known = None if self._update is None else self._update.prior
         if self._recording is None or not self._recording.serves(posterior, known):
             # It is tried out on this minibatch, as there may be no next one.
@@ -114,76 +114,71 @@ class Recorder:
         return self._update.replay(transitions)
 
     def _load(self, window: Window, n_before: int) -> None:
-        """Copy a window to where the recorded step reads it, or allocate a larger place."""
+        """Have the recorded step read a window, or make more room for its minibatches."""
         own = [
             self._problem.rates(n_before + 1 + b, window.batch_size)
             for b in range(window.n_batches)
         ]
-        source = window.all(to_device(np.array(own).reshape(-1), window.device))
-        if self._place is None or not self._place.holds(source, window):
+        if self._place is None or not self._place.holds(window):
             kind = _Place if window.store is None else _RowPlace
-            self._place, self._recording = kind(source, window), None
-        self._place.load(source, window)
+            self._place, self._recording = kind(window), None
+        rates = to_device(np.array(own).reshape(-1), window.device)
+        self._place.source.read(window.tensors(rates))
         self._window, self._next, self._n_before = window, -1, n_before
 
 
-class _Place:
-    """Memory that a recorded step reads: a window, and the current minibatch of it."""
+class _Source:
+    """Where the tensors of a window are, in memory that a recorded step reads.
 
-    def __init__(self, source: cuda.Minibatch, window: Window) -> None:
+    So it reads one window after another, none of which is copied.
+    """
+
+    def __init__(self, n_tensors: int, device: Any) -> None:
+        self.addresses = torch.zeros(n_tensors, dtype=torch.int64, device=device)
+        self._tensors: tuple[Tensor, ...] = ()
+
+    def read(self, tensors: tuple[Tensor, ...]) -> None:
+        """Read other tensors, once the steps before are done."""
+        self.addresses.copy_(to_device(cuda.addresses(tensors), self.addresses.device))
+        self._tensors = tensors  # they are freed when the device is done with them
+
+
+class _Place:
+    """Memory that a recorded step reads: the current minibatch, and where the window is."""
+
+    def __init__(self, window: Window) -> None:
         self._n_symbols = window.family.n_statistics
         self._batch_size = n = window.batch_size
         self._is_complete = window.is_complete
         # A tenth more than needed, as the next window may be a little larger.
-        roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
-        steps, pieces, symbols = (size + size // 10 + 16 for size in window.capacity())
-        one = [steps, steps, steps, pieces + 1, symbols, symbols + 1, 2, n + 1, n, 2]
-        self._window, self.batch = (
-            cuda.Minibatch.of(
-                torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
-                for tensor, size in zip(source.tensors(), sizes, strict=True)
-            )
-            for sizes in (roomy, one)
+        steps, symbols = (size + size // 10 + 16 for size in window.capacity())
+        whole = [steps, steps, cuda.most_spans(steps), symbols, symbols + 1, 2]
+        sizes = [(size, torch.int32) for size in whole]
+        sizes += [(n + 1, torch.int64), (n, torch.int64), (2, torch.float64)]
+        self.batch = cuda.Minibatch.of(
+            torch.zeros(size, dtype=kind, device=window.device) for size, kind in sizes
         )
-        begins = window.begins
-        self._begins = torch.zeros(
-            (len(begins) + len(begins) // 10 + 16, begins.shape[1]),
-            dtype=begins.dtype,
-            device=begins.device,
-        )
-        self.number = torch.zeros(2, dtype=torch.int64, device=begins.device)
+        self.source = _Source(len(sizes) + 1, window.device)
+        self.number = torch.zeros(2, dtype=torch.int32, device=window.device)
 
-    def holds(self, source: cuda.Minibatch, window: Window) -> bool:
-        """Whether a window and each of its minibatches fit."""
-        steps, pieces, symbols = window.capacity()
+    def holds(self, window: Window) -> bool:
+        """Whether each minibatch of a window fits."""
+        steps, symbols = window.capacity()
         return (
             window.batch_size == self._batch_size
             and window.is_complete == self._is_complete
-            and all(
-                len(tensor) <= len(room)
-                for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
-            )
-            and len(window.begins) <= len(self._begins)
             and steps <= len(self.batch.index)
-            and pieces < len(self.batch.segments.pieces)
             and symbols <= len(self.batch.segments.symbols)
         )
 
-    def load(self, source: cuda.Minibatch, window: Window) -> None:
-        """Copy a window into this memory."""
-        begins = window.begins
-        for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
-            room[: len(tensor)] = tensor
-        self._begins[: len(begins)] = begins
-
     def take_out(self) -> None:
         """Load the next minibatch."""
-        cuda.load_minibatch(self.batch, self._window, self._begins, self.number, self._n_symbols)
+        cuda.load_minibatch(self.batch, self.source.addresses, self.number, self._n_symbols)
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""
         batch = self.batch
-        encoded = TensorSymbols(batch.index, batch.places, batch.segments, window.is_complete)
+        encoded = TensorSymbols(batch.index, batch.segments, window.is_complete)
         sequences = DeviceBatch(
             batch.offsets,
             batch.order,
@@ -198,44 +193,32 @@ class _Place:
 class _RowPlace:
     """The same for rows of numbers, which are gathered from all data as they are needed."""
 
-    def __init__(self, source: cuda.RowBatch, window: Window) -> None:
+    def __init__(self, window: Window) -> None:
         assert window.store is not None
         self._store, n = window.store, window.batch_size
-        roomy = [len(tensor) + len(tensor) // 10 + 16 for tensor in source.tensors()]
-        self._window, self.batch = (
-            cuda.RowBatch.of(
-                torch.zeros(size, dtype=tensor.dtype, device=tensor.device)
-                for tensor, size in zip(source.tensors(), sizes, strict=True)
-            )
-            for sizes in (roomy, [n, n + 1, n, 2])
+        sizes = ((n + 1, torch.int64), (n, torch.int64), (2, torch.float64))
+        self.batch = cuda.RowBatch(
+            *(torch.zeros(size, dtype=kind, device=window.device) for size, kind in sizes)
         )
+        self.source = _Source(len(sizes) + 1, window.device)
         # Beyond the steps of a minibatch stand those of others, and before that a possible one.
         room = window.largest + window.largest // 10 + 16
         self._values = self._store.values[:1].repeat(room, 1)
-        self.number = torch.zeros(2, dtype=torch.int64, device=self._values.device)
+        self.number = torch.zeros(2, dtype=torch.int32, device=window.device)
 
-    def holds(self, source: cuda.RowBatch, window: Window) -> bool:
-        """Whether a window and each of its minibatches fit, and the data are the same."""
+    def holds(self, window: Window) -> bool:
+        """Whether each minibatch of a window fits, and the data are the same."""
         assert window.store is not None
         return (
             window.store.values is self._store.values
             and window.batch_size == len(self.batch.order)
             and window.largest <= len(self._values)
-            and all(
-                len(tensor) <= len(room)
-                for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True)
-            )
         )
-
-    def load(self, source: cuda.RowBatch, window: Window) -> None:
-        """Copy a window into this memory."""
-        for tensor, room in zip(source.tensors(), self._window.tensors(), strict=True):
-            room[: len(tensor)] = tensor
 
     def take_out(self) -> None:
         """Gather the next minibatch."""
         values = self._store.values
-        cuda.load_rows(self.batch, self._values, self._window, values, self.number)
+        cuda.load_rows(self.batch, self._values, self.source.addresses, values, self.number)
 
     def chunk(self, window: Window) -> Chunk:
         """Return the current minibatch, padded, as a chunk."""
@@ -327,9 +310,11 @@ class _Recording:
         device = self._prior.rows.start.device
         beside = [partial(cuda.compile_gammas, device)] if may_move else []
         before = [tensor.clone() for tensor in self._changed()]
+        # A large minibatch would leave nothing of the device for the next window to be made.
+        is_small = len(place.batch.order) < cuda.TILED
         with keeping() as self._constants:
             self._graph, self._sums = _recorded(
-                run, lambda: _copy(before, self._changed()), rehearse, beside
+                run, lambda: _copy(before, self._changed()), rehearse, beside, is_first=is_small
             )
 
     def _changed(self) -> tuple[Tensor, ...]:
@@ -406,10 +391,13 @@ def _recorded(
     restore: Callable[[], None],
     rehearse: Callable[[], Any] | None = None,
     beside: Iterable[Callable[[], None]] = (),
+    *,
+    is_first: bool = True,
 ) -> tuple[Any, Any]:
     """Compile a function's kernels, run it once, restore the arrays, and record it.
 
-    What is compiled is what `rehearse` launches, where that is given.
+    What is compiled is what `rehearse` launches, where that is given.  It runs before what other
+    streams have to do, if it `is_first`.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -421,8 +409,7 @@ def _recorded(
     torch.cuda.current_stream().wait_stream(stream)
     restore()
     graph = torch.cuda.CUDAGraph()
-    # Before the other streams, on which the next window is made: that has time.
-    with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1 if is_first else 0)):
         result = run()
     return graph, result
 

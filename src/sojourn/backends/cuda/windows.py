@@ -222,18 +222,12 @@ class Window:
         """The data of a window of rows of numbers."""
         return self._encoded if isinstance(self._encoded, RowStore) else None
 
-    @property
-    def begins(self) -> Tensor:
-        """First step of each minibatch, for `cuda.load_minibatch`."""
-        assert self._sorted is not None
-        return self._sorted.begins
-
     def lend(self, stream: Any) -> None:
         """Keep freed memory from being reused until a stream is done with it."""
         own = [self._offsets, self._order]
         if self._sorted is not None:
-            segments, places, begins, _ = self._sorted
-            own += [self._encoded, *segments, places, begins]
+            segments, begins, _ = self._sorted
+            own += [self._encoded, *segments, begins]
         if self.store is not None:
             own += self.store[:2]
         for tensor in own:
@@ -249,25 +243,19 @@ class Window:
         """Largest number of steps that a minibatch has."""
         return int(np.diff(self._edges).max())
 
-    def capacity(self) -> tuple[int, int, int]:
-        """Return the largest number of steps, pieces and symbols that a minibatch has."""
+    def capacity(self) -> tuple[int, int]:
+        """Return the largest number of steps and of symbols that a minibatch has."""
         assert self._sorted is not None
-        _, _, _, *sizes = zip(*self._sorted.layout, strict=True)
-        return max(sizes[0]), max(sizes[1]), max(sizes[2])
+        *_, n_steps, n_symbols = zip(*self._sorted.layout, strict=True)
+        return max(n_steps), max(n_symbols)
 
-    def all(self, rates: Tensor) -> Any:
-        """Return all minibatches, concatenated: `cuda.Minibatch` or `cuda.RowBatch`."""
+    def tensors(self, rates: Tensor) -> tuple[Tensor, ...]:
+        """Return what `cuda.load_minibatch` or `cuda.load_rows` takes the minibatches from."""
+        own = (self._offsets, self._order, rates)
         if self.store is not None:
-            return cuda.RowBatch(self.store.begins, self._offsets, self._order, rates)
+            return (self.store.begins, *own)
         assert self._sorted is not None
-        return cuda.Minibatch(
-            self._encoded,
-            self._sorted.places,
-            self._sorted.segments,
-            self._offsets,
-            self._order,
-            rates,
-        )
+        return (self._encoded, *self._sorted.segments, *own, self._sorted.begins)
 
     def __iter__(self) -> Iterator[WindowBatch]:
         """Yield the minibatches, each cut out only when it is needed."""
@@ -291,7 +279,6 @@ class Window:
         if self._sorted is not None:
             encoded = TensorSymbols(
                 encoded[steps],
-                self._sorted.places[steps],
                 self._sorted.batch(b),
                 self.is_complete,
             )

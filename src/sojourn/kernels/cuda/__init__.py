@@ -18,6 +18,7 @@ from sojourn.kernels.cuda.minibatches import (
     Minibatch,
     RowBatch,
     SortedSteps,
+    addresses,
     find_segments,
     gather_sequences,
     load_minibatch,
@@ -25,19 +26,21 @@ from sojourn.kernels.cuda.minibatches import (
 )
 from sojourn.kernels.cuda.padded import PaddedKernel
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, plain
-from sojourn.kernels.cuda.recursions import forward_backward, is_narrow, log_normalizers
+from sojourn.kernels.cuda.recursions import TILED, forward_backward, is_narrow, log_normalizers
 from sojourn.kernels.cuda.symbols import (
     Pieces,
     Segments,
     add_pieces,
     add_rows,
     means_of_symbols,
+    most_spans,
     sum_by_symbol,
     sum_columns,
     sum_of_pieces,
     sum_pieces,
 )
 from sojourn.kernels.cuda.updates import (
+    LogNormalizers,
     as_rates,
     blend_counts,
     blended_into,
@@ -64,7 +67,9 @@ reads_counts = False  # it has a kind of its own: `AffineTable`
 __all__ = [
     "INTERPRETED",
     "SUMS",
+    "TILED",
     "AffineTable",
+    "LogNormalizers",
     "Minibatch",
     "PaddedKernel",
     "Pieces",
@@ -73,6 +78,7 @@ __all__ = [
     "SortedSteps",
     "add_pieces",
     "add_rows",
+    "addresses",
     "as_rates",
     "begin",
     "blend_counts",
@@ -91,6 +97,7 @@ __all__ = [
     "log_normalizers",
     "log_potential",
     "means_of_symbols",
+    "most_spans",
     "plain",
     "reads_counts",
     "row_potentials",

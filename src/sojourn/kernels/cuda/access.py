@@ -70,23 +70,6 @@ def store_one(pointer, value, mask, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def store_doubles(pointer, values, INTERPRET: tl.constexpr):
-    """Store two numbers in double precision, side by side."""
-    if INTERPRET:
-        tl.store(pointer, values[0])
-        tl.store(pointer + 1, values[1])
-    else:
-        tl.inline_asm_elementwise(
-            "st.global.v2.f64 [$1], {$2, $3}; mov.b32 $0, 0;",
-            "=r,l,d,d",
-            [pointer.to(tl.int64), values[0], values[1]],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
-        )
-
-
-@triton.jit
 def load_whole(pointer, INTERPRET: tl.constexpr):
     """Load a whole number of 8, 32 or 64 bits."""
     kind: tl.constexpr = pointer.dtype.element_ty
@@ -193,15 +176,26 @@ def store_four(pointer, values, mask, INTERPRET: tl.constexpr):
 def load_two(pointer, INTERPRET: tl.constexpr):
     """Load two numbers that lie side by side, at a multiple of two."""
     if INTERPRET:
-        return tl.load(pointer), tl.load(pointer + 1)
-    return tl.inline_asm_elementwise(
-        "ld.global.v2.f32 {$0, $1}, [$2];",
-        "=f,=f,l",
-        [pointer.to(tl.int64)],
-        dtype=(tl.float32, tl.float32),
-        is_pure=False,
-        pack=1,
-    )
+        two = (tl.load(pointer), tl.load(pointer + 1))
+    elif pointer.dtype.element_ty == tl.float64:
+        two = tl.inline_asm_elementwise(
+            "ld.global.v2.f64 {$0, $1}, [$2];",
+            "=d,=d,l",
+            [pointer.to(tl.int64)],
+            dtype=(tl.float64, tl.float64),
+            is_pure=False,
+            pack=1,
+        )
+    else:
+        two = tl.inline_asm_elementwise(
+            "ld.global.v2.f32 {$0, $1}, [$2];",
+            "=f,=f,l",
+            [pointer.to(tl.int64)],
+            dtype=(tl.float32, tl.float32),
+            is_pure=False,
+            pack=1,
+        )
+    return two
 
 
 @triton.jit
@@ -211,16 +205,15 @@ def store_two(pointer, values, mask, INTERPRET: tl.constexpr):
         for i in tl.static_range(2):
             tl.store(pointer + i, values[i], mask=mask)
     else:
+        is_double: tl.constexpr = pointer.dtype.element_ty == tl.float64
+        asm: tl.constexpr = (
+            "{ .reg .pred p; setp.ne.s32 p, $4, 0; @p st.global.v2."
+            + ("f64" if is_double else "f32")
+            + " [$1], {$2, $3}; mov.b32 $0, 0; }"
+        )
         tl.inline_asm_elementwise(
-            """
-            {
-                .reg .pred p;
-                setp.ne.s32 p, $4, 0;
-                @p st.global.v2.f32 [$1], {$2, $3};
-                mov.b32 $0, 0;
-            }
-            """,
-            "=r,l,f,f,r",
+            asm,
+            "=r,l,d,d,r" if is_double else "=r,l,f,f,r",
             [pointer.to(tl.int64), values[0], values[1], mask.to(tl.int32)],
             dtype=tl.int32,
             is_pure=False,

@@ -5,19 +5,18 @@ The device side follows the host side.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
+from numpy.typing import NDArray
 
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.symbols import Segments
-
-_SHORTEST = tl.constexpr(64)  # rows of one symbol that are summed by one program, at least
-
-_LONGEST = tl.constexpr(256)  # and at most: longer sums in single precision are inexact
+from sojourn.kernels.cuda.symbols import SHORTEST_SPAN, Segments, span_of
 
 Tensor = Any
 
@@ -27,7 +26,7 @@ class Minibatch(NamedTuple):
 
     Attributes
     ----------
-    index, places : (T,) int32 tensors
+    index : (T,) int32 tensor
     segments : Segments
     offsets : (N + 1,) int64 tensor
     order : (N,) int64 tensor
@@ -36,7 +35,6 @@ class Minibatch(NamedTuple):
     """
 
     index: Tensor
-    places: Tensor
     segments: Segments
     offsets: Tensor
     order: Tensor
@@ -44,91 +42,82 @@ class Minibatch(NamedTuple):
 
     def tensors(self) -> tuple[Tensor, ...]:
         """Return all tensors in one tuple."""
-        return (*self[:2], *self.segments, *self[3:])
+        return (self.index, *self.segments, *self[2:])
 
     @classmethod
     def of(cls, tensors: Iterable[Tensor]) -> Minibatch:
         """Undo `tensors`."""
-        index, places, *segments, offsets, order, rates = tensors
-        return cls(index, places, Segments(*segments), offsets, order, rates)
+        index, *segments, offsets, order, rates = tensors
+        return cls(index, Segments(*segments), offsets, order, rates)
 
 
 class RowBatch(NamedTuple):
-    """Everything of a minibatch of rows of numbers, or of several: where their sequences are.
+    """Everything of a minibatch of rows of numbers but the rows: where their sequences are.
 
     Attributes
     ----------
-    begins : (N,) int64 tensor
-        First step of each sequence among all the data.
     offsets : (N + 1,) int64 tensor
     order : (N,) int64 tensor
     rates : (2,) float64 tensor
         As in `Minibatch`.
     """
 
-    begins: Tensor
     offsets: Tensor
     order: Tensor
     rates: Tensor
 
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Return all tensors in one tuple."""
-        return tuple(self)
 
-    @classmethod
-    def of(cls, tensors: Iterable[Tensor]) -> RowBatch:
-        """Undo `tensors`."""
-        return cls(*tensors)
+def addresses(tensors: Iterable[Tensor]) -> NDArray[np.int64]:
+    """Return where tensors are on the device, from where `load_minibatch` takes a minibatch."""
+    return np.array([tensor.data_ptr() for tensor in tensors])
 
 
 def load_rows(
-    target: RowBatch, values: Tensor, window: RowBatch, source: Tensor, number: Tensor
+    target: RowBatch, values: Tensor, window: Tensor, source: Tensor, number: Tensor
 ) -> None:
     """Gather the minibatch with a number that is on the device, one of several, from all data.
 
-    The number becomes that of the next.
+    The next launch gathers the next one.
 
     Parameters
     ----------
     target : RowBatch
-        Written to, without ``begins``.
     values : (T, C) tensor
         Its rows, written to as far as the minibatch has steps.
-    window : RowBatch
-        The minibatches.
+    window : (4,) int64 tensor
+        Addresses of where sequences begin among all data, and of `RowBatch` of all minibatches.
     source : (S, C) tensor
         All data.
-    number : (2,) int64 tensor
-        The number, and a zero: how many programs have read it.
+    number : (2,) int32 tensor
+        The number, and a zero, at first: how many programs are done.
     """
     n_sequences = len(target.order)
     _load_rows_kernel[(triton.cdiv(n_sequences, 4),)](
-        source, *window, values, *target[1:], number, n_sequences, _columns(values),
+        source, window, values, *target, number, n_sequences, _columns(values),
         GROUP=4, BLOCK=128, num_warps=4,
     )  # fmt: skip
 
 
-def load_minibatch(
-    target: Minibatch, window: Minibatch, begins: Tensor, number: Tensor, n_symbols: int
-) -> None:
+def load_minibatch(target: Minibatch, window: Tensor, number: Tensor, n_symbols: int) -> None:
     """Copy the minibatch with a number that is on the device out of several, as `load_rows` does.
 
     Beyond those of the minibatch symbols become `n_symbols`, which no table has.
+
+    Parameters
+    ----------
+    target : Minibatch
+    window : (10,) int64 tensor
+        Addresses of the tensors of the minibatches, a `Minibatch`, and of ``SortedSteps.begins``.
+    number : (2,) int32 tensor
+    n_symbols : int
     """
-    n_sequences = len(target.order)
-    capacity = max(len(tensor) for tensor in target.tensors())
-    _load_minibatch_kernel[(triton.cdiv(capacity, 1024), 7)](
-        *window.tensors(),
-        *target.tensors(),
-        begins,
-        number,
-        n_sequences,
-        len(target.index),
-        len(target.segments.symbols),
-        n_symbols,
-        BLOCK=1024,
-        num_warps=4,
-    )
+    segments, block = target.segments, 1024
+    parts = (target.index, *segments[:4], target.offsets)
+    *ends, n_programs = itertools.accumulate(triton.cdiv(len(part), block) for part in parts)
+    _load_minibatch_kernel[(n_programs,)](
+        window, *target.tensors(), number, len(target.order), len(target.index),
+        len(segments.symbols), n_symbols, *ends, BLOCK=block, num_warps=4,
+    )  # fmt: skip
 
 
 class SortedSteps(NamedTuple):
@@ -139,26 +128,24 @@ class SortedSteps(NamedTuple):
     segments : Segments
         Of all minibatches, one after another; every number counts from the beginning of its own
         minibatch; ``sizes`` is (2 B,).
-    places : (T,) int32 tensor
-        Place of each step's symbol among the distinct ones of its minibatch.
-    begins : (B, 6) int64 tensor
-        Where the steps, the pieces and the symbols of a minibatch begin, and how many there are.
-        Pieces and bounds have one entry more per minibatch than there are pieces or symbols.
+    begins : (B, 4) int64 tensor
+        Where the steps and the symbols of a minibatch begin, and how many there are.  Bounds have
+        one entry more per minibatch than there are symbols; spans begin at `_first_span`.
     layout : list
         The same, on the host.
     """
 
     segments: Segments
-    places: Tensor
     begins: Tensor
     layout: list[list[int]]
 
     def batch(self, b: int) -> Segments:
         """Return the segments of one minibatch."""
-        step, piece, symbol, n_steps, n_pieces, n_symbols = self.layout[b]
+        step, symbol, n_steps, n_symbols = self.layout[b]
+        span = step // SHORTEST_SPAN.value + b
         return Segments(
             self.segments.steps[step : step + n_steps],
-            self.segments.pieces[piece : piece + n_pieces + 1],
+            self.segments.spans[span : span + triton.cdiv(n_steps, SHORTEST_SPAN.value)],
             self.segments.symbols[symbol : symbol + n_symbols],
             self.segments.bounds[symbol + b : symbol + b + n_symbols + 1],
             self.segments.sizes[2 * b : 2 * b + 2],
@@ -215,30 +202,21 @@ def find_segments(
     keys, order = torch.sort(keys, stable=True)
     marks = empty(n_steps, torch.int8)
     _mark_segments_kernel[by_step](keys, marks, n_steps, **options)
-    segments = torch.cumsum(marks, 0, dtype=torch.int32)
-    begins, distinct = empty(n_steps), empty(n_steps)
-    _begin_segments_kernel[by_batch](
-        keys, batches, segments, begins, distinct, n_keys, n_tiles, **options
+    segments, distinct = torch.cumsum(marks, 0, dtype=torch.int32), empty(n_steps)
+    _mark_pieces_kernel[by_batch](
+        keys, batches, segments, marks, distinct, n_keys, n_tiles, **options
     )
-    _mark_pieces_kernel[by_batch](segments, batches, begins, marks, n_tiles, **options)
     numbers = torch.cumsum(marks, 0, dtype=torch.int32)
-    steps, places, sizes = empty(n_steps), empty(n_steps), empty(2 * n_batches)
-    pieces, bounds = empty(n_steps + n_batches), empty(n_steps + n_batches)
-    layout = torch.zeros((n_batches, 6), dtype=torch.int64, device=device)
-    _write_pieces_kernel[by_batch](
-        order, batches, segments, numbers, steps, places, pieces, bounds, sizes, layout, n_tiles,
-        **options,
-    )  # fmt: skip
-    on_host = layout.tolist()
-    _, piece, symbol, _, n_pieces, n_distinct = on_host[-1]
-    found = Segments(
-        steps,
-        pieces[: piece + n_pieces + 1],
-        distinct[: symbol + n_distinct],
-        bounds[: symbol + n_distinct + n_batches],
-        sizes,
+    steps, bounds, sizes = empty(n_steps), empty(n_steps + n_batches), empty(2 * n_batches)
+    spans = empty(n_steps // SHORTEST_SPAN.value + n_batches)
+    layout = torch.zeros((n_batches, 4), dtype=torch.int64, device=device)
+    _write_steps_kernel[by_batch](
+        order, batches, segments, numbers, steps, spans, bounds, sizes, layout, n_tiles, **options
     )
-    return SortedSteps(found, places, layout, on_host)
+    on_host = layout.tolist()
+    n_distinct = on_host[-1][1] + on_host[-1][3]
+    found = Segments(steps, spans, distinct[:n_distinct], bounds[: n_distinct + n_batches], sizes)
+    return SortedSteps(found, layout, on_host)
 
 
 # ---- device side ---------------------------------------------------------------------------------
@@ -290,180 +268,178 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
 
 @Launched
 @triton.jit(do_not_specialize=["n_keys", "n_tiles"])
-def _begin_segments_kernel(
-    keys, batches, segments, begins, symbols, n_keys, n_tiles, BLOCK: tl.constexpr
+def _mark_pieces_kernel(
+    keys, batches, segments, marks, symbols, n_keys, n_tiles, BLOCK: tl.constexpr
 ):
-    """Note where each segment begins, and its symbol."""
+    """Mark where segments and spans begin, and note the symbols of segments."""
     in_turn()
     batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
-    at = tl.load(batches + batch) + tile * BLOCK + tl.arange(0, BLOCK)
-    mask = at < tl.load(batches + batch + 1)
+    begin, end = tl.load(batches + batch), tl.load(batches + batch + 1)
+    at = begin + tile * BLOCK + tl.arange(0, BLOCK)
+    mask = at < end
     segment = tl.load(segments + at, mask=mask, other=0)
-    before = tl.load(segments + at - 1, mask=mask & (at > 0), other=0)
-    is_new = mask & (segment != before)
+    before = tl.load(segments + at - 1, mask=mask & (at > begin), other=0)
+    is_new = mask & ((segment != before) | (at == begin))
     key = tl.load(keys + at, mask=is_new, other=0)
-    tl.store(begins + segment - 1, at.to(tl.int32), mask=is_new)
     symbol = key - batch.to(keys.dtype.element_ty) * n_keys
     tl.store(symbols + segment - 1, symbol.to(tl.int32), mask=is_new)
+    is_piece = is_new | ((at - begin) % span_of(end - begin) == 0)
+    tl.store(marks + at, is_piece.to(tl.int8), mask=mask)
+
+
+@triton.jit
+def _first_span(begin, batch):
+    """Return where the spans of a minibatch begin: others before it have no more than so many."""
+    return begin // SHORTEST_SPAN + batch
 
 
 @Launched
 @triton.jit(do_not_specialize=["n_tiles"])
-def _mark_pieces_kernel(segments, batches, begins, marks, n_tiles, BLOCK: tl.constexpr):
-    """Mark every so many steps of a segment.
-
-    A symbol that has an eighth of a minibatch has about as many pieces as these have steps.
-    """
-    in_turn()
-    batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
-    first, end = tl.load(batches + batch), tl.load(batches + batch + 1)
-    length = _SHORTEST
-    for _ in tl.static_range(2):
-        longer = (length < _LONGEST) & (8 * (2 * length) * (2 * length) <= end - first)
-        length = tl.where(longer, 2 * length, length)
-    at = first + tile * BLOCK + tl.arange(0, BLOCK)
-    segment = tl.load(segments + at, mask=at < end, other=1)
-    begin = tl.load(begins + segment - 1, mask=at < end, other=0)
-    tl.store(marks + at, ((at - begin) % length == 0).to(tl.int8), mask=at < end)
-
-
-@Launched
-@triton.jit(do_not_specialize=["n_tiles"])
-def _write_pieces_kernel(
+def _write_steps_kernel(
     order,
     batches,
     segments,
     numbers,
     steps,
-    places,
-    pieces,
+    spans,
     bounds,
     sizes,
     layout,
     n_tiles,
     BLOCK: tl.constexpr,
 ):
-    """Write down the steps, pieces and segments of a minibatch, counted from its own beginning."""
+    """Write down the steps, spans and segments of a minibatch, counted from its own beginning."""
     in_turn()
     batch, tile = tl.program_id(0) // n_tiles, tl.program_id(0) % n_tiles
-    begin = tl.load(batches + batch)
-    end = tl.load(batches + batch + 1)
+    begin, end = tl.load(batches + batch), tl.load(batches + batch + 1)
     first_segment = tl.load(segments + begin) - 1
     first_piece = tl.load(numbers + begin) - 1
     at = begin + tile * BLOCK + tl.arange(0, BLOCK)
     mask = at < end
     segment = tl.load(segments + at, mask=mask, other=0) - 1
-    piece = tl.load(numbers + at, mask=mask, other=0) - 1
-    earlier = mask & (at > begin)
-    is_segment = mask & (segment != tl.load(segments + at - 1, mask=earlier, other=0) - 1)
-    is_piece = mask & (piece != tl.load(numbers + at - 1, mask=earlier, other=0) - 1)
-    step = tl.load(order + at, mask=mask, other=0)
-    tl.store(steps + at, (step - begin).to(tl.int32), mask=mask)
-    tl.store(places + step, segment - first_segment, mask=mask)
-    tl.store(pieces + piece + batch, (at - begin).to(tl.int32), mask=is_piece)
-    tl.store(bounds + segment + batch, piece - first_piece, mask=is_segment)
+    number = tl.load(numbers + at, mask=mask, other=0) - 1
+    following = tl.load(numbers + at + 1, mask=at + 1 < end, other=0) - 1
+    step = (tl.load(order + at, mask=mask, other=0) - begin).to(tl.int32)
+    tl.store(steps + at, tl.where(number != following, ~step, step), mask=mask)
+    piece, span = number - first_piece, span_of(end - begin)
+    is_span = mask & ((at - begin) % span == 0)
+    tl.store(spans + _first_span(begin, batch) + (at - begin) // span, piece, mask=is_span)
+    before = tl.load(segments + at - 1, mask=mask & (at > begin), other=0) - 1
+    tl.store(bounds + segment + batch, piece, mask=mask & ((segment != before) | (at == begin)))
     is_last = at == end - 1
-    n_pieces = piece + 1 - first_piece
     n_segments = segment + 1 - first_segment
-    tl.store(pieces + piece + 1 + batch, (end - begin + at * 0).to(tl.int32), mask=is_last)
-    tl.store(bounds + segment + 1 + batch, n_pieces, mask=is_last)
-    tl.store(sizes + 2 * batch + at * 0, n_pieces, mask=is_last)
+    tl.store(bounds + segment + 1 + batch, piece + 1, mask=is_last)
+    tl.store(sizes + 2 * batch + at * 0, (end - begin + at * 0).to(tl.int32), mask=is_last)
     tl.store(sizes + 2 * batch + 1 + at * 0, n_segments, mask=is_last)
-    row = layout + 6 * batch + at * 0
+    row = layout + 4 * batch + at * 0
     tl.store(row, begin + at * 0, mask=is_last)
-    tl.store(row + 1, (first_piece + batch + at * 0).to(tl.int64), mask=is_last)
-    tl.store(row + 2, (first_segment + at * 0).to(tl.int64), mask=is_last)
-    tl.store(row + 3, end - begin + at * 0, mask=is_last)
-    tl.store(row + 4, n_pieces.to(tl.int64), mask=is_last)
-    tl.store(row + 5, n_segments.to(tl.int64), mask=is_last)
+    tl.store(row + 1, (first_segment + at * 0).to(tl.int64), mask=is_last)
+    tl.store(row + 2, end - begin + at * 0, mask=is_last)
+    tl.store(row + 3, n_segments.to(tl.int64), mask=is_last)
 
 
 @triton.jit
-def _count_up(number, read):
-    """Make a number that all programs have read the next, in the last program to get here."""
-    tl.debug_barrier()  # all threads are here
-    n_programs = tl.num_programs(0) * tl.num_programs(1)
-    if tl.atomic_add(number + 1, 1, sem="relaxed") == n_programs - 1:
-        tl.store(number + 1, 0)
-        tl.store(number, read + 1)
+def _number_of(number):
+    """Return the number of the minibatch: as many came before as all programs were done with.
+
+    Those of this launch that are done change nothing, as this one is not.
+    """
+    return (tl.load(number) + tl.load(number + 1) // tl.num_programs(0)).to(tl.int64)
 
 
 @triton.jit
-def _copy_part(source, begin, target, n, BLOCK: tl.constexpr):
-    """Copy this program's part of an array."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+def _count_up(number):
+    """Say that this program is done."""
+    tl.debug_barrier()  # all of its threads have read the number
+    tl.atomic_add(number + 1, 1, sem="relaxed")
+
+
+@triton.jit
+def _numbers_at(addresses, which, kind: tl.constexpr):
+    """Point at the tensor that has one of the addresses."""
+    return tl.load(addresses + which).to(tl.pointer_type(kind))
+
+
+@triton.jit
+def _copy_part(source, begin, target, n, at):
+    """Copy some numbers of an array."""
     tl.store(target + at, tl.load(source + begin + at, mask=at < n, other=0), mask=at < n)
 
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "step_capacity", "symbol_capacity", "n_symbols_in_all"],
+    do_not_specialize=[
+        *("n_sequences", "step_capacity", "symbol_capacity", "n_symbols_in_all"),
+        *("index_end", "steps_end", "spans_end", "symbols_end", "bounds_end"),
+    ],
     do_not_specialize_on_alignment=[
-        "index",
-        "steps",
-        "pieces",
-        "symbols",
-        "bounds",
-        "sizes",
-        "offsets",
-        "order",
+        *("index", "steps", "spans", "symbols", "bounds", "sizes", "offsets", "order"),
     ],
 )
 def _load_minibatch_kernel(
-    index, places, steps, pieces, symbols, bounds, sizes, offsets, order, rates,
-    to_index, to_places, to_steps, to_pieces, to_symbols, to_bounds, to_sizes, to_offsets,
-    to_order, to_rates, begins, number, n_sequences, step_capacity, symbol_capacity,
-    n_symbols_in_all, BLOCK: tl.constexpr,
+    window, index, steps, spans, symbols, bounds, sizes, offsets, order, rates, number,
+    n_sequences, step_capacity, symbol_capacity, n_symbols_in_all,
+    index_end, steps_end, spans_end, symbols_end, bounds_end, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Copy one minibatch out of several."""
+    """Copy one minibatch out of several: each program a part of one array."""
     in_turn()
-    b = tl.load(number)
-    row = begins + b * 6
+    # What does not depend on other numbers is read first.
+    b = _number_of(number)
+    begins = _numbers_at(window, 9, tl.int64)
+    program = tl.program_id(0)
+    which = (program >= index_end).to(tl.int32) + (program >= steps_end) + (program >= spans_end)
+    which += (program >= symbols_end).to(tl.int32) + (program >= bounds_end)
+    source = _numbers_at(window, which, tl.int32)  # the last is that of sizes
+    row = begins + b * 4
     step = tl.load(row)
-    piece = tl.load(row + 1)
-    symbol = tl.load(row + 2)
-    n_steps = tl.load(row + 3)
-    n_pieces = tl.load(row + 4)
-    n_symbols = tl.load(row + 5)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    which = tl.program_id(1)
+    symbol = tl.load(row + 1)
+    n_steps = tl.load(row + 2)
+    n_symbols = tl.load(row + 3)
+    at = tl.arange(0, BLOCK)
     if which == 0:
-        found = tl.load(index + step + at, mask=at < n_steps, other=0)
+        at += program * BLOCK
+        found = tl.load(source + step + at, mask=at < n_steps, other=0)
         found = tl.where(at < n_steps, found, n_symbols_in_all)
-        tl.store(to_index + at, found, mask=at < step_capacity)
+        tl.store(index + at, found, mask=at < step_capacity)
     elif which == 1:
-        _copy_part(places, step, to_places, n_steps, BLOCK)
+        _copy_part(source, step, steps, n_steps, at + (program - index_end) * BLOCK)
     elif which == 2:
-        _copy_part(steps, step, to_steps, n_steps, BLOCK)
+        at += (program - steps_end) * BLOCK
+        n_spans = tl.cdiv(n_steps, span_of(n_steps))
+        _copy_part(source, _first_span(step, b), spans, n_spans, at)
     elif which == 3:
-        _copy_part(pieces, piece, to_pieces, n_pieces + 1, BLOCK)
-        _copy_part(sizes, b * 2, to_sizes, 2, BLOCK)
-    elif which == 4:
-        found = tl.load(symbols + symbol + at, mask=at < n_symbols, other=0)
+        at += (program - spans_end) * BLOCK
+        found = tl.load(source + symbol + at, mask=at < n_symbols, other=0)
         found = tl.where(at < n_symbols, found, n_symbols_in_all)
-        tl.store(to_symbols + at, found, mask=at < symbol_capacity)
-    elif which == 5:
-        _copy_part(bounds, symbol + b, to_bounds, n_symbols + 1, BLOCK)
-        _copy_part(rates, b * 2, to_rates, 2, BLOCK)
+        tl.store(symbols + at, found, mask=at < symbol_capacity)
+    elif which == 4:
+        at += (program - symbols_end) * BLOCK
+        _copy_part(source, symbol + b, bounds, n_symbols + 1, at)
     else:
-        _copy_part(offsets, b * (n_sequences + 1), to_offsets, n_sequences + 1, BLOCK)
-        _copy_part(order, b * n_sequences, to_order, n_sequences, BLOCK)
-    _count_up(number, b)
+        at += (program - bounds_end) * BLOCK
+        begin = b * n_sequences
+        _copy_part(source, b * 2, sizes, 2, at)
+        _copy_part(_numbers_at(window, 6, tl.int64), begin + b, offsets, n_sequences + 1, at)
+        _copy_part(_numbers_at(window, 7, tl.int64), begin, order, n_sequences, at)
+        _copy_part(_numbers_at(window, 8, tl.float64), b * 2, rates, 2, at)
+    _count_up(number)
 
 
 @Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_columns"],
-    do_not_specialize_on_alignment=["begins", "offsets", "order", "rates"],
+    do_not_specialize_on_alignment=["to_offsets", "to_order", "to_rates"],
 )
 def _load_rows_kernel(
-    source, begins, offsets, order, rates, values, to_offsets, to_order, to_rates, number,
+    source, window, values, to_offsets, to_order, to_rates, number,
     n_sequences, n_columns,
     GROUP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Copy some sequences of a minibatch, and what is known of them."""
     in_turn()
-    b = tl.load(number)
+    b = _number_of(number)
+    begins, offsets = _numbers_at(window, 0, tl.int64), _numbers_at(window, 1, tl.int64)
+    order, rates = _numbers_at(window, 2, tl.int64), _numbers_at(window, 3, tl.float64)
     place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
     there = place < n_sequences
     here = offsets + b * (n_sequences + 1) + place
@@ -483,4 +459,4 @@ def _load_rows_kernel(
         mask = at < n[:, None]
         found = tl.load(source + (row * n_columns)[:, None] + at, mask=mask, other=0.0)
         tl.store(values + (begin * n_columns)[:, None] + at, found, mask=mask)
-    _count_up(number, b)
+    _count_up(number)

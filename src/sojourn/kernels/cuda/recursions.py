@@ -178,7 +178,7 @@ def _beside(device: Any) -> Iterator[Callable[[], None]]:
 
 @functools.cache
 def _side_stream(device: Any) -> Any:
-    return torch.cuda.Stream(device, priority=-1)  # that of recorded steps
+    return torch.cuda.Stream(device, priority=-1)  # the longest sequences are waited for
 
 
 def _narrow_chains(

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from sojourn.kernels.cuda import settings
-from sojourn.kernels.cuda.access import load_one, store_doubles
+from sojourn.kernels.cuda.access import load_one, store_two
 from sojourn.kernels.cuda.launch import Launched, in_turn
 from sojourn.kernels.cuda.warp import add_double_product
 from sojourn.kernels.interface import Squares
@@ -119,7 +119,7 @@ def _load_squares(
             value = load_one(where, there, INTERPRET).to(tl.float64)
         else:
             value = tl.load(where, mask=there, other=0.0)
-        found = found + (value * value,)
+        found = found + (value * value,)  # type: ignore[assignment]
     return found
 
 
@@ -158,7 +158,7 @@ def _sum_squares_kernel(
     end = tl.minimum(begin + span, used)
     sums = ()
     for _ in tl.static_range(2 * TILES * TILES):
-        sums = sums + (tl.zeros((32,), tl.float64),)
+        sums = sums + (tl.zeros((32,), tl.float64),)  # type: ignore[assignment]
     a = _load_squares(before, begin + quarter, end, left, W, TILES, INTERPRET)
     b = _load_squares(behind, begin + quarter, end, right, W, TILES, INTERPRET)
     for tile in range(begin, end, 4):
@@ -177,7 +177,7 @@ def _sum_squares_kernel(
     block = (program * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2)
     out = squares + (block + tl.program_id(2)).to(tl.int64) * (64 * TILES * TILES) + 2 * lane
     for p in tl.static_range(TILES * TILES):
-        store_doubles(out + 64 * p, sums[2 * p : 2 * p + 2], INTERPRET)
+        store_two(out + 64 * p, sums[2 * p : 2 * p + 2], lane >= 0, INTERPRET)
 
 
 @Launched

@@ -14,35 +14,46 @@ import triton.language as tl
 
 from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
+from sojourn.kernels.cuda.access import load_two, load_whole, store_two
 from sojourn.kernels.cuda.launch import Launched, in_turn
+from sojourn.kernels.cuda.warp import whole_from_lane
 
 Tensor = Any
 
 _LANES = 64  # at least, so that few states need no kernels of their own
 
 
+MOST_SPANS = tl.constexpr(2048)
+"""Spans of sorted steps that are summed at the same time, a warp each; more have no room."""
+
+SHORTEST_SPAN = tl.constexpr(32)
+"""Steps of a span, at least: as many as a warp has threads."""
+
+_LONGEST_SPAN = tl.constexpr(256)  # longer sums in single precision are inexact
+
+
 class Segments(NamedTuple):
     """The steps of a batch sorted by symbol, for sums in a fixed order.
 
-    A symbol's steps are cut into pieces of at most 64, or 256 where there are many.  Tensors may be
-    longer than needed.
+    They are cut into spans of equal length, and a span where its symbol changes: what is left are
+    *pieces*, of one symbol each.  Tensors may be longer than needed.
 
     Attributes
     ----------
     steps : (T,) int32 tensor
-        Steps, sorted by symbol.
-    pieces : (P + 1,) int32 tensor
-        Piece p is ``steps[pieces[p]:pieces[p + 1]]``.
+        Steps, sorted by symbol; the last one of a piece as ``~step``.
+    spans : (S,) int32 tensor
+        The first piece of each span.
     symbols : (U,) int32 tensor
         The distinct symbols; a missing one is as large as the alphabet.
     bounds : (U + 1,) int32 tensor
         The pieces of symbol u are ``bounds[u]:bounds[u + 1]``.
     sizes : (2,) int32 tensor
-        P and U.
+        T and U.
     """
 
     steps: Tensor
-    pieces: Tensor
+    spans: Tensor
     symbols: Tensor
     bounds: Tensor
     sizes: Tensor
@@ -55,7 +66,7 @@ class Pieces(NamedTuple):
     ----------
     segments : Segments
     sums : (P, W) tensor
-        Of which the first K columns are states.
+        Of which the first K columns are states; P may be larger than needed.
     n_states, n_symbols : int
     """
 
@@ -82,23 +93,21 @@ def sum_pieces(segments: Segments, rows: Tensor, n_symbols: int) -> Pieces:
     if width < n_states or width % (16 if n_states <= 48 else 8):
         width = 48 if n_states <= 48 else triton.cdiv(n_states, 64) * 64
         rows = torch.nn.functional.pad(rows, (0, width - n_states))
-    lanes, n_pieces = _lanes(width), len(segments.pieces) - 1
+    n_steps = len(segments.steps)
+    # Every span begins one, and so does every symbol.
+    n_pieces = len(segments.symbols) + most_spans(n_steps)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
-    # With more states fewer rows are in flight at a time; measured with 20, 45, 100 and 256 states.
-    block, group = min(lanes, 256), 2 if lanes <= 64 else 1
-    _sum_pieces_kernel[(triton.cdiv(n_pieces, group), triton.cdiv(width, block))](
-        segments.steps,
-        segments.pieces,
-        segments.sizes,
-        rows,
-        partial,
-        W=width,
-        BLOCK=block,
-        TOGETHER=16 if lanes <= 128 else 8,
-        GROUP=group,
-        num_warps=max(1, block // 128),
-    )
+    _sum_pieces_kernel[(most_spans(n_steps), triton.cdiv(width, 64))](
+        segments.steps, segments.spans, segments.sizes, rows, partial,
+        W=width, INTERPRET=settings.INTERPRETED, num_warps=1,
+    )  # fmt: skip
     return Pieces(segments, partial, n_states, n_symbols)
+
+
+def most_spans(n_steps: int) -> int:
+    """Return into how many spans so many steps or fewer are cut, at most."""
+    shortest, longest = SHORTEST_SPAN.value, _LONGEST_SPAN.value
+    return max(min(MOST_SPANS.value, triton.cdiv(n_steps, shortest)), triton.cdiv(n_steps, longest))
 
 
 def sum_of_pieces(pieces: Pieces) -> Tensor:
@@ -221,36 +230,85 @@ def means_of_symbols(
 # ---- device side ---------------------------------------------------------------------------------
 
 
+@triton.jit
+def span_of(n_steps):
+    """Return how long the spans of so many sorted steps are: the same for all, in whole warps.
+
+    It follows from the steps that there are, so that room for more changes no bit.
+    """
+    even = tl.cdiv(tl.cdiv(n_steps, SHORTEST_SPAN), MOST_SPANS) * SHORTEST_SPAN
+    return tl.minimum(tl.maximum(even, SHORTEST_SPAN), _LONGEST_SPAN)
+
+
 @Launched
-@triton.jit(do_not_specialize_on_alignment=["steps", "pieces", "sizes"])
+@triton.jit(do_not_specialize_on_alignment=["steps", "spans", "sizes", "rows"])
 def _sum_pieces_kernel(
-    steps,
-    pieces,
-    sizes,
-    rows,
-    partial,
-    W: tl.constexpr,
-    BLOCK: tl.constexpr,
-    TOGETHER: tl.constexpr,
-    GROUP: tl.constexpr,
+    steps, spans, sizes, rows, partial, W: tl.constexpr, INTERPRET: tl.constexpr
 ):
-    """Sum the rows of some pieces of symbols' steps, so many of each at a time."""
+    """Sum the rows of a span of sorted steps, by symbol; a thread has two columns of 64."""
     in_turn()
-    piece = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
-    exists = piece < tl.load(sizes)
-    state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    begin = tl.load(pieces + piece, mask=exists, other=0)
-    end = tl.load(pieces + piece + 1, mask=exists, other=0)
-    total = tl.zeros((GROUP, BLOCK), rows.dtype.element_ty)
-    for tile in range(0, tl.max(end - begin, axis=0), TOGETHER):
-        place = begin[:, None] + tile + tl.arange(0, TOGETHER)[None, :]
-        there = place < end[:, None]
-        step = tl.load(steps + place, mask=there, other=0).to(tl.int64)
-        mask = there[:, :, None] & (state < W)[None, None, :]
-        row = rows + step[:, :, None] * W
-        total += tl.sum(tl.load(row + state[None, None, :], mask=mask, other=0.0), axis=1)
-    where = piece.to(tl.int64)[:, None] * W + state[None, :]
-    tl.store(partial + where, total, mask=exists[:, None] & (state < W)[None, :])
+    lane = tl.arange(0, 32)
+    n_steps = tl.load(sizes)
+    span = span_of(n_steps)
+    begin = tl.program_id(0) * span
+    if begin >= n_steps:
+        return
+    end = tl.minimum(begin + span, n_steps)
+    piece = tl.load(spans + tl.program_id(0)) + 0 * lane
+    column = tl.program_id(1) * 64 + 2 * lane
+    there = column < W
+    own = rows + tl.where(there, column, 0)
+    total = (tl.zeros((32,), rows.dtype.element_ty), tl.zeros((32,), rows.dtype.element_ty))
+    coming = load_whole(steps + tl.minimum(begin + lane, end - 1), INTERPRET)
+    for tile in range(begin, end, 32):
+        at, step = tile + lane, coming
+        coming = load_whole(steps + tl.minimum(at + 32, end - 1), INTERPRET)
+        row = tl.where(step < 0, ~step, step)
+        is_last = (step < 0) & (at < end)
+        if INTERPRET:
+            found, total = _sums_of_pieces(own, row, is_last, total, W)
+            for i in tl.static_range(2):
+                where = (piece[:, None] + lane[:, None]) * W + column[None, :] + i
+                mask = (lane < tl.sum(is_last.to(tl.int32), axis=0))[:, None] & there[None, :]
+                tl.store(partial + where, found[i], mask=mask)
+            piece += tl.sum(is_last.to(tl.int32), axis=0)
+        else:
+            # All rows are on their way before the first is used.
+            values = ()
+            for r in tl.static_range(32):
+                values = values + load_two(
+                    own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * W, INTERPRET
+                )
+            ends = is_last.to(tl.int32)
+            for r in tl.static_range(32):
+                total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
+                stops = whole_from_lane(ends, r, INTERPRET)
+                where = partial + piece.to(tl.int64) * W + column
+                store_two(where, total, (stops != 0) & there, INTERPRET)
+                total = (tl.where(stops != 0, 0.0, total[0]), tl.where(stops != 0, 0.0, total[1]))
+                piece += stops
+
+
+@triton.jit
+def _sums_of_pieces(rows, row, is_last, before, W: tl.constexpr):
+    """Return the sums of the pieces of 32 rows, and of what follows the last of them.
+
+    What a warp does one row after another, for the interpreter, which would take long.
+    """
+    lane = tl.arange(0, 32)
+    ends = is_last.to(tl.int32)
+    local = tl.cumsum(ends, axis=0) - ends
+    n_ended = tl.sum(ends, axis=0)
+    is_own = local[None, :] == lane[:, None]
+    sums = ()
+    rest = ()
+    for i in tl.static_range(2):
+        values = tl.load(rows[None, :] + row[:, None].to(tl.int64) * W + i)
+        found = tl.sum(tl.where(is_own[:, :, None], values[None, :, :], 0.0), axis=1)
+        found += tl.where((lane == 0)[:, None], before[i][None, :], 0.0)
+        sums = sums + (found,)  # type: ignore[assignment]
+        rest = rest + (tl.sum(tl.where((lane == n_ended)[:, None], found, 0.0), axis=0),)  # type: ignore[assignment]
+    return sums, rest
 
 
 @Launched
@@ -293,6 +351,11 @@ def _sum_segments_kernel(
     exists = (segment < tl.load(sizes + 1)) & (symbol < n_symbols)
     end = tl.where(exists, end, begin)
     state = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    if factor is not None:  # what is added to is on its way meanwhile
+        target = out + symbol.to(tl.int64)[:, None] * stride + state[None, :]
+        is_own = exists[:, None] & (state < n_wanted)[None, :]
+        old = tl.load(target, mask=is_own, other=0.0)
+        by = tl.load(factor)
     # Most symbols have one piece.
     row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
     filled = (begin < end)[:, None] & (state < W)[None, :]
@@ -314,10 +377,7 @@ def _sum_segments_kernel(
         mask = (segment < n_segments)[:, None] & (state < n_wanted)[None, :]
         tl.store(out + where, total, mask=mask)
     else:
-        where = out + symbol.to(tl.int64)[:, None] * stride + state[None, :]
-        mask = exists[:, None] & (state < n_wanted)[None, :]
-        new = tl.load(where, mask=mask, other=0.0) + tl.load(factor) * total
-        tl.store(where, new.to(out.dtype.element_ty), mask=mask)
+        tl.store(target, (old + by * total).to(out.dtype.element_ty), mask=is_own)
 
 
 @Launched

@@ -6,7 +6,7 @@ The device side follows the host side.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,23 @@ from sojourn.kernels.cuda.launch import Launched, in_turn
 Tensor = Any
 
 _LANES = 64  # at least, so that few states need no kernels of their own
+
+
+class LogNormalizers(NamedTuple):
+    """log Z of the sequences of a minibatch, and where they are counted and summed.
+
+    Attributes
+    ----------
+    values : (N,) float64 tensor
+    failures : () int64 tensor
+        Where the number of those that are not finite is added.
+    total : () float64 tensor
+        Where their sum is written.
+    """
+
+    values: Tensor
+    failures: Tensor
+    total: Tensor
 
 
 def row_potentials(
@@ -108,6 +125,7 @@ def decay(
     rates: Tensor,
     smallest: float,
     beside: tuple[tuple[Tensor, Tensor], ...] | None = None,
+    logs: LogNormalizers | None = None,
 ) -> Tensor:
     """Blend the totals of a table and decay its rows, in place, but for the scale.
 
@@ -115,7 +133,7 @@ def decay(
 
     Start and transitions `beside` them are blended in the same launch: counts, sums, and what the
     blended ones are written to.  What is added to the totals are then the masses of these sums, if
-    it is not given.
+    it is not given.  And `logs` are summed in it, where given.
 
     Returns
     -------
@@ -128,9 +146,10 @@ def decay(
     n_programs = min(triton.cdiv(n, block), 264)
     if beside is not None:
         n_programs = max(n_programs, triton.cdiv(n_states**2, 256), triton.cdiv(n_states, 16))
-    _decay_kernel[(n_programs,)](
+    _decay_kernel[(n_programs + (logs is not None),)](
         rows, totals, added, scale, rates, factors, smallest, n_states, n,
         *itertools.chain(*(beside or ((None, None),) * 3)),
+        *(logs or (None,) * 3), 0 if logs is None else len(logs.values),
         LANES=triton.next_power_of_2(max(_LANES, n_states)), BLOCK=block, num_warps=4,
     )  # fmt: skip
     return factors
@@ -144,11 +163,9 @@ def as_rates(keep: Any, weight: Any, like: Tensor) -> Tensor:
     return torch.tensor([keep, weight], dtype=torch.float64, device=like.device)
 
 
-def collect_failures(log_z: Tensor, failures: Tensor) -> Tensor:
-    """Return the sum of log Z, and add the number of those that are not finite to `failures`."""
-    out = torch.empty((), dtype=torch.float64, device=log_z.device)
-    _collect_failures_kernel[(1,)](log_z, failures, out, len(log_z), BLOCK=4096, num_warps=16)
-    return out
+def collect_failures(logs: LogNormalizers) -> None:
+    """Sum log Z, and count those that are not finite."""
+    _collect_failures_kernel[(1,)](*logs, len(logs.values), BLOCK=4096, num_warps=16)
 
 
 # ---- device side ---------------------------------------------------------------------------------
@@ -246,7 +263,7 @@ def _masses(start, transitions, state, K):
 
 
 @Launched
-@triton.jit(do_not_specialize=["K", "n"])
+@triton.jit(do_not_specialize=["K", "n", "n_sequences"])
 def _decay_kernel(
     rows,
     totals,
@@ -263,14 +280,21 @@ def _decay_kernel(
     added_transitions,
     out_start,
     out_transitions,
+    log_z,
+    failures,
+    log_z_sum,
+    n_sequences,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Multiply rows by the scale if it is too small; the first program blends the totals too.
 
-    All programs read the scale, so that none of them may change it.
+    All programs read the scale, so that none of them may change it.  The last has the logarithms.
     """
     in_turn()
+    if log_z is not None:
+        if tl.program_id(0) == tl.num_programs(0) - 1:
+            _collect(log_z, failures, log_z_sum, n_sequences, 4 * BLOCK)
     keep = tl.load(rates)
     weight = tl.load(rates + 1)
     decayed = tl.load(scale) * keep
@@ -306,6 +330,12 @@ def _decay_kernel(
 def _collect_failures_kernel(log_z, failures, out, n, BLOCK: tl.constexpr):
     """Sum, and count what is not finite."""
     in_turn()
+    _collect(log_z, failures, out, n, BLOCK)
+
+
+@triton.jit
+def _collect(log_z, failures, out, n, BLOCK: tl.constexpr):
+    """Do so, in one program."""
     total = tl.zeros((BLOCK,), tl.float64)
     bad = tl.zeros((BLOCK,), tl.int64)
     for begin in range(0, n, BLOCK):

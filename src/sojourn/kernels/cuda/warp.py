@@ -106,6 +106,21 @@ def from_any_lane(x, lane, INTERPRET: tl.constexpr):
 
 
 @triton.jit
+def whole_from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
+    """Give every thread of a warp a whole number that one of them has."""
+    if INTERPRET:
+        return tl.sum(tl.where(tl.arange(0, 32) == LANE, x, 0), axis=0) + 0 * x
+    return tl.inline_asm_elementwise(
+        "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
+        "=r,r,r",
+        [x, LANE],
+        dtype=tl.int32,
+        is_pure=True,
+        pack=1,
+    )
+
+
+@triton.jit
 def sum_over(x, FIRST: tl.constexpr, LAST: tl.constexpr, INTERPRET: tl.constexpr):
     """Sum over the threads of a warp whose numbers differ in the bits from FIRST to LAST."""
     if INTERPRET:
