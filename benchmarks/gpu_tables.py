@@ -41,10 +41,8 @@ def _first_fits(found: dict[str, Any]) -> str:
     )
 
 
-def _with_moves(found: dict[str, Any] | None) -> str:
-    """Say how long the same takes where states may move, if that was measured."""
-    if found is None:
-        return ""
+def _with_moves(found: dict[str, Any]) -> str:
+    """Say how long the same takes where states may move."""
     return (
         " Where the number of states is learned, ten passes take "
         f"{found['whole_call_seconds']:.1f} s with everything around them, "
@@ -68,9 +66,14 @@ def figures(found: dict[str, Any]) -> str:
         "End to end, gather and updates included:",
         "",
         *table(
-            ["states", "minibatch", "million steps/s"],
+            ["states", "minibatch", "sentences", "million steps/s"],
             [
-                [row["states"], f"{row['batch_size']:,}", f"{row['million_steps']:.0f}"]
+                [
+                    row["states"],
+                    f"{row['batch_size']:,}",
+                    f"{row['sentences']:,}",
+                    f"{row['million_steps']:.0f}",
+                ]
                 for row in found["end_to_end"]
             ],
         ),
@@ -93,7 +96,7 @@ def figures(found: dict[str, Any]) -> str:
         + " on the GPU, "
         + ", ".join(f"{score:.5f}" for score in paper["cpu_hdp_held_out"])
         + f" on {found['machine']['cores']} cores of the same machine, where a pass takes "
-        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s." + _with_moves(found.get("paper_size_moves")),
+        f"{min(paper['cpu_hdp_pass_seconds']):.0f} s." + _with_moves(found["paper_size_moves"]),
         "",
         "Where the time of a step goes, in microseconds; planning sorts the next window at the "
         "same time, by other kernels and copies from the host, of which this is the share per "
@@ -103,7 +106,7 @@ def figures(found: dict[str, Any]) -> str:
             ["part", *(f"M = {row['batch_size']:,}" for row in steps)],
             [
                 *(
-                    [part, *(f"{row['microseconds'][part]:.0f}" for row in steps)]
+                    [part, *(f"{row['microseconds'][part]:.1f}" for row in steps)]
                     for part in steps[0]["microseconds"]
                 ),
                 ["gaps", *(f"{row['gaps_microseconds']:.0f}" for row in steps)],

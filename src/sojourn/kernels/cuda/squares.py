@@ -24,6 +24,7 @@ from sojourn.kernels.interface import Squares
 _PROGRAMS = 1056  # that sum pairs at a time: eight warps for each of 132 multiprocessors
 _SHORTEST = tl.constexpr(64)  # steps of a span; a shorter one would take less time than its sums do
 _ROW_SPAN = 64  # steps whose r² a program sums
+_LANES = 64  # states of a program at a time, so that few states need no kernels of their own
 _MOST_TILES = 6  # eights of states on a side, of whose pairs a warp has room for the sums
 
 Tensor = Any
@@ -64,14 +65,14 @@ def sum_squares(
     squares = torch.empty((n_room, n_cells), **own)
     sizes = (n_sequences, n_less, n_spans)
     _sum_squares_kernel[(n_room, side, side)](
-        before, behind, squares, offsets, *sizes, W=before.stride(0), TILES=tiles,
+        before, behind, squares, offsets, *sizes, before.stride(0), TILES=tiles,
         INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     of_steps = _sum_row_squares(responsibilities, first, offsets)
     pairs, rows = torch.empty((n_states, n_states), **own), torch.empty((2, n_states), **own)
     _gather_squares_kernel[(n_cells // 16 + triton.cdiv(2 * n_states, 16),)](
-        squares, of_steps, matrix, gain, pairs, rows, offsets, *sizes, len(of_steps), side,
-        K=n_states, TILES=tiles, TOGETHER=512, num_warps=8,
+        squares, of_steps, matrix, gain, pairs, rows, offsets, *sizes, len(of_steps), side, tiles,
+        K=n_states, TOGETHER=512, num_warps=8,
     )  # fmt: skip
     return Squares(rows[0], pairs, rows[1])
 
@@ -80,9 +81,8 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
     """Sum r² of first steps, and of those that a transition leaves from, by span: (R, 2, K)."""
     (n_rows, n_states), device = responsibilities.shape, responsibilities.device
     n_spans = max(1, triton.cdiv(n_rows, _ROW_SPAN))
-    lanes = min(max(16, triton.next_power_of_2(n_states)), 64)
     sums = torch.empty((n_spans, 2, n_states), dtype=torch.float64, device=device)
-    _sum_row_squares_kernel[(n_spans, triton.cdiv(n_states, lanes))](
+    _sum_row_squares_kernel[(n_spans, triton.cdiv(n_states, _LANES))](
         responsibilities,
         responsibilities.stride(0),
         first,
@@ -90,7 +90,7 @@ def _sum_row_squares(responsibilities: Tensor, first: Tensor, offsets: Tensor) -
         len(offsets) - 1,
         sums,
         K=n_states,
-        LANES=lanes,
+        LANES=_LANES,
         SPAN=_ROW_SPAN,
         num_warps=4,
     )
@@ -107,14 +107,12 @@ def _span_of(n_rows, n_spans):
 
 
 @triton.jit
-def _load_squares(
-    rows, row, end, state, W: tl.constexpr, TILES: tl.constexpr, INTERPRET: tl.constexpr
-):
+def _load_squares(rows, row, end, state, width, TILES: tl.constexpr, INTERPRET: tl.constexpr):
     """Load a thread's numbers of a row, from every eighth state on, and square them."""
     found = ()
     for i in tl.static_range(TILES):
-        there = (row < end) & (state + 8 * i < W)
-        where = rows + row * W + state + 8 * i
+        there = (row < end) & (state + 8 * i < width)
+        where = rows + row * width + state + 8 * i
         if rows.dtype.element_ty == tl.float32:
             value = load_one(where, there, INTERPRET).to(tl.float64)
         else:
@@ -125,7 +123,7 @@ def _load_squares(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_less", "n_spans"],
+    do_not_specialize=["n_sequences", "n_less", "n_spans", "width"],
     do_not_specialize_on_alignment=["before", "behind", "offsets"],
 )
 def _sum_squares_kernel(
@@ -136,7 +134,7 @@ def _sum_squares_kernel(
     n_sequences,
     n_less,
     n_spans,
-    W: tl.constexpr,
+    width,
     TILES: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
@@ -159,13 +157,13 @@ def _sum_squares_kernel(
     sums = ()
     for _ in tl.static_range(2 * TILES * TILES):
         sums = sums + (tl.zeros((32,), tl.float64),)  # type: ignore[assignment]
-    a = _load_squares(before, begin + quarter, end, left, W, TILES, INTERPRET)
-    b = _load_squares(behind, begin + quarter, end, right, W, TILES, INTERPRET)
+    a = _load_squares(before, begin + quarter, end, left, width, TILES, INTERPRET)
+    b = _load_squares(behind, begin + quarter, end, right, width, TILES, INTERPRET)
     for tile in range(begin, end, 4):
         # The next rows are on their way while these are used.
         row = tile + 4 + quarter
-        next_a = _load_squares(before, row, end, left, W, TILES, INTERPRET)
-        next_b = _load_squares(behind, row, end, right, W, TILES, INTERPRET)
+        next_a = _load_squares(before, row, end, left, width, TILES, INTERPRET)
+        next_b = _load_squares(behind, row, end, right, width, TILES, INTERPRET)
         longer = ()
         for i in tl.static_range(TILES):
             for j in tl.static_range(TILES):
@@ -218,7 +216,7 @@ def _sum_row_squares_kernel(
 
 @Launched
 @triton.jit(
-    do_not_specialize=["n_sequences", "n_less", "n_spans", "n_row_spans", "side", "K"],
+    do_not_specialize=["n_sequences", "n_less", "n_spans", "n_row_spans", "side", "n_tiles", "K"],
     do_not_specialize_on_alignment=["offsets"],
 )
 def _gather_squares_kernel(
@@ -234,13 +232,13 @@ def _gather_squares_kernel(
     n_spans,
     n_row_spans,
     side,
+    n_tiles,
     K,
-    TILES: tl.constexpr,
     TOGETHER: tl.constexpr,
 ):
     """Sum over spans, sixteen numbers per program, and bring θ² in; starts and rows are last."""
     in_turn()
-    in_block: tl.constexpr = 64 * TILES * TILES
+    in_block = 64 * n_tiles * n_tiles
     n_cells = side * side * in_block
     place = tl.program_id(0) * 16 + tl.arange(0, 16)
     total = tl.zeros((16,), tl.float64)
@@ -253,9 +251,9 @@ def _gather_squares_kernel(
             total += tl.sum(tl.load(part, mask=(span < n_filled) & (place >= 0), other=0.0), axis=0)
         # Element e of tile i, j, which thread 4 g + c has.
         block, tile, lane, e = place // in_block, place % in_block // 64, place // 2 % 32, place % 2
-        i, j = tile // TILES, tile % TILES
-        left = 8 * (block // side * TILES + i) + lane // 4
-        right = 8 * (block % side * TILES + j) + 2 * (lane % 4) + e
+        i, j = tile // n_tiles, tile % n_tiles
+        left = 8 * (block // side * n_tiles + i) + lane // 4
+        right = 8 * (block % side * n_tiles + j) + 2 * (lane % 4) + e
         mask = (left < K) & (right < K)
         theta = tl.load(matrix + left * K + right, mask=mask, other=0.0).to(tl.float64)
         if gain is not None:

@@ -98,8 +98,8 @@ def sum_pieces(segments: Segments, rows: Tensor, n_symbols: int) -> Pieces:
     n_pieces = len(segments.symbols) + most_spans(n_steps)
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     _sum_pieces_kernel[(most_spans(n_steps), triton.cdiv(width, 64))](
-        segments.steps, segments.spans, segments.sizes, rows, partial,
-        W=width, INTERPRET=settings.INTERPRETED, num_warps=1,
+        segments.steps, segments.spans, segments.sizes, rows, partial, width,
+        INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     return Pieces(segments, partial, n_states, n_symbols)
 
@@ -241,10 +241,11 @@ def span_of(n_steps):
 
 
 @Launched
-@triton.jit(do_not_specialize_on_alignment=["steps", "spans", "sizes", "rows"])
-def _sum_pieces_kernel(
-    steps, spans, sizes, rows, partial, W: tl.constexpr, INTERPRET: tl.constexpr
-):
+@triton.jit(
+    do_not_specialize=["width"],
+    do_not_specialize_on_alignment=["steps", "spans", "sizes", "rows", "partial"],
+)
+def _sum_pieces_kernel(steps, spans, sizes, rows, partial, width, INTERPRET: tl.constexpr):
     """Sum the rows of a span of sorted steps, by symbol; a thread has two columns of 64."""
     in_turn()
     lane = tl.arange(0, 32)
@@ -254,61 +255,28 @@ def _sum_pieces_kernel(
     if begin >= n_steps:
         return
     end = tl.minimum(begin + span, n_steps)
-    piece = tl.load(spans + tl.program_id(0)) + 0 * lane
     column = tl.program_id(1) * 64 + 2 * lane
-    there = column < W
+    there = column < width
     own = rows + tl.where(there, column, 0)
+    target = partial + tl.load(spans + tl.program_id(0)).to(tl.int64) * width + column
     total = (tl.zeros((32,), rows.dtype.element_ty), tl.zeros((32,), rows.dtype.element_ty))
     coming = load_whole(steps + tl.minimum(begin + lane, end - 1), INTERPRET)
     for tile in range(begin, end, 32):
         at, step = tile + lane, coming
         coming = load_whole(steps + tl.minimum(at + 32, end - 1), INTERPRET)
         row = tl.where(step < 0, ~step, step)
-        is_last = (step < 0) & (at < end)
-        if INTERPRET:
-            found, total = _sums_of_pieces(own, row, is_last, total, W)
-            for i in tl.static_range(2):
-                where = (piece[:, None] + lane[:, None]) * W + column[None, :] + i
-                mask = (lane < tl.sum(is_last.to(tl.int32), axis=0))[:, None] & there[None, :]
-                tl.store(partial + where, found[i], mask=mask)
-            piece += tl.sum(is_last.to(tl.int32), axis=0)
-        else:
-            # All rows are on their way before the first is used.
-            values = ()
-            for r in tl.static_range(32):
-                values = values + load_two(
-                    own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * W, INTERPRET
-                )
-            ends = is_last.to(tl.int32)
-            for r in tl.static_range(32):
-                total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
-                stops = whole_from_lane(ends, r, INTERPRET)
-                where = partial + piece.to(tl.int64) * W + column
-                store_two(where, total, (stops != 0) & there, INTERPRET)
-                total = (tl.where(stops != 0, 0.0, total[0]), tl.where(stops != 0, 0.0, total[1]))
-                piece += stops
-
-
-@triton.jit
-def _sums_of_pieces(rows, row, is_last, before, W: tl.constexpr):
-    """Return the sums of the pieces of 32 rows, and of what follows the last of them.
-
-    What a warp does one row after another, for the interpreter, which would take long.
-    """
-    lane = tl.arange(0, 32)
-    ends = is_last.to(tl.int32)
-    local = tl.cumsum(ends, axis=0) - ends
-    n_ended = tl.sum(ends, axis=0)
-    is_own = local[None, :] == lane[:, None]
-    sums = ()
-    rest = ()
-    for i in tl.static_range(2):
-        values = tl.load(rows[None, :] + row[:, None].to(tl.int64) * W + i)
-        found = tl.sum(tl.where(is_own[:, :, None], values[None, :, :], 0.0), axis=1)
-        found += tl.where((lane == 0)[:, None], before[i][None, :], 0.0)
-        sums = sums + (found,)  # type: ignore[assignment]
-        rest = rest + (tl.sum(tl.where((lane == n_ended)[:, None], found, 0.0), axis=0),)  # type: ignore[assignment]
-    return sums, rest
+        ends = ((step < 0) & (at < end)).to(tl.int32)
+        # All rows are on their way before the first is used.
+        values = ()
+        for r in tl.static_range(32):
+            where = own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * width
+            values = values + load_two(where, INTERPRET)
+        for r in tl.static_range(32):
+            is_last = whole_from_lane(ends, r, INTERPRET) != 0
+            total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
+            store_two(target, total, is_last & there, INTERPRET)
+            target += tl.where(is_last, width, 0)
+            total = (tl.where(is_last, 0.0, total[0]), tl.where(is_last, 0.0, total[1]))
 
 
 @Launched
