@@ -292,11 +292,21 @@ def test_an_impossible_sequence_adds_nothing_and_is_counted(few_or_many):
     assert int(failures) == 1
 
 
-@pytest.mark.parametrize("n_steps", [1, 3, 70, 400])
-@pytest.mark.parametrize("n_states", [1, 5, 20, 50, 100])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_squares_are_those_of_products_in_double_precision(n_steps, n_states, dtype):
-    """Also where the square of one factor alone is beyond single precision."""
+@pytest.mark.parametrize(
+    ("n_steps", "n_states", "by_row"),
+    [
+        *((n_steps, n_states, False) for n_steps in (1, 3, 70, 400) for n_states in (1, 5, 20, 50)),
+        *((70, 100, by_row) for by_row in (False, True)),
+        *((5, n_states, True) for n_states in (1, 5, 20, 50)),
+    ],
+)
+def test_squares_are_those_of_products_in_double_precision(
+    n_steps, n_states, by_row, dtype, monkeypatch
+):
+    """Also where the square of one factor alone is beyond single precision, and as a GPU does."""
+    if by_row:
+        monkeypatch.setattr("sojourn.kernels.cuda.squares.BY_ROW", True)
     rng = np.random.default_rng(n_steps + n_states)
     width, n_room = n_states + 3, n_steps + 20
     size = 10.0 ** rng.integers(-28, 28, (n_room, 1))
@@ -352,7 +362,11 @@ def test_sums_by_symbol_are_those_of_a_loop(sizes, n_symbols, seed):
 
 @pytest.mark.parametrize("n_states", [1, 20, 45, 100])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_by_symbol_go_over_several_spans(n_states, dtype):
+@pytest.mark.parametrize("by_row", [False, True])
+def test_sums_by_symbol_go_over_several_spans(n_states, dtype, by_row, monkeypatch):
+    """Also as a GPU sums them, where the interpreter does."""
+    if by_row:
+        monkeypatch.setattr("sojourn.kernels.cuda.symbols.BY_ROW", True)
     rng, n_steps = np.random.default_rng(n_states), 700
     x = np.minimum(rng.zipf(1.3, n_steps), 50) - 1
     rows = rng.random((n_steps, n_states)).astype(dtype)

@@ -24,6 +24,9 @@ from sojourn.kernels.interface import Squares
 _PROGRAMS = 1056  # that sum pairs at a time: eight warps for each of 132 multiprocessors
 _SHORTEST = tl.constexpr(64)  # steps of a span; a shorter one would take less time than its sums do
 _ROW_SPAN = 64  # steps whose r² a program sums
+BY_ROW = not settings.INTERPRETED
+"""Whether a warp adds four rows at a time, which takes the interpreter long."""
+
 _LANES = 64  # states of a program at a time, so that few states need no kernels of their own
 _MOST_TILES = 6  # eights of states on a side, of whose pairs a warp has room for the sums
 
@@ -65,7 +68,7 @@ def sum_squares(
     squares = torch.empty((n_room, n_cells), **own)
     sizes = (n_sequences, n_less, n_spans)
     _sum_squares_kernel[(n_room, side, side)](
-        before, behind, squares, offsets, *sizes, before.stride(0), TILES=tiles,
+        before, behind, squares, offsets, *sizes, before.stride(0), TILES=tiles, BY_ROW=BY_ROW,
         INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     of_steps = _sum_row_squares(responsibilities, first, offsets)
@@ -136,6 +139,7 @@ def _sum_squares_kernel(
     n_spans,
     width,
     TILES: tl.constexpr,
+    BY_ROW: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
     """Sum products of squares over a span of rows, of so many eights of states by as many.
@@ -154,28 +158,46 @@ def _sum_squares_kernel(
     if begin >= used:
         return
     end = tl.minimum(begin + span, used)
-    sums = ()
-    for _ in tl.static_range(2 * TILES * TILES):
-        sums = sums + (tl.zeros((32,), tl.float64),)  # type: ignore[assignment]
-    a = _load_squares(before, begin + quarter, end, left, width, TILES, INTERPRET)
-    b = _load_squares(behind, begin + quarter, end, right, width, TILES, INTERPRET)
-    for tile in range(begin, end, 4):
-        # The next rows are on their way while these are used.
-        row = tile + 4 + quarter
-        next_a = _load_squares(before, row, end, left, width, TILES, INTERPRET)
-        next_b = _load_squares(behind, row, end, right, width, TILES, INTERPRET)
-        longer = ()
-        for i in tl.static_range(TILES):
-            for j in tl.static_range(TILES):
-                two = sums[2 * (i * TILES + j) : 2 * (i * TILES + j) + 2]
-                longer = longer + add_double_product(two, a[i], b[j], INTERPRET)
-        sums = longer
-        a, b = next_a, next_b
-    # As they lie in the threads; `_gather_squares_kernel` knows which is which.
+    # Of each tile one row after another; and as a warp has them, two numbers of every thread.
     block = (program * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2)
-    out = squares + (block + tl.program_id(2)).to(tl.int64) * (64 * TILES * TILES) + 2 * lane
-    for p in tl.static_range(TILES * TILES):
-        store_two(out + 64 * p, sums[2 * p : 2 * p + 2], lane >= 0, INTERPRET)
+    out = squares + (block + tl.program_id(2)).to(tl.int64) * (64 * TILES * TILES)
+    if BY_ROW:
+        sums = ()
+        for _ in tl.static_range(2 * TILES * TILES):
+            sums = sums + (tl.zeros((32,), tl.float64),)  # type: ignore[assignment]
+        a = _load_squares(before, begin + quarter, end, left, width, TILES, INTERPRET)
+        b = _load_squares(behind, begin + quarter, end, right, width, TILES, INTERPRET)
+        for tile in range(begin, end, 4):
+            # The next rows are on their way while these are used.
+            row = tile + 4 + quarter
+            next_a = _load_squares(before, row, end, left, width, TILES, INTERPRET)
+            next_b = _load_squares(behind, row, end, right, width, TILES, INTERPRET)
+            longer = ()
+            for i in tl.static_range(TILES):
+                for j in tl.static_range(TILES):
+                    two = sums[2 * (i * TILES + j) : 2 * (i * TILES + j) + 2]
+                    longer = longer + add_double_product(two, a[i], b[j], INTERPRET)
+            sums = longer
+            a, b = next_a, next_b
+        for p in tl.static_range(TILES * TILES):
+            where = out + 64 * p + 2 * lane
+            store_two(where, sums[2 * p : 2 * p + 2], lane >= 0, INTERPRET)
+    else:
+        state = tl.arange(0, 64)
+        own = tl.program_id(1) * 8 * TILES + state
+        other = tl.program_id(2) * 8 * TILES + state
+        total = tl.zeros((64, 64), tl.float64)
+        for tile in range(begin, end, 64):
+            row = tile + tl.arange(0, 64)[:, None]
+            there = (row < end) & (state < 8 * TILES)[None, :]
+            x = before + row * width + own[None, :]
+            y = behind + row * width + other[None, :]
+            x = tl.load(x, mask=there & (own < width)[None, :], other=0.0).to(tl.float64)
+            y = tl.load(y, mask=there & (other < width)[None, :], other=0.0).to(tl.float64)
+            total += tl.sum((x * x)[:, :, None] * (y * y)[:, None, :], axis=0)
+        i, j = state[:, None], state[None, :]
+        where = out + 64 * (i // 8 * TILES + j // 8) + 8 * (i % 8) + j % 8
+        tl.store(where, total, mask=(i < 8 * TILES) & (j < 8 * TILES))
 
 
 @Launched
@@ -249,11 +271,10 @@ def _gather_squares_kernel(
             span = begin + tl.arange(0, TOGETHER).to(tl.int64)[:, None]
             part = squares + span * n_cells + place[None, :]
             total += tl.sum(tl.load(part, mask=(span < n_filled) & (place >= 0), other=0.0), axis=0)
-        # Element e of tile i, j, which thread 4 g + c has.
-        block, tile, lane, e = place // in_block, place % in_block // 64, place // 2 % 32, place % 2
+        block, tile = place // in_block, place % in_block // 64
         i, j = tile // n_tiles, tile % n_tiles
-        left = 8 * (block // side * n_tiles + i) + lane // 4
-        right = 8 * (block % side * n_tiles + j) + 2 * (lane % 4) + e
+        left = 8 * (block // side * n_tiles + i) + place % 64 // 8
+        right = 8 * (block % side * n_tiles + j) + place % 8
         mask = (left < K) & (right < K)
         theta = tl.load(matrix + left * K + right, mask=mask, other=0.0).to(tl.float64)
         if gain is not None:

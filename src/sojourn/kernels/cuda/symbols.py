@@ -26,6 +26,9 @@ _LANES = 64  # at least, so that few states need no kernels of their own
 MOST_SPANS = tl.constexpr(2048)
 """Spans of sorted steps that are summed at the same time, a warp each; more have no room."""
 
+BY_ROW = not settings.INTERPRETED
+"""Whether rows of a span are added one after another, which takes the interpreter long."""
+
 SHORTEST_SPAN = tl.constexpr(32)
 """Steps of a span, at least: as many as a warp has threads."""
 
@@ -99,7 +102,7 @@ def sum_pieces(segments: Segments, rows: Tensor, n_symbols: int) -> Pieces:
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     _sum_pieces_kernel[(most_spans(n_steps), triton.cdiv(width, 64))](
         segments.steps, segments.spans, segments.sizes, rows, partial, width,
-        INTERPRET=settings.INTERPRETED, num_warps=1,
+        BY_ROW=BY_ROW, INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     return Pieces(segments, partial, n_states, n_symbols)
 
@@ -245,7 +248,9 @@ def span_of(n_steps):
     do_not_specialize=["width"],
     do_not_specialize_on_alignment=["steps", "spans", "sizes", "rows", "partial"],
 )
-def _sum_pieces_kernel(steps, spans, sizes, rows, partial, width, INTERPRET: tl.constexpr):
+def _sum_pieces_kernel(
+    steps, spans, sizes, rows, partial, width, BY_ROW: tl.constexpr, INTERPRET: tl.constexpr
+):
     """Sum the rows of a span of sorted steps, by symbol; a thread has two columns of 64."""
     in_turn()
     lane = tl.arange(0, 32)
@@ -266,17 +271,43 @@ def _sum_pieces_kernel(steps, spans, sizes, rows, partial, width, INTERPRET: tl.
         coming = load_whole(steps + tl.minimum(at + 32, end - 1), INTERPRET)
         row = tl.where(step < 0, ~step, step)
         ends = ((step < 0) & (at < end)).to(tl.int32)
-        # All rows are on their way before the first is used.
-        values = ()
-        for r in tl.static_range(32):
-            where = own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * width
-            values = values + load_two(where, INTERPRET)
-        for r in tl.static_range(32):
-            is_last = whole_from_lane(ends, r, INTERPRET) != 0
-            total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
-            store_two(target, total, is_last & there, INTERPRET)
-            target += tl.where(is_last, width, 0)
-            total = (tl.where(is_last, 0.0, total[0]), tl.where(is_last, 0.0, total[1]))
+        if BY_ROW:
+            # All rows are on their way before the first is used.
+            values = ()
+            for r in tl.static_range(32):
+                where = own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * width
+                values = values + load_two(where, INTERPRET)
+            for r in tl.static_range(32):
+                is_last = whole_from_lane(ends, r, INTERPRET) != 0
+                total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
+                store_two(target, total, is_last & there, INTERPRET)
+                target += tl.where(is_last, width, 0)
+                total = (tl.where(is_last, 0.0, total[0]), tl.where(is_last, 0.0, total[1]))
+        else:
+            found, total = _sums_of_pieces(own, row, ends, total, width)
+            n_ended = tl.sum(ends, axis=0)
+            for i in tl.static_range(2):
+                where = target[None, :] + lane[:, None] * width + i
+                tl.store(where, found[i], mask=(lane < n_ended)[:, None] & there[None, :])
+            target += n_ended * width
+
+
+@triton.jit
+def _sums_of_pieces(rows, row, ends, before, width):
+    """Return the sums of the pieces of 32 rows, and of what follows the last of them."""
+    lane = tl.arange(0, 32)
+    local = tl.cumsum(ends, axis=0) - ends
+    is_own = local[None, :] == lane[:, None]
+    is_rest = lane == tl.sum(ends, axis=0)
+    sums = ()
+    rest = ()
+    for i in tl.static_range(2):
+        values = tl.load(rows[None, :] + row[:, None].to(tl.int64) * width + i)
+        found = tl.sum(tl.where(is_own[:, :, None], values[None, :, :], 0.0), axis=1)
+        found += tl.where((lane == 0)[:, None], before[i][None, :], 0.0)
+        sums = sums + (found,)  # type: ignore[assignment]
+        rest = rest + (tl.sum(tl.where(is_rest[:, None], found, 0.0), axis=0),)  # type: ignore[assignment]
+    return sums, rest
 
 
 @Launched
