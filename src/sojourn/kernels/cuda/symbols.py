@@ -24,7 +24,8 @@ _LANES = 64  # at least, so that few states need no kernels of their own
 
 
 MOST_SPANS = tl.constexpr(2048)
-"""Spans of sorted steps that are summed at the same time, a warp each; more have no room."""
+"""Spans of sorted steps that are summed at the same time, a warp each: about sixteen for each of 132
+multiprocessors, which is what they have registers for."""
 
 BY_ROW = not settings.INTERPRETED
 """Whether rows of a span are added one after another, which takes the interpreter long."""
@@ -134,6 +135,7 @@ def _launch_segments(
     segments, width = pieces.segments, pieces.sums.shape[1]
     lanes, n_segments = _lanes(width), len(segments.symbols)
     block = min(lanes, 128)
+    # Measured with 45 states, 7,600 and 27,900 symbols: one and four warps, 16 and 64 at a time.
     _sum_segments_kernel[(triton.cdiv(n_segments, 4), triton.cdiv(width, block))](
         segments.symbols,
         segments.bounds,
