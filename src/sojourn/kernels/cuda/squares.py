@@ -183,21 +183,26 @@ def _sum_squares_kernel(
             where = out + 64 * p + 2 * lane
             store_two(where, sums[2 * p : 2 * p + 2], lane >= 0, INTERPRET)
     else:
-        state = tl.arange(0, 64)
-        own = tl.program_id(1) * 8 * TILES + state
-        other = tl.program_id(2) * 8 * TILES + state
-        total = tl.zeros((64, 64), tl.float64)
-        for tile in range(begin, end, 64):
-            row = tile + tl.arange(0, 64)[:, None]
-            there = (row < end) & (state < 8 * TILES)[None, :]
-            x = before + row * width + own[None, :]
-            y = behind + row * width + other[None, :]
-            x = tl.load(x, mask=there & (own < width)[None, :], other=0.0).to(tl.float64)
-            y = tl.load(y, mask=there & (other < width)[None, :], other=0.0).to(tl.float64)
-            total += tl.sum((x * x)[:, :, None] * (y * y)[:, None, :], axis=0)
-        i, j = state[:, None], state[None, :]
-        where = out + 64 * (i // 8 * TILES + j // 8) + 8 * (i % 8) + j % 8
-        tl.store(where, total, mask=(i < 8 * TILES) & (j < 8 * TILES))
+        _sum_in_whole(before, behind, out, begin, end, width, TILES)
+
+
+@triton.jit
+def _sum_in_whole(before, behind, out, begin, end, width, TILES: tl.constexpr):
+    """Do so with many rows and all states at a time."""
+    state = tl.arange(0, 64)
+    left, right = tl.program_id(1) * 8 * TILES + state, tl.program_id(2) * 8 * TILES + state
+    total = tl.zeros((64, 64), tl.float64)
+    for tile in range(begin, end, 64):
+        row = tile + tl.arange(0, 64)[:, None]
+        there = (row < end) & (state < 8 * TILES)[None, :]
+        x, mask = before + row * width + left[None, :], there & (left < width)[None, :]
+        x = tl.load(x, mask=mask, other=0.0).to(tl.float64)
+        y, mask = behind + row * width + right[None, :], there & (right < width)[None, :]
+        y = tl.load(y, mask=mask, other=0.0).to(tl.float64)
+        total += tl.sum((x * x)[:, :, None] * (y * y)[:, None, :], axis=0)
+    i, j = state[:, None], state[None, :]
+    where = out + 64 * (i // 8 * TILES + j // 8) + 8 * (i % 8) + j % 8
+    tl.store(where, total, mask=(i < 8 * TILES) & (j < 8 * TILES))
 
 
 @Launched

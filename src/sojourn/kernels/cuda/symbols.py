@@ -24,8 +24,8 @@ _LANES = 64  # at least, so that few states need no kernels of their own
 
 
 MOST_SPANS = tl.constexpr(2048)
-"""Spans of sorted steps that are summed at the same time, a warp each: about sixteen for each of 132
-multiprocessors, which is what they have registers for."""
+"""Spans of sorted steps that are summed at the same time, a warp each: about sixteen for each of
+132 multiprocessors, which is what they have registers for."""
 
 BY_ROW = not settings.INTERPRETED
 """Whether rows of a span are added one after another, which takes the interpreter long."""
