@@ -73,9 +73,10 @@ def sum_squares(
     )  # fmt: skip
     of_steps = _sum_row_squares(responsibilities, first, offsets)
     pairs, rows = torch.empty((n_states, n_states), **own), torch.empty((2, n_states), **own)
-    _gather_squares_kernel[(n_cells // 16 + triton.cdiv(2 * n_states, 16),)](
+    together = 64 if settings.INTERPRETED else 16  # a program there takes as long for more of them
+    _gather_squares_kernel[(n_cells // together + triton.cdiv(2 * n_states, together),)](
         squares, of_steps, matrix, gain, pairs, rows, offsets, *sizes, len(of_steps), side, tiles,
-        K=n_states, TOGETHER=512, num_warps=8,
+        K=n_states, GROUP=together, TOGETHER=512, num_warps=8,
     )  # fmt: skip
     return Squares(rows[0], pairs, rows[1])
 
@@ -261,15 +262,16 @@ def _gather_squares_kernel(
     side,
     n_tiles,
     K,
+    GROUP: tl.constexpr,
     TOGETHER: tl.constexpr,
 ):
-    """Sum over spans, sixteen numbers per program, and bring θ² in; starts and rows are last."""
+    """Sum over spans, some numbers per program, and bring θ² in; starts and rows are last."""
     in_turn()
     in_block = 64 * n_tiles * n_tiles
     n_cells = side * side * in_block
-    place = tl.program_id(0) * 16 + tl.arange(0, 16)
-    total = tl.zeros((16,), tl.float64)
-    if tl.program_id(0) < n_cells // 16:
+    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)
+    total = tl.zeros((GROUP,), tl.float64)
+    if tl.program_id(0) < n_cells // GROUP:
         used = tl.load(offsets + n_sequences) - n_less
         n_filled = tl.cdiv(used, _span_of(used, n_spans)).to(tl.int32)
         for begin in range(0, n_filled, TOGETHER):
