@@ -306,7 +306,7 @@ def test_squares_are_those_of_products_in_double_precision(
 ):
     """Also where the square of one factor alone is beyond single precision, and as a GPU does."""
     if by_row:
-        monkeypatch.setattr("sojourn.kernels.cuda.squares.BY_ROW", True)
+        monkeypatch.setattr(cuda.settings, "BY_ROW", True)
     rng = np.random.default_rng(n_steps + n_states)
     width, n_room = n_states + 3, n_steps + 20
     size = 10.0 ** rng.integers(-28, 28, (n_room, 1))
@@ -366,7 +366,7 @@ def test_sums_by_symbol_are_those_of_a_loop(sizes, n_symbols, seed):
 def test_sums_by_symbol_go_over_several_spans(n_states, dtype, by_row, monkeypatch):
     """Also as a GPU sums them, where the interpreter does."""
     if by_row:
-        monkeypatch.setattr("sojourn.kernels.cuda.symbols.BY_ROW", True)
+        monkeypatch.setattr(cuda.settings, "BY_ROW", True)
     rng, n_steps = np.random.default_rng(n_states), 200 if by_row else 700
     x = np.minimum(rng.zipf(1.3, n_steps), 50) - 1
     rows = rng.random((n_steps, n_states)).astype(dtype)

@@ -16,6 +16,10 @@ same bits every time.  "atomic": in the order in which they are done, other last
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether kernels run on the CPU, by Triton's interpreter."""
 
+BY_ROW = not INTERPRETED
+"""Whether a warp adds what it sums row by row, in unrolled loops.  They take the interpreter long,
+which adds in whole tiles instead; tests of small data have it add by row, too."""
+
 
 def precision() -> str:
     """How Triton multiplies: as exactly as `torch.set_float32_matmul_precision` asks for."""

@@ -24,9 +24,6 @@ from sojourn.kernels.interface import Squares
 _PROGRAMS = 1056  # that sum pairs at a time: eight warps for each of 132 multiprocessors
 _SHORTEST = tl.constexpr(64)  # steps of a span; a shorter one would take less time than its sums do
 _ROW_SPAN = 64  # steps whose r² a program sums
-BY_ROW = not settings.INTERPRETED
-"""Whether a warp adds four rows at a time, which takes the interpreter long."""
-
 _LANES = 64  # states of a program at a time, so that few states need no kernels of their own
 _MOST_TILES = 6  # eights of states on a side, of whose pairs a warp has room for the sums
 
@@ -68,8 +65,8 @@ def sum_squares(
     squares = torch.empty((n_room, n_cells), **own)
     sizes = (n_sequences, n_less, n_spans)
     _sum_squares_kernel[(n_room, side, side)](
-        before, behind, squares, offsets, *sizes, before.stride(0), TILES=tiles, BY_ROW=BY_ROW,
-        INTERPRET=settings.INTERPRETED, num_warps=1,
+        before, behind, squares, offsets, *sizes, before.stride(0), TILES=tiles,
+        BY_ROW=settings.BY_ROW, INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     of_steps = _sum_row_squares(responsibilities, first, offsets)
     pairs, rows = torch.empty((n_states, n_states), **own), torch.empty((2, n_states), **own)

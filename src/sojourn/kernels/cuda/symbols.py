@@ -27,9 +27,6 @@ MOST_SPANS = tl.constexpr(2048)
 """Spans of sorted steps that are summed at the same time, a warp each: about sixteen for each of
 132 multiprocessors, which is what they have registers for."""
 
-BY_ROW = not settings.INTERPRETED
-"""Whether rows of a span are added one after another, which takes the interpreter long."""
-
 SHORTEST_SPAN = tl.constexpr(32)
 """Steps of a span, at least: as many as a warp has threads."""
 
@@ -103,7 +100,7 @@ def sum_pieces(segments: Segments, rows: Tensor, n_symbols: int) -> Pieces:
     partial = torch.empty((n_pieces, width), dtype=rows.dtype, device=rows.device)
     _sum_pieces_kernel[(most_spans(n_steps), triton.cdiv(width, 64))](
         segments.steps, segments.spans, segments.sizes, rows, partial, width,
-        BY_ROW=BY_ROW, INTERPRET=settings.INTERPRETED, num_warps=1,
+        BY_ROW=settings.BY_ROW, INTERPRET=settings.INTERPRETED, num_warps=1,
     )  # fmt: skip
     return Pieces(segments, partial, n_states, n_symbols)
 
