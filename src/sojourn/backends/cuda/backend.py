@@ -17,7 +17,7 @@ import torch
 from sojourn.backends.cpu import CpuBackend
 from sojourn.backends.cuda import graphs
 from sojourn.backends.cuda.feed import Feed
-from sojourn.backends.cuda.windows import chunks_on_device, uploaded
+from sojourn.backends.cuda.windows import WindowBatch, chunks_on_device, uploaded
 from sojourn.backends.local import KernelPieces
 from sojourn.families import Family
 from sojourn.families.table import DecayedTable
@@ -139,8 +139,8 @@ class CudaBackend(KernelPieces):
         def advance(
             posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[BatchSums], Any]
         ) -> BatchSums:
-            # Of several chunks the sums are added up before.
-            self._sums_later = isinstance(chunks, list) and len(chunks) == 1 and not entropy
+            # Of several chunks the sums are added up before; those of one come in a list.
+            self._sums_later = isinstance(chunks, list) and not entropy
             try:
                 sums = self.statistics(
                     posterior,
@@ -169,7 +169,8 @@ class CudaBackend(KernelPieces):
         def now(sums: BatchSums) -> tuple[float, float]:
             return rates or problem.rates(n_update, sums.n_sequences, sums.n_steps)
 
-        return advance(posterior, batch, now)
+        is_one = isinstance(batch, WindowBatch) and batch.is_plain
+        return advance(posterior, list(batch) if is_one else batch, now)
 
     def _blend(self, posterior: Posterior, sums: BatchSums, keep: Any, weight: Any) -> None:
         """Blend sums into the expected counts, eq (3)."""

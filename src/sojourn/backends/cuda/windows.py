@@ -104,6 +104,11 @@ class WindowBatch:
     n_sequences: int
     n_steps: int
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all steps count, and all sequences the same."""
+        return not (self.window.is_tiled or self.window.is_known)
+
     def __iter__(self) -> Iterator[Chunk]:
         yield self.window.chunk(self.number)
 
@@ -205,8 +210,10 @@ class Window:
         batch = number // batch_size
         self._offsets = torch.zeros(n + self.n_batches, dtype=torch.int64, device=device)
         self._offsets[number + batch + 1] = torch.cumsum(lengths, 0) - begins[batch]
-        order = torch.argsort(batch * (longest + 1) + (longest - lengths), stable=True)
-        self._order = order - batch * batch_size
+        keys = batch * (longest + 1) + (longest - lengths)
+        if self.n_batches * (longest + 1) < 2**31:
+            keys = keys.int()  # half the work to sort
+        self._order = torch.argsort(keys, stable=True) - batch * batch_size
         self._sorted = None
         if isinstance(family, Categorical):
             n_symbols = family.n_statistics

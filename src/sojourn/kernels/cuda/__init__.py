@@ -26,7 +26,7 @@ from sojourn.kernels.cuda.minibatches import (
 )
 from sojourn.kernels.cuda.padded import PaddedKernel
 from sojourn.kernels.cuda.potentials import AffineTable, log_potential, plain
-from sojourn.kernels.cuda.recursions import TILED, forward_backward, is_narrow, log_normalizers
+from sojourn.kernels.cuda.recursions import forward_backward, is_narrow, log_normalizers
 from sojourn.kernels.cuda.symbols import (
     Pieces,
     Segments,
@@ -67,7 +67,6 @@ reads_counts = False  # it has a kind of its own: `AffineTable`
 __all__ = [
     "INTERPRETED",
     "SUMS",
-    "TILED",
     "AffineTable",
     "LogNormalizers",
     "Minibatch",

@@ -46,6 +46,75 @@ def load_one(pointer, mask, INTERPRET: tl.constexpr):
     )
 
 
+def _loads(n: int, *, scaled: bool) -> str:
+    """Write down what loads numbers that are sixteen apart; scaled, each times two others."""
+    left, lines = n + 1, [".reg .pred p;"]
+    if scaled:
+        lines += [".reg .f32 e;", f"ld.global.f32 e, [${n + 2}];"]
+        lines += [f"setp.ne.s32 p, ${n + 3}, 0;", "selp.f32 e, 0f3F800000, e, p;"]
+    for i in range(n):
+        lines += [f"setp.gt.s32 p, ${left}, {16 * i};", f"mov.b32 ${i}, 0;"]
+        lines += [f"@p ld.global.b32 ${i}, [${n}+{64 * i}];"]
+    if scaled:
+        lines += [f"mul.f32 ${i}, ${i}, e; mul.f32 ${i}, ${i}, ${n + 4 + i};" for i in range(n)]
+    return "{ " + " ".join(lines) + " }"
+
+
+_LOAD_ONE, _LOAD_TWO, _LOAD_THREE = (tl.constexpr(_loads(n, scaled=False)) for n in (1, 2, 3))
+_SCALE_ONE, _SCALE_TWO, _SCALE_THREE = (tl.constexpr(_loads(n, scaled=True)) for n in (1, 2, 3))
+
+
+@triton.jit
+def load_sixteenths(pointer, n_left, by, N: tl.constexpr, INTERPRET: tl.constexpr):
+    """Load up to three numbers that are sixteen apart; zero where so many are no longer left.
+
+    They are multiplied `by` others, if there are any: a number that is pointed at, but where there
+    is a one behind it, and one of each.
+    """
+    scaled: tl.constexpr = len(by) > 0
+    if INTERPRET:
+        found = ()
+        for i in tl.static_range(N):
+            value = tl.load(pointer + 16 * i, mask=n_left > 16 * i, other=0.0)
+            if scaled:
+                value *= tl.where(by[1] != 0, 1.0, tl.load(by[0])) * by[2 + i]
+            found = found + (value,)  # type: ignore[assignment]
+    else:
+        own = (pointer.to(tl.int64), n_left)
+        if scaled:
+            own = own + (by[0].to(tl.int64),) + by[1:]
+        if N == 1:
+            found = (  # type: ignore[assignment]
+                tl.inline_asm_elementwise(
+                    _SCALE_ONE if scaled else _LOAD_ONE,
+                    "=&f,l,r,l,r,f" if scaled else "=&f,l,r",
+                    own,
+                    dtype=tl.float32,
+                    is_pure=False,
+                    pack=1,
+                ),
+            )
+        elif N == 2:
+            found = tl.inline_asm_elementwise(
+                _SCALE_TWO if scaled else _LOAD_TWO,
+                "=&f,=&f,l,r,l,r,f,f" if scaled else "=&f,=&f,l,r",
+                own,
+                dtype=(tl.float32, tl.float32),
+                is_pure=False,
+                pack=1,
+            )
+        else:
+            found = tl.inline_asm_elementwise(
+                _SCALE_THREE if scaled else _LOAD_THREE,
+                "=&f,=&f,=&f,l,r,l,r,f,f,f" if scaled else "=&f,=&f,=&f,l,r",
+                own,
+                dtype=(tl.float32, tl.float32, tl.float32),
+                is_pure=False,
+                pack=1,
+            )
+    return found
+
+
 @triton.jit
 def store_one(pointer, value, mask, INTERPRET: tl.constexpr):
     """Store a number."""

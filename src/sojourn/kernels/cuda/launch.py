@@ -61,7 +61,9 @@ def _options() -> dict[str, bool]:
     if settings.INTERPRETED:
         return {}
     able = _OVERLAPS.value and torch.cuda.get_device_capability() >= (9, 0)
-    return {"enable_fp_fusion": True} | ({"launch_pdl": True} if able else {})
+    return {"enable_fp_fusion": True, "sanitize_overflow": False} | (
+        {"launch_pdl": True} if able else {}
+    )
 
 
 @functools.cache
@@ -97,9 +99,9 @@ def compile_gammas(device: Any) -> None:
     torch.digamma(one)
 
 
-AT_A_TIME = 6
-"""Kernels that are compiled at the same time: about two fifths of the compiler is Python, which one
-thread runs at a time, so that more only wait for one another, and the longest for all."""
+AT_A_TIME = 12
+"""Kernels that are compiled at the same time.  Python, which one thread runs at a time, is a sixth
+of it; most is LLVM, the assembler, and a C compiler for what calls a kernel."""
 
 
 class _Noted(threading.local):

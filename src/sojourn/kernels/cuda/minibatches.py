@@ -200,7 +200,7 @@ def find_segments(
     _make_keys_kernel[by_batch](symbols, batches, keys, n_keys, n_tiles, **options)
     # Minibatches stay where they are.
     keys, order = torch.sort(keys, stable=True)
-    marks = empty(n_steps, torch.int8)
+    marks = empty(n_steps)  # as they are summed, so that they are not copied before
     _mark_segments_kernel[by_step](keys, marks, n_steps, **options)
     segments, distinct = torch.cumsum(marks, 0, dtype=torch.int32), empty(n_steps)
     _mark_pieces_kernel[by_batch](
@@ -263,7 +263,7 @@ def _mark_segments_kernel(keys, marks, n, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key = tl.load(keys + at, mask=at < n, other=0)
     before = tl.load(keys + at - 1, mask=(at < n) & (at > 0), other=-1)
-    tl.store(marks + at, (key != before).to(tl.int8), mask=at < n)
+    tl.store(marks + at, (key != before).to(tl.int32), mask=at < n)
 
 
 @Launched
@@ -284,7 +284,7 @@ def _mark_pieces_kernel(
     symbol = key - batch.to(keys.dtype.element_ty) * n_keys
     tl.store(symbols + segment - 1, symbol.to(tl.int32), mask=is_new)
     is_piece = is_new | ((at - begin) % span_of(end - begin) == 0)
-    tl.store(marks + at, is_piece.to(tl.int8), mask=mask)
+    tl.store(marks + at, is_piece.to(tl.int32), mask=mask)
 
 
 @triton.jit

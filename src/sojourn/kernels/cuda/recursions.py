@@ -5,8 +5,8 @@ Nothing here makes the host wait for the device.
 Up to `NARROW` states the transition matrix stays in registers.  Up to 48 of them, and with few
 sequences, a thread has a column of it, and gets the message of the step before from other threads:
 plain multiply-adds in full single precision, with a short chain of dependent operations per step.
-With many sequences a warp works on sixteen of them by tensor cores; with more states several warps
-do on eight.  Forward and backward are the same recursion,
+With many sequences a warp works on eight of them by tensor cores; with more states several warps
+do.  Forward and backward are the same recursion,
 
     x_t = φ_t ∘ v_t,   v_{t+1} = x_t M / Σ x_t,
 
@@ -50,15 +50,18 @@ _HALF_WARP = 48  # states up to which half a warp, or a warp by tiles, has room 
 _WARPS = 8  # that have room for sixteen columns of it each
 
 TILED = 4096
-"""Number of sequences from which a warp works on sixteen of them by tensor cores.  With fewer it is
-waited for: a step takes longer, though one of sixteen sequences."""
+"""Number of sequences from which a warp works on eight of them by tensor cores.  With fewer it is
+waited for: a step takes longer, though one of eight sequences.  With 1,000 to 1,500 sequences `fit`
+is as fast both ways, with 2,000 and 3,000 this way 5 to 10% faster (20 and 45 states, on an H200);
+but proposals are judged on so many, whose kernels would then have to be compiled, too."""
 
 PROGRAMS = 132
 """Programs that sum pairs of more states, each over a span of the steps: as many as there are
 multiprocessors, for a minibatch of a thousand sequences."""
 
-LONG = 16
-"""One of so many sequences, the longest, goes the other way all the same."""
+LONG = 264
+"""So many sequences, the longest, go the other way all the same, at most one of eight: two warps of
+them for each of 132 multiprocessors are a quarter of what these have room for."""
 
 Tensor = Any
 
@@ -260,12 +263,12 @@ def _launch_chains(
         run(recursions_triton.warp_chains, order, 2, 1 + both, PREDICT=False, **narrow)
     else:
         # The longest are waited for: they go the way on which a step takes less time.
-        n_long = n_sequences // LONG
+        n_long = min(LONG, n_sequences // 8)
         with _beside(order.device) as joined:
             if n_long:
                 long = order[:n_long]
                 run(recursions_triton.warp_chains, long, 2, 1 + both, PREDICT=True, **narrow)
-        run(tiles.tile_chains, order[n_long:], 16, 1 + both, **warp)
+        run(tiles.tile_chains, order[n_long:], 8, 1 + both, **warp)
         joined()
 
 

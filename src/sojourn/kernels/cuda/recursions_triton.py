@@ -12,14 +12,14 @@ import triton.language as tl
 
 from sojourn.kernels.cuda.access import (
     UNALIGNED,
-    load_one,
+    load_sixteenths,
     load_whole,
     row_of,
     store_flag,
     store_one,
 )
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import add_from_lane, sum_over
+from sojourn.kernels.cuda.warp import add_from_lanes, sum_over
 
 
 @Launched
@@ -73,30 +73,30 @@ def warp_chains(
     end = tl.where(exists, load_whole(offsets + sequence + 1, INTERPRET), begin + 1)
     longest = tl.max(end - begin, axis=0)
     matrix = matrices + direction * K * K
+    # A thread has every sixteenth state.
+    state = lane % 16
+    n_left = K - state
     columns = ()
     v = ()
+    by = ()
     offset = 0.0
+    inits = load_sixteenths(start + state, n_left, (), GROUPS, INTERPRET)
     if AFFINE:
         offset = tl.load(shift) / tl.load(gain)
+        by = load_sixteenths(gain + state, n_left, (), GROUPS, INTERPRET)
     gains = ()
     for g in tl.static_range(GROUPS):
-        state = lane % 16 + g * 16
-        inside = (state < K) & is_ahead
-        init = load_one(start + state, inside, INTERPRET)
+        init = inits[g]
         if AFFINE:
-            own = load_one(gain + state, inside, INTERPRET)
-            init *= own
-            gains = gains + (tl.where(inside, own, 1.0),)
-        v = v + (tl.where(is_ahead, init, tl.where(state < K, 1.0, 0.0)),)
+            init *= by[g]
+            gains = gains + (tl.where(is_ahead, by[g], 1.0),)
+        v = v + (tl.where(is_ahead, init, tl.where(n_left > 16 * g, 1.0, 0.0)),)
     for k in tl.static_range(K):
         if AFFINE:
-            entered = tl.where(is_ahead, 1.0, tl.load(gain + k))
-        for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
-            value = load_one(matrix + k * K + state, state < K, INTERPRET)
-            if AFFINE:
-                value *= gains[g] * entered
-            columns = columns + (value,)
+            # Of the state that is entered: forward a thread's own, backward the one of the row.
+            by = (gain + k + lane * 0, is_ahead.to(tl.int32)) + gains
+        here = matrix + k * K + state
+        columns = columns + load_sixteenths(here, n_left, by, GROUPS, INTERPRET)
     out = messages + direction.to(tl.int64) * n_steps * W
     row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
@@ -104,47 +104,44 @@ def warp_chains(
     coming_row = tl.where(row == last, row, row + step)
     symbol = load_whole(index + row, INTERPRET)
     coming = load_whole(index + coming_row, INTERPRET)
-    phi = ()
-    coming_phi = ()
-    for g in tl.static_range(GROUPS):
-        state = lane % 16 + g * 16
-        here = row_of(table, missing, symbol, n_rows, stride) + state
-        phi = phi + (load_one(here, state < K, INTERPRET),)
-        here = row_of(table, missing, coming, n_rows, stride) + state
-        coming_phi = coming_phi + (load_one(here, state < K, INTERPRET),)
+    here = row_of(table, missing, symbol, n_rows, stride) + state
+    phi = load_sixteenths(here, n_left, (), GROUPS, INTERPRET)
+    here = row_of(table, missing, coming, n_rows, stride) + state
+    coming_phi = load_sixteenths(here, n_left, (), GROUPS, INTERPRET)
     later_row = tl.where(coming_row == last, last, coming_row + step)
     later = load_whole(index + later_row, INTERPRET)
+    zero = tl.zeros((32,), tl.float32)
     total = tl.zeros((32,), tl.float64)
     for t in range(0, longest):
         active = exists & (t < end - begin)
         # Potentials are on their way for two steps, their symbols for three.
-        later_phi = ()
-        for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
-            here = row_of(table, missing, later, n_rows, stride) + state
-            later_phi = later_phi + (load_one(here, state < K, INTERPRET),)
+        here = row_of(table, missing, later, n_rows, stride) + state
+        later_phi = load_sixteenths(here, n_left, (), GROUPS, INTERPRET)
         next_row = tl.where(later_row == last, last, later_row + step)
         next_symbol = load_whole(index + next_row, INTERPRET)
         x = ()
-        norm = tl.zeros((32,), tl.float32)
+        norm = zero
+        where = row * W + state
         for g in tl.static_range(GROUPS):
-            state = lane % 16 + g * 16
             message = (phi[g] + offset) * v[g]
             norm += message
             x = x + (message,)
-            store_one(out + row * W + state, message, active, INTERPRET)
+            store_one(out + where + 16 * g, message, active, INTERPRET)
             if PREDICT:
-                store_one(predictions + row * W + state, v[g], active & is_kept, INTERPRET)
+                store_one(predictions + where + 16 * g, v[g], active & is_kept, INTERPRET)
         store_flag(first + row, row == begin, active & is_kept, INTERPRET)
         if SCALED:
             total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
         norm = sum_over(norm, 1, 8, INTERPRET)
         v = ()
-        for g in tl.static_range(GROUPS):
-            v = v + (tl.zeros((32,), tl.float32),)
-        for k in tl.static_range(K):
-            column = columns[k * GROUPS : k * GROUPS + GROUPS]
-            v = add_from_lane(v, x[k // 16], k % 16, column, INTERPRET)
+        for _ in tl.static_range(GROUPS):
+            v = v + (zero,)
+        for k in tl.static_range(0, K - K % 4, 4):
+            four = columns[k * GROUPS : (k + 4) * GROUPS]
+            v = add_from_lanes(v, x[k // 16], k % 16, four, INTERPRET)
+        for k in tl.static_range(K - K % 4, K):
+            column = columns[k * GROUPS : (k + 1) * GROUPS]
+            v = add_from_lanes(v, x[k // 16], k % 16, column, INTERPRET)
         inverse = 1.0 / norm
         scaled = ()
         for g in tl.static_range(GROUPS):

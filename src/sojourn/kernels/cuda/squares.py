@@ -122,6 +122,16 @@ def _load_squares(rows, row, end, state, width, TILES: tl.constexpr, INTERPRET: 
     return found
 
 
+@triton.jit
+def _add_row_of_products(sums, a, b, INTERPRET: tl.constexpr):
+    """Add the products of one tile with all others."""
+    longer = ()
+    for j in tl.static_range(len(b)):
+        two = sums[2 * j : 2 * j + 2]
+        longer = longer + add_double_product(two, a, b[j], INTERPRET)
+    return longer
+
+
 @Launched
 @triton.jit(
     do_not_specialize=["n_sequences", "n_less", "n_spans", "width"],
@@ -160,9 +170,10 @@ def _sum_squares_kernel(
     block = (program * tl.num_programs(1) + tl.program_id(1)) * tl.num_programs(2)
     out = squares + (block + tl.program_id(2)).to(tl.int64) * (64 * TILES * TILES)
     if BY_ROW:
+        zero = tl.zeros((32,), tl.float64)
         sums = ()
         for _ in tl.static_range(2 * TILES * TILES):
-            sums = sums + (tl.zeros((32,), tl.float64),)  # type: ignore[assignment]
+            sums = sums + (zero,)  # type: ignore[assignment]
         a = _load_squares(before, begin + quarter, end, left, width, TILES, INTERPRET)
         b = _load_squares(behind, begin + quarter, end, right, width, TILES, INTERPRET)
         for tile in range(begin, end, 4):
@@ -172,9 +183,8 @@ def _sum_squares_kernel(
             next_b = _load_squares(behind, row, end, right, width, TILES, INTERPRET)
             longer = ()
             for i in tl.static_range(TILES):
-                for j in tl.static_range(TILES):
-                    two = sums[2 * (i * TILES + j) : 2 * (i * TILES + j) + 2]
-                    longer = longer + add_double_product(two, a[i], b[j], INTERPRET)
+                own = sums[2 * i * TILES : 2 * (i + 1) * TILES]
+                longer = longer + _add_row_of_products(own, a[i], b, INTERPRET)
             sums = longer
             a, b = next_a, next_b
         for p in tl.static_range(TILES * TILES):

@@ -130,8 +130,7 @@ def _launch_segments(
     pieces: Pieces, out: Tensor, factor: Tensor | None, scales: Any, *, is_table: bool
 ) -> None:
     segments, width = pieces.segments, pieces.sums.shape[1]
-    lanes, n_segments = _lanes(width), len(segments.symbols)
-    block = min(lanes, 128)
+    block, n_segments = 64 if width <= 64 else 128, len(segments.symbols)
     # Measured with 45 states, 7,600 and 27,900 symbols: one and four warps, 16 and 64 at a time.
     _sum_segments_kernel[(triton.cdiv(n_segments, 4), triton.cdiv(width, block))](
         segments.symbols,
@@ -145,16 +144,12 @@ def _launch_segments(
         pieces.n_symbols,
         n_segments,
         pieces.n_states if is_table else width,
-        W=width,
+        width // 8,
         BLOCK=block,
-        TOGETHER=32 if lanes <= 64 else 16,
+        TOGETHER=2048 // block,
         GROUP=4,
         num_warps=2,
     )
-
-
-def _lanes(width: int) -> int:
-    return int(max(16, triton.next_power_of_2(width)))
 
 
 def sum_columns(rows: Tensor, symbols: Tensor | None, n_symbols: int) -> Tensor:
@@ -271,17 +266,7 @@ def _sum_pieces_kernel(
         row = tl.where(step < 0, ~step, step)
         ends = ((step < 0) & (at < end)).to(tl.int32)
         if BY_ROW:
-            # All rows are on their way before the first is used.
-            values = ()
-            for r in tl.static_range(32):
-                where = own + whole_from_lane(row, r, INTERPRET).to(tl.int64) * width
-                values = values + load_two(where, INTERPRET)
-            for r in tl.static_range(32):
-                is_last = whole_from_lane(ends, r, INTERPRET) != 0
-                total = (total[0] + values[2 * r], total[1] + values[2 * r + 1])
-                store_two(target, total, is_last & there, INTERPRET)
-                target += tl.where(is_last, width, 0)
-                total = (tl.where(is_last, 0.0, total[0]), tl.where(is_last, 0.0, total[1]))
+            target, total = _add_rows(own, row, ends, target, total, there, width, INTERPRET)
         else:
             found, total = _sums_of_pieces(own, row, ends, total, width)
             n_ended = tl.sum(ends, axis=0)
@@ -289,6 +274,40 @@ def _sum_pieces_kernel(
                 where = target[None, :] + lane[:, None] * width + i
                 tl.store(where, found[i], mask=(lane < n_ended)[:, None] & there[None, :])
             target += n_ended * width
+
+
+@triton.jit
+def _add_rows(own, row, ends, target, total, there, width, INTERPRET: tl.constexpr):
+    """Add 32 rows, one after another, and store the sum where a piece ends; return what follows.
+
+    In functions, through which Triton goes once.
+    """
+    # All rows are on their way before the first is used.
+    values = ()
+    lane = row * 0
+    for r in tl.static_range(32):
+        values = values + _load_row(own, row, lane + r, width, INTERPRET)
+    for r in tl.static_range(32):
+        two = values[2 * r : 2 * r + 2]
+        target, total = _add_row(two, ends, lane + r, target, total, there, width, INTERPRET)
+    return target, total
+
+
+@triton.jit
+def _load_row(own, row, lane, width, INTERPRET: tl.constexpr):
+    """Load a thread's two numbers of the row that one of the threads has."""
+    where = own + whole_from_lane(row, lane, INTERPRET).to(tl.int64) * width
+    return load_two(where, INTERPRET)
+
+
+@triton.jit
+def _add_row(two, ends, lane, target, total, there, width, INTERPRET: tl.constexpr):
+    """Add two numbers, and store the sums if a piece ends there."""
+    is_last = whole_from_lane(ends, lane, INTERPRET) != 0
+    sums = (total[0] + two[0], total[1] + two[1])
+    store_two(target, sums, is_last & there, INTERPRET)
+    target += tl.where(is_last, width, 0)
+    return target, (tl.where(is_last, 0.0, sums[0]), tl.where(is_last, 0.0, sums[1]))
 
 
 @triton.jit
@@ -311,7 +330,7 @@ def _sums_of_pieces(rows, row, ends, before, width):
 
 @Launched
 @triton.jit(
-    do_not_specialize=["stride", "n_symbols", "n_segments", "n_wanted"],
+    do_not_specialize=["stride", "n_symbols", "n_segments", "n_wanted", "n_eights"],
     do_not_specialize_on_alignment=["symbols", "bounds", "sizes"],
 )
 def _sum_segments_kernel(
@@ -327,7 +346,7 @@ def _sum_segments_kernel(
     n_symbols,
     n_segments,
     n_wanted,
-    W: tl.constexpr,
+    n_eights,
     BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr,
     GROUP: tl.constexpr,
@@ -337,6 +356,7 @@ def _sum_segments_kernel(
     With a factor, its product with the sum is added to the symbol's row.
     """
     in_turn()
+    width = n_eights * 8  # as is seen here, so that a thread loads several numbers at once
     if factor is not None:
         if tl.program_id(0) + tl.program_id(1) == 0:
             tl.store(scale, tl.load(new_scale))
@@ -355,8 +375,8 @@ def _sum_segments_kernel(
         old = tl.load(target, mask=is_own, other=0.0)
         by = tl.load(factor)
     # Most symbols have one piece.
-    row = partial + begin.to(tl.int64)[:, None] * W + state[None, :]
-    filled = (begin < end)[:, None] & (state < W)[None, :]
+    row = partial + begin.to(tl.int64)[:, None] * width + state[None, :]
+    filled = (begin < end)[:, None] & (state < width)[None, :]
     total = tl.load(row, mask=filled, other=0.0).to(tl.float64)
     if tl.max(end - begin, axis=0) > 1:
         for one in tl.static_range(GROUP):
@@ -365,8 +385,8 @@ def _sum_segments_kernel(
             found = tl.zeros((BLOCK,), tl.float64)
             for tile in range(tl.sum(tl.where(own, begin, 0), axis=0) + 1, last, TOGETHER):
                 piece = tile + tl.arange(0, TOGETHER)
-                where = piece.to(tl.int64)[:, None] * W + state[None, :]
-                mask = (piece < last)[:, None] & (state < W)[None, :]
+                where = piece.to(tl.int64)[:, None] * width + state[None, :]
+                mask = (piece < last)[:, None] & (state < width)[None, :]
                 part = tl.load(partial + where, mask=mask, other=0.0)
                 found += tl.sum(part.to(tl.float64), axis=0)
             total += tl.where(own[:, None], found[None, :], 0.0)

@@ -1,12 +1,12 @@
 """Recursions and sums by tensor cores, up to 48 states, in Triton: launched by `recursions`.
 
-A warp works on sixteen sequences, or on eight steps, with the matrix instruction of 16 × 8 × 8.
+A warp works on eight sequences, or on eight steps, with the matrix instruction of 16 × 8 × 8.
 Numbers are cut into two parts that the instruction takes as they are; the product of the two small
 parts is left out, so that three instructions make one product in single precision.
 
-Thread 4 g + c of the warp has rows g and g + 8 of what comes out, columns 2 c and 2 c + 1 of each
-tile, and wants columns c and c + 4 of what goes in.  States are numbered so that these are the
-same: nothing on the way from one step to the next passes through memory or to another thread.
+Thread 4 g + c of the warp has rows g and g + 8 of what comes out, columns 2 c and 2 c + 1, and of
+what goes in rows c and c + 4 of column g.  States are numbered so that what a thread has of them
+after a tile has been transposed is what it puts in, and four that follow each other in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from sojourn.kernels.cuda.access import (
     store_two,
 )
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import add_exact_product, add_products, quotient, sum_over, two_parts
+from sojourn.kernels.cuda.warp import (
+    add_exact_product,
+    add_products,
+    quotient,
+    sum_over,
+    transposed,
+    two_parts,
+)
 
 SPANS = 1584
 """Spans of steps that are summed at the same time: twelve for each of 132 multiprocessors, which is
@@ -98,7 +105,12 @@ def tile_chains(
     SCALED: tl.constexpr,
     INTERPRET: tl.constexpr,
 ):
-    """Sixteen sequences in one of so many directions, two of them by every four threads."""
+    """Eight sequences in one of so many directions, each by four threads.
+
+    The matrix is on the left, sixteen states by eight, and messages on the right, eight states by
+    eight sequences: so a step waits for half as much as with sixteen sequences on the left.  What
+    comes out has a state in each row, and is transposed for the next step, within the warp.
+    """
     in_turn()
     program = tl.program_id(0)
     direction = program % ways
@@ -106,15 +118,14 @@ def tile_chains(
     group, quarter = lane // 4, lane % 4
     is_ahead = lane * 0 + direction == 0
     is_kept = is_ahead & (lane * 0 + ways == 2)
-    n_tiles: tl.constexpr = W // 8
-    # The matrix: a thread has rows (states gone from) c and c + 4, column (state gone to) g.
+    # The matrix: of states gone from a thread has c and c + 4, and of those gone to g and g + 8.
     matrix = matrices + direction * K * K
     values = ()
-    for kt in tl.static_range(n_tiles):
-        for nt in tl.static_range(n_tiles):
-            to = 16 * (nt // 2) + 4 * (group // 2) + 2 * (nt % 2) + group % 2
-            for i in tl.static_range(2):
-                state = 16 * (kt // 2) + 4 * quarter + 2 * (kt % 2) + i
+    for kt in tl.static_range(W // 8):
+        for mt in tl.static_range(W // 16):
+            for i in tl.static_range(4):
+                state = 16 * (kt // 2) + 4 * quarter + 2 * (kt % 2) + i // 2
+                to = 16 * mt + 4 * (group // 2) + 2 * (i % 2) + group % 2
                 value = load_one(matrix + state * K + to, (state < K) & (to < K), INTERPRET)
                 if AFFINE:
                     entered = tl.where(is_ahead, to, state)
@@ -124,97 +135,75 @@ def tile_chains(
     offset = 0.0
     if AFFINE:
         offset = tl.load(shift) / tl.load(gain)
-    # Two sequences: those of rows g and g + 8.
-    sequence = ()
-    length = ()  # none beyond the last sequence
-    row = ()
-    symbol = ()
-    coming = ()
-    total = ()
-    v = ()
-    phi = ()
+    place = program // ways * 8 + group
+    sequence = load_whole(order + tl.minimum(place, n_sequences - 1), INTERPRET).to(tl.int32)
+    begin = load_whole(offsets + sequence, INTERPRET).to(tl.int32)
+    end = load_whole(offsets + sequence + 1, INTERPRET).to(tl.int32)
+    length = tl.where(place < n_sequences, end - begin, 0)  # none beyond the last sequence
+    row = tl.where(direction == 0, begin, end - 1)
     step = 1 - 2 * direction
-    longest = tl.zeros((), tl.int32)
-    for h in tl.static_range(2):
-        place = program // ways * 16 + 8 * h + group
-        number = load_whole(order + tl.minimum(place, n_sequences - 1), INTERPRET).to(tl.int32)
-        begin = load_whole(offsets + number, INTERPRET).to(tl.int32)
-        end = load_whole(offsets + number + 1, INTERPRET).to(tl.int32)
-        n = tl.where(place < n_sequences, end - begin, 0)
-        longest = tl.maximum(longest, tl.max(n, axis=0))
-        sequence = sequence + (number,)
-        length = length + (n,)
-        row = row + (tl.where(direction == 0, begin, end - 1),)
-        symbol = symbol + (load_whole(index + row[h], INTERPRET),)
-        # Symbols are read a step before their potentials.
-        then = index + row[h] + tl.where(n > 1, step, 0)
-        coming = coming + (load_whole(then, INTERPRET),)
-        total = total + (tl.zeros((32,), tl.float64),)
-        phi = phi + load_potentials(
-            table, missing, symbol[h], n_rows, stride, quarter, W, INTERPRET
-        )
-        for p in tl.static_range(W // 4):
-            state = 16 * (p // 4) + 4 * quarter + p % 4
-            init = load_one(start + state, (state < K) & is_ahead, INTERPRET)
-            if AFFINE:
-                init *= load_one(gain + state, (state < K) & is_ahead, INTERPRET)
-            v = v + (tl.where(is_ahead, init, tl.where(state < K, 1.0, 0.0)),)
+    # Potentials are on their way for two steps, their symbols for three.
+    symbol = load_whole(index + row, INTERPRET)
+    coming = load_whole(index + row + tl.where(length > 1, step, 0), INTERPRET)
+    later = load_whole(index + row + tl.where(length > 2, 2 * step, 0), INTERPRET)
+    phi = load_potentials(table, missing, symbol, n_rows, stride, quarter, W, INTERPRET)
+    coming_phi = load_potentials(table, missing, coming, n_rows, stride, quarter, W, INTERPRET)
+    zero = tl.zeros((32,), tl.float32)
+    total = tl.zeros((32,), tl.float64)
+    v = ()
+    for p in tl.static_range(W // 4):
+        state = 16 * (p // 4) + 4 * quarter + p % 4
+        init = load_one(start + state, (state < K) & is_ahead, INTERPRET)
+        if AFFINE:
+            init *= load_one(gain + state, (state < K) & is_ahead, INTERPRET)
+        v = v + (tl.where(is_ahead, init, tl.where(state < K, 1.0, 0.0)),)
     out = messages + direction.to(tl.int64) * n_steps * W
-    for t in range(0, longest):
+    for t in range(0, tl.max(length, axis=0)):
+        active = t < length
+        later_phi = load_potentials(table, missing, later, n_rows, stride, quarter, W, INTERPRET)
+        norm = zero
         x = ()
-        inverse = ()
-        totals = ()
-        for h in tl.static_range(2):
-            active = t < length[h]
-            norm = tl.zeros((32,), tl.float32)
-            for p in tl.static_range(W // 4):
-                value = (phi[h * (W // 4) + p] + offset) * v[h * (W // 4) + p]
-                norm += value
-                x = x + (value,)
-            where = row[h].to(tl.int64) * W + 4 * quarter
-            for j in tl.static_range(W // 16):
-                four = x[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
-                store_four(out + where + 16 * j, four, active, INTERPRET)
-                four = v[h * (W // 4) + 4 * j : h * (W // 4) + 4 * j + 4]
-                store_four(predictions + where + 16 * j, four, active & is_kept, INTERPRET)
-            is_first = quarter * 0 + t == 0
-            store_flag(first + row[h], is_first, active & is_kept & (quarter == 0), INTERPRET)
-            norm = sum_over(norm, 1, 2, INTERPRET)
-            added = tl.where(active, tl.log(norm), 0.0).to(tl.float64)
-            if SCALED:
-                seen = active & (symbol[h] < n_rows)
-                added += tl.load(log_scale + symbol[h], mask=seen, other=0.0)
-            totals = totals + (total[h] + added,)
-            inverse = inverse + (1.0 / norm,)
-        total = totals
-        symbol = coming
-        coming = ()
-        phi = ()
-        new_row = ()
-        for h in tl.static_range(2):
-            phi = phi + load_potentials(
-                table, missing, symbol[h], n_rows, stride, quarter, W, INTERPRET
-            )
-            new_row = new_row + (row[h] + tl.where(t + 1 < length[h], step, 0),)
-            ahead = tl.where(t + 2 < length[h], step, 0)
-            coming = coming + (load_whole(index + new_row[h] + ahead, INTERPRET),)
-        row = new_row
+        for p in tl.static_range(W // 4):
+            value = (phi[p] + offset) * v[p]
+            norm += value
+            x = x + (value,)
+        where = row.to(tl.int64) * W + 4 * quarter
+        for j in tl.static_range(W // 16):
+            store_four(out + where + 16 * j, x[4 * j : 4 * j + 4], active, INTERPRET)
+            four = v[4 * j : 4 * j + 4]
+            store_four(predictions + where + 16 * j, four, active & is_kept, INTERPRET)
+        is_first = quarter * 0 + t == 0
+        store_flag(first + row, is_first, active & is_kept & (quarter == 0), INTERPRET)
+        norm = sum_over(norm, 1, 2, INTERPRET)
+        total += tl.where(active, tl.log(norm), 0.0).to(tl.float64)
+        if SCALED:
+            total += tl.load(log_scale + symbol, mask=active & (symbol < n_rows), other=0.0)
+        row += tl.where(t + 1 < length, step, 0)
+        symbol, coming = coming, later
+        later = load_whole(index + row + tl.where(t + 3 < length, 2 * step, 0), INTERPRET)
+        phi, coming_phi = coming_phi, later_phi
         sums = ()
-        for p in tl.static_range(W // 2):
-            sums = sums + (tl.zeros((32,), tl.float32),)
-        for kt in tl.static_range(n_tiles):
-            whole = (x[2 * kt], x[W // 4 + 2 * kt], x[2 * kt + 1], x[W // 4 + 2 * kt + 1])
-            a, b = two_parts(whole)
+        rest = ()
+        for _ in tl.static_range(W // 4):
+            sums = sums + (zero,)
+            rest = rest + (zero,)
+        for kt in tl.static_range(W // 8):
+            a, b = two_parts(x[2 * kt : 2 * kt + 2])
             # Products that wait for each other are apart.
-            sums = add_products(sums, b, large, kt, n_tiles, INTERPRET)
-            sums = add_products(sums, a, small, kt, n_tiles, INTERPRET)
-            sums = add_products(sums, a, large, kt, n_tiles, INTERPRET)
+            rest = add_products(rest, large, b, kt, W // 16, INTERPRET)
+            sums = add_products(sums, large, a, kt, W // 16, INTERPRET)
+            rest = add_products(rest, small, a, kt, W // 16, INTERPRET)
+        inverse = 1.0 / norm
         v = ()
-        for h in tl.static_range(2):
-            for p in tl.static_range(W // 4):
-                v = v + (sums[4 * (p // 2) + 2 * h + p % 2] * inverse[h],)
-    for h in tl.static_range(2):
-        tl.store(log_z + sequence[h], total[h], mask=(length[h] > 0) & is_ahead & (quarter == 0))
+        for mt in tl.static_range(W // 16):
+            four = ()
+            for i in tl.static_range(4):
+                four = four + (sums[4 * mt + i] + rest[4 * mt + i],)
+            four = transposed(four[:2], INTERPRET) + transposed(four[2:], INTERPRET)
+            for i in tl.static_range(4):
+                v = v + (four[i] * inverse,)
+    own = (length > 0) & is_ahead & (quarter == 0)
+    tl.store(log_z + sequence, total, mask=own)
 
 
 @triton.jit
@@ -258,6 +247,65 @@ def load_steps(
                 inside = state < K if p // 2 == W // 16 - 1 else group >= 0
                 potential = potential + (load_one(own + state, inside, INTERPRET),)
     return is_first, ahead, behind, before, ahead if PREDICTED else potential
+
+
+@triton.jit
+def share_out(
+    forward, behind, before, potential, offset, is_first, there, start,
+    PREDICTED: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """Return what stands right and left of θ in a step's pairs, q(z_t), and sums of first steps.
+
+    A function of its own, like the two that follow: Triton goes through the body of a loop twice,
+    to find what changes in it, and through a function once.
+    """
+    norm = tl.zeros((32,), tl.float32)
+    total = tl.zeros((32,), tl.float32)
+    ahead = ()
+    for p in tl.static_range(len(forward)):
+        norm += before[p]
+        value = forward[p]
+        if not PREDICTED:
+            # α is a prediction times the potential; where that is zero, so is `behind`.
+            value = quotient(value, potential[p] + offset, INTERPRET)
+        ahead = ahead + (value,)
+        total += value * behind[p]
+    norm = sum_over(norm, 4, 16, INTERPRET)
+    total = sum_over(total, 4, 16, INTERPRET)
+    possible = there & (total > 0.0)
+    scale = 1.0 / total
+    share = 1.0 / norm
+    kept = ()
+    left = ()
+    joint = ()
+    longer = ()
+    for p in tl.static_range(len(forward)):
+        scaled = tl.where(possible, behind[p] * scale, 0.0)
+        joined = tl.where(possible, ahead[p] * scaled, 0.0)
+        kept = kept + (scaled,)
+        left = left + (tl.where(possible & ~is_first, before[p] * share, 0.0),)
+        joint = joint + (joined,)
+        longer = longer + (start[p] + tl.where(is_first, joined, 0.0),)
+    return kept, left, joint, longer
+
+
+@triton.jit
+def store_pairs(pointer, values, mask, INTERPRET: tl.constexpr):
+    """Store numbers, two in every sixteen."""
+    for j in tl.static_range(len(values) // 2):
+        store_two(pointer + 16 * j, values[2 * j : 2 * j + 2], mask, INTERPRET)
+
+
+@triton.jit
+def add_row_of_products(sums, origin, large, small, INTERPRET: tl.constexpr):
+    """Add the products of two steps' sixteen states gone from with all states gone to."""
+    n: tl.constexpr = len(large) // 2
+    a, b = two_parts(origin)
+    longer = ()
+    for nt in tl.static_range(n):
+        c, d = (large[nt], large[n + nt]), (small[nt], small[n + nt])
+        longer = longer + add_exact_product(sums[4 * nt : 4 * nt + 4], a, b, c, d, INTERPRET)
+    return longer
 
 
 @Launched
@@ -311,12 +359,13 @@ def tile_combine(
     if begin >= used:
         return
     end = tl.minimum(begin + span, used)
+    zero = tl.zeros((32,), tl.float32)
     pair = ()
-    for p in tl.static_range(n_pairs * n_pairs * 8):
-        pair = pair + (tl.zeros((32,), tl.float32),)
+    for _ in tl.static_range(n_pairs * n_pairs * 8):
+        pair = pair + (zero,)
     start = ()
-    for p in tl.static_range(2 * n_pairs):
-        start = start + (tl.zeros((32,), tl.float32),)
+    for _ in tl.static_range(2 * n_pairs):
+        start = start + (zero,)
     offset = 0.0
     if AFFINE:
         offset = tl.load(shift) / tl.load(gain)
@@ -337,62 +386,36 @@ def tile_combine(
         is_first, forward, behind, before, potential = now
         weight = ()
         origin = ()
-        longer_start = start
         for h in tl.static_range(2):
             row = tile + 4 * h + quarter
             there = row < end
-            norm = tl.zeros((32,), tl.float32)
-            total = tl.zeros((32,), tl.float32)
-            ahead = ()
-            for p in tl.static_range(2 * n_pairs):
-                norm += before[h * 2 * n_pairs + p]
-                value = forward[h * 2 * n_pairs + p]
-                if not PREDICTED:
-                    # α is a prediction times the potential; where that is zero, so is `behind`.
-                    value = quotient(value, potential[h * 2 * n_pairs + p] + offset, INTERPRET)
-                ahead = ahead + (value,)
-                total += value * behind[h * 2 * n_pairs + p]
-            norm = sum_over(norm, 4, 16, INTERPRET)
-            total = sum_over(total, 4, 16, INTERPRET)
-            possible = there & (total > 0.0)
-            scale = 1.0 / total
-            share = 1.0 / norm
-            joint = ()
-            new_start = ()
-            for p in tl.static_range(2 * n_pairs):
-                scaled = tl.where(possible, behind[h * 2 * n_pairs + p] * scale, 0.0)
-                joined = tl.where(possible, ahead[p] * scaled, 0.0)
-                come = before[h * 2 * n_pairs + p] * share
-                weight = weight + (scaled,)
-                origin = origin + (tl.where(possible & ~is_first[h], come, 0.0),)
-                joint = joint + (joined,)
-                new_start = new_start + (longer_start[p] + tl.where(is_first[h], joined, 0.0),)
-            longer_start = new_start
-            for j in tl.static_range(n_pairs):
-                where = row * W + 16 * j + 2 * group
-                store_two(predictions + where, joint[2 * j : 2 * j + 2], there, INTERPRET)
-                if KEEP:
-                    two = weight[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
-                    store_two(backward + where, two, there, INTERPRET)
-                    # Before a first step stands the last of another sequence; nobody else reads it.
-                    two = origin[2 * (h * n_pairs + j) : 2 * (h * n_pairs + j) + 2]
-                    store_two(origins + where - W, two, there & (row > 0), INTERPRET)
-        start = longer_start
+            kept, left, joint, start = share_out(
+                forward[2 * h * n_pairs : 2 * (h + 1) * n_pairs],
+                behind[2 * h * n_pairs : 2 * (h + 1) * n_pairs],
+                before[2 * h * n_pairs : 2 * (h + 1) * n_pairs],
+                potential[2 * h * n_pairs : 2 * (h + 1) * n_pairs],
+                offset, is_first[h], there, start, PREDICTED, INTERPRET,
+            )  # fmt: skip
+            where = row * W + 2 * group
+            store_pairs(predictions + where, joint, there, INTERPRET)
+            if KEEP:
+                store_pairs(backward + where, kept, there, INTERPRET)
+                # Before a first step stands the last of another sequence; nobody else reads it.
+                store_pairs(origins + where - W, left, there & (row > 0), INTERPRET)
+            weight = weight + kept
+            origin = origin + left
+        large, small = two_parts(weight)
         longer = ()
         for i in tl.static_range(n_pairs):
-            a, b = two_parts(
-                origin[2 * i : 2 * i + 2] + origin[2 * (n_pairs + i) : 2 * (n_pairs + i) + 2]
-            )
-            for nt in tl.static_range(2 * n_pairs):
-                c, d = two_parts((weight[nt], weight[2 * n_pairs + nt]))
-                sums = pair[4 * (2 * i * n_pairs + nt) : 4 * (2 * i * n_pairs + nt) + 4]
-                longer = longer + add_exact_product(sums, a, b, c, d, INTERPRET)
+            two = origin[2 * i : 2 * i + 2] + origin[2 * (n_pairs + i) : 2 * (n_pairs + i) + 2]
+            sums = pair[8 * n_pairs * i : 8 * n_pairs * (i + 1)]
+            longer = longer + add_row_of_products(sums, two, large, small, INTERPRET)
         pair = longer
         now = coming
     # As they lie in the threads; `gather_tiles` knows which is which.
-    for p in tl.static_range(n_pairs * n_pairs * 8):
-        where = pairs + program.to(tl.int64) * W * W + 32 * p + lane
-        store_one(where, pair[p], lane >= 0, INTERPRET)
+    where = pairs + program.to(tl.int64) * W * W + 4 * lane
+    for p in tl.static_range(n_pairs * n_pairs * 2):
+        store_four(where + 128 * p, pair[4 * p : 4 * p + 4], lane >= 0, INTERPRET)
     for p in tl.static_range(2 * n_pairs):
         state = 16 * (p // 2) + 2 * group + p % 2
         value = sum_over(start[p], 1, 2, INTERPRET)
@@ -438,9 +461,9 @@ def gather_tiles(
     if is_start:
         tl.store(start + state, total, mask=state < K)
     else:
-        # Number p of thread 4 g + c: tile i of states gone from, nt of those gone to, element e.
-        p, lane = place // 32, place % 32
-        i, nt, e = p // (W // 2), p // 4 % (W // 8), p % 4
+        # Number e of thread 4 g + c: of states gone from tile i, and of those gone to tile nt.
+        lane, e = place // 4 % 32, place % 4
+        i, nt = place // (16 * W), place // 128 % (W // 8)
         left = 16 * i + 2 * (lane // 4) + e // 2
         right = 16 * (nt // 2) + 2 * (2 * (lane % 4) + e % 2) + nt % 2
         mask = (left < K) & (right < K)

@@ -26,63 +26,67 @@ def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
     )
 
 
-@triton.jit
-def add_from_lane(v, x, LANE: tl.constexpr, column, INTERPRET: tl.constexpr):
-    """Add to every number of V what a thread of half a warp has in x, times a number of a column.
+def _sums_of_lanes(n_sums: int, n_lanes: int) -> str:
+    """Write down what adds to sums what some threads of half a warp have, times columns."""
+    x, lane, columns = n_sums, n_sums + 1, n_sums + 2
+    before = columns + n_sums * n_lanes
+    lines = []
+    for i in range(n_lanes):
+        lines += [f"add.u32 lane, ${lane}, {i};"]
+        lines += [f"shfl.sync.idx.b32 m, ${x}, lane, 0x101f, 0xffffffff;"]
+        for g in range(n_sums):
+            added = f"${g}" if i else f"${before + g}"
+            lines += [f"fma.rn.f32 ${g}, m, ${columns + i * n_sums + g}, {added};"]
+    return "{ .reg .f32 m; .reg .b32 lane; " + " ".join(lines) + " }"
 
-    One instruction of Triton's, as there are many of them, and compiling takes long.
+
+_ONE, _TWO, _THREE = (tl.constexpr(_sums_of_lanes(n, 1)) for n in (1, 2, 3))
+_FOUR_ONE, _FOUR_TWO, _FOUR_THREE = (tl.constexpr(_sums_of_lanes(n, 4)) for n in (1, 2, 3))
+
+
+@triton.jit
+def add_from_lanes(v, x, LANE: tl.constexpr, columns, INTERPRET: tl.constexpr):
+    """Add to every number of V what one or four threads of half a warp have in x, times columns.
+
+    One instruction of Triton's for each four, as there are many of them, and compiling takes long.
     """
+    n: tl.constexpr = len(v)
+    is_four: tl.constexpr = len(columns) == 4 * n
     if INTERPRET:
-        message = from_lane(x, LANE, INTERPRET)
-        sums = ()
-        for g in tl.static_range(len(v)):
-            sums = sums + (v[g] + message * column[g],)
-    elif len(v) == 1:
+        sums = v
+        for i in tl.static_range(4 if is_four else 1):
+            message = from_lane(x, LANE + i, INTERPRET)
+            longer = ()
+            for g in tl.static_range(n):
+                longer = longer + (sums[g] + message * columns[i * n + g],)
+            sums = longer
+    elif n == 1:
         sums = (
             tl.inline_asm_elementwise(
-                """
-                {
-                    .reg .f32 m;
-                    shfl.sync.idx.b32 m, $1, $2, 0x101f, 0xffffffff;
-                    fma.rn.f32 $0, m, $3, $4;
-                }
-                """,
-                "=f,f,r,f,f",
-                [x, LANE, column[0], v[0]],
+                _FOUR_ONE if is_four else _ONE,
+                "=&f,f,r,f,f,f,f,f" if is_four else "=&f,f,r,f,f",
+                (x, LANE) + columns + v,
                 dtype=tl.float32,
                 is_pure=True,
                 pack=1,
             ),
         )
-    elif len(v) == 2:
+    elif n == 2:
         sums = tl.inline_asm_elementwise(
-            """
-            {
-                .reg .f32 m;
-                shfl.sync.idx.b32 m, $2, $3, 0x101f, 0xffffffff;
-                fma.rn.f32 $0, m, $4, $6;
-                fma.rn.f32 $1, m, $5, $7;
-            }
-            """,
-            "=&f,=f,f,r,f,f,f,f",
-            [x, LANE, column[0], column[1], v[0], v[1]],
+            _FOUR_TWO if is_four else _TWO,
+            "=&f,=&f,f,r,f,f,f,f,f,f,f,f,f,f" if is_four else "=&f,=&f,f,r,f,f,f,f",
+            (x, LANE) + columns + v,
             dtype=(tl.float32, tl.float32),
             is_pure=True,
             pack=1,
         )
     else:
         sums = tl.inline_asm_elementwise(
-            """
-            {
-                .reg .f32 m;
-                shfl.sync.idx.b32 m, $3, $4, 0x101f, 0xffffffff;
-                fma.rn.f32 $0, m, $5, $8;
-                fma.rn.f32 $1, m, $6, $9;
-                fma.rn.f32 $2, m, $7, $10;
-            }
-            """,
-            "=&f,=&f,=f,f,r,f,f,f,f,f,f",
-            [x, LANE, column[0], column[1], column[2], v[0], v[1], v[2]],
+            _FOUR_THREE if is_four else _THREE,
+            "=&f,=&f,=&f,f,r,f,f,f,f,f,f,f,f,f,f,f,f,f,f,f"
+            if is_four
+            else "=&f,=&f,=&f,f,r,f,f,f,f,f,f",
+            (x, LANE) + columns + v,
             dtype=(tl.float32, tl.float32, tl.float32),
             is_pure=True,
             pack=1,
@@ -106,14 +110,14 @@ def from_any_lane(x, lane, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def whole_from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
-    """Give every thread of a warp a whole number that one of them has."""
+def whole_from_lane(x, lane, INTERPRET: tl.constexpr):
+    """Give every thread of a warp a whole number that one of them has, the same for all."""
     if INTERPRET:
-        return tl.sum(tl.where(tl.arange(0, 32) == LANE, x, 0), axis=0) + 0 * x
+        return tl.sum(tl.where(tl.arange(0, 32) == lane, x, 0), axis=0) + 0 * x
     return tl.inline_asm_elementwise(
         "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
         "=r,r,r",
-        [x, LANE],
+        [x, lane],
         dtype=tl.int32,
         is_pure=True,
         pack=1,
@@ -205,18 +209,7 @@ def add_product(d, a, b, INTERPRET: tl.constexpr):
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
         "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f",
-        [
-            a[0].to(tl.int32, bitcast=True),
-            a[1].to(tl.int32, bitcast=True),
-            a[2].to(tl.int32, bitcast=True),
-            a[3].to(tl.int32, bitcast=True),
-            b[0].to(tl.int32, bitcast=True),
-            b[1].to(tl.int32, bitcast=True),
-            d[0],
-            d[1],
-            d[2],
-            d[3],
-        ],
+        a + b + d,
         dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
         is_pure=True,
         pack=1,
@@ -247,16 +240,64 @@ def add_double_product(d, a, b, INTERPRET: tl.constexpr):
 @triton.jit
 def add_exact_product(d, large_a, small_a, large_b, small_b, INTERPRET: tl.constexpr):
     """Return D + A B without the product of the small parts."""
-    d = add_product(d, small_a, large_b, INTERPRET)
-    d = add_product(d, large_a, small_b, INTERPRET)
-    return add_product(d, large_a, large_b, INTERPRET)
+    if INTERPRET:
+        d = add_product(d, small_a, large_b, INTERPRET)
+        d = add_product(d, large_a, small_b, INTERPRET)
+        return add_product(d, large_a, large_b, INTERPRET)
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .f32 a, b, c, d;
+            mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+                {a, b, c, d}, {$8, $9, $10, $11}, {$12, $13}, {$16, $17, $18, $19};
+            mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+                {a, b, c, d}, {$4, $5, $6, $7}, {$14, $15}, {a, b, c, d};
+            mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+                {$0, $1, $2, $3}, {$4, $5, $6, $7}, {$12, $13}, {a, b, c, d};
+        }
+        """,
+        "=f,=f,=f,=f,r,r,r,r,r,r,r,r,r,r,r,r,f,f,f,f",
+        large_a + small_a + large_b + small_b + d,
+        dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
+        is_pure=True,
+        pack=1,
+    )
 
 
 @triton.jit
-def add_products(sums, a, matrix, k: tl.constexpr, n_tiles: tl.constexpr, INTERPRET: tl.constexpr):
-    """Add the products of one tile of A with a row of tiles of the matrix."""
+def add_products(sums, matrix, b, k: tl.constexpr, n_tiles: tl.constexpr, INTERPRET: tl.constexpr):
+    """Add the products of a column of the matrix's tiles, one below the other, with one of B."""
     longer = ()
     for n in tl.static_range(n_tiles):
-        b = matrix[2 * (k * n_tiles + n) : 2 * (k * n_tiles + n) + 2]
+        a = matrix[4 * (k * n_tiles + n) : 4 * (k * n_tiles + n) + 4]
         longer = longer + add_product(sums[4 * n : 4 * n + 4], a, b, INTERPRET)
     return longer
+
+
+@triton.jit
+def transposed(two, INTERPRET: tl.constexpr):
+    """Transpose an 8 × 8 tile, of which thread 4 g + c has columns 2 c and 2 c + 1 of row g."""
+    if INTERPRET:
+        n: tl.constexpr = two[0].shape[0]  # threads, of one warp or more
+        tile = tl.reshape(tl.join(two[0], two[1]), (n // 32, 8, 8))
+        turned = tl.split(tl.reshape(tl.permute(tile, (0, 2, 1)), (n, 2)))
+    else:  # upper and lower halves of the numbers, as the instruction takes sixteen bits
+        turned = tl.inline_asm_elementwise(
+            """
+            {
+                .reg .b32 low, high;
+                prmt.b32 low, $2, $3, 0x5410;
+                prmt.b32 high, $2, $3, 0x7632;
+                movmatrix.sync.aligned.m8n8.trans.b16 low, low;
+                movmatrix.sync.aligned.m8n8.trans.b16 high, high;
+                prmt.b32 $0, low, high, 0x5410;
+                prmt.b32 $1, low, high, 0x7632;
+            }
+            """,
+            "=f,=f,r,r",
+            [two[0].to(tl.int32, bitcast=True), two[1].to(tl.int32, bitcast=True)],
+            dtype=(tl.float32, tl.float32),
+            is_pure=True,
+            pack=1,
+        )
+    return turned
