@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import sojourn as sj
-from sojourn.inference import COLLAPSED
+from sojourn.inference import COLLAPSED, trainer
 from sojourn.inference.local import prepare
+from sojourn.inference.step import step
 
 torch = pytest.importorskip("torch", reason="PyTorch is the extra gpu: make test-gpu")
 pytest.importorskip("triton", reason="Triton is the extra gpu: make test-gpu")
@@ -87,6 +88,21 @@ def test_other_families_are_learned_as_on_the_cpu(emission, data):
     here, there = both(data, emission=emission)
     assert_same(here, there)
     assert there.score(data) == pytest.approx(here.score(data), rel=1e-5)
+
+
+def test_every_minibatch_has_its_likelihood_also_a_smaller_last_one(monkeypatch):
+    found = {"cpu": [], "cuda": []}
+    for device, own in found.items():
+
+        def seen(*arguments, own=own, **options):
+            info = step(*arguments, **options)
+            own.append((info.n_sequences, float(info.log_normalizer)))
+            return info
+
+        monkeypatch.setattr(trainer, "step", seen)
+        model(device=device).fit(SYMBOLS)
+    assert len({n_sequences for n_sequences, _ in found["cpu"]}) == 2
+    np.testing.assert_allclose(found["cuda"], found["cpu"], rtol=1e-5)
 
 
 def test_prediction_is_the_cpu_s():

@@ -63,3 +63,9 @@ def test_one_kernel_alone_differs_with_squares_and_without(compiled):
     names = [one.kernel for one in compiled["45 states"]]
     assert names.count("tile_combine") == 2
     assert {names.count(name) for name in ("warp_chains", "gather_tiles", "_decay_kernel")} == {1}
+
+
+def test_a_smaller_last_minibatch_needs_no_kernels_of_its_own(compiled):
+    names = [one.kernel for one in compiled["many sequences"]]
+    assert "_collect_failures_kernel" not in names
+    assert {names.count(name) for name in ("_decay_kernel", "_sum_segments_kernel")} == {1}

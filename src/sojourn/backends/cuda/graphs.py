@@ -23,16 +23,15 @@ from sojourn.transitions import Concentrations, PriorCounts, RowConstraints, Row
 
 Tensor = Any
 
+_MANY = 4096
+"""Sequences of a minibatch that leave nothing of the device for the next window to be made, if they
+come first.  With 3,000 steps are faster first, with 10,000 slower (45 states, on an H200)."""
+
 Advance = Callable[[Posterior, list[Chunk], Callable[[BatchSums], Any]], BatchSums]
 """``advance(posterior, chunks, rates)``: the local step, and the blend of its sums.
 
 ``rates(sums)`` returns the weights of the old statistics and of the minibatch.
 """
-
-
-_MANY = 4096
-"""Sequences of a minibatch that leave nothing of the device for the next window to be made, if they
-come first.  With 3,000 steps are faster first, with 10,000 slower (45 states, on an H200)."""
 
 
 def can_record(device: Any) -> bool:
@@ -310,14 +309,12 @@ class _Recording:
             prior.converted(lambda part: part).observe(*own, total_sequences, total_sequences)
             if may_move:  # the bound takes sums by symbol and of log Z by themselves
                 sums.emissions.values  # noqa: B018
-                cuda.collect_failures(cuda.LogNormalizers(*parts_of_logs))
+                cuda.collect_failures(cuda.LogNormalizers(*logs))
 
         # It takes log Γ of counts, too.
         device = self._prior.rows.start.device
-        parts_of_logs = (
-            torch.zeros(size, dtype=kind, device=device)
-            for size, kind in ((1, torch.float64), ((), torch.int64), ((), torch.float64))
-        )
+        kinds = ((1, torch.float64), ((), torch.int64), ((), torch.float64))
+        logs = [torch.zeros(size, dtype=kind, device=device) for size, kind in kinds]
         beside = [partial(cuda.compile_gammas, device)] if may_move else []
         before = [tensor.clone() for tensor in self._changed()]
         # A large minibatch would leave nothing of the device for the next window to be made.

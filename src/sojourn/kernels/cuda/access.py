@@ -47,7 +47,7 @@ def load_one(pointer, mask, INTERPRET: tl.constexpr):
 
 
 def _loads(n: int, *, scaled: bool) -> str:
-    """Write down what loads numbers that are sixteen apart; scaled, each times two others."""
+    """Write down what `load_sixteenths` does, with numbers to multiply by if `scaled`."""
     left, lines = n + 1, [".reg .pred p;"]
     if scaled:
         lines += [".reg .f32 e;", f"ld.global.f32 e, [${n + 2}];"]
@@ -66,10 +66,10 @@ _SCALE_ONE, _SCALE_TWO, _SCALE_THREE = (tl.constexpr(_loads(n, scaled=True)) for
 
 @triton.jit
 def load_sixteenths(pointer, n_left, by, N: tl.constexpr, INTERPRET: tl.constexpr):
-    """Load up to three numbers that are sixteen apart; zero where so many are no longer left.
+    """Load up to three numbers that are sixteen apart; zero where fewer than that are left.
 
-    They are multiplied `by` others, if there are any: a number that is pointed at, but where there
-    is a one behind it, and one of each.
+    They are multiplied `by` others, if there are any: an address, of a number that all of them are
+    multiplied by; whether they are not, one or zero; and a number for each.
     """
     scaled: tl.constexpr = len(by) > 0
     if INTERPRET:

@@ -55,15 +55,15 @@ def in_turn():
 def _options() -> dict[str, bool]:
     """Return how kernels are compiled and launched on this device.
 
-    A product and a sum are one operation, which Triton does by itself until 3.9 alone; and where
-    the device can do that, a kernel is launched before the ones before are done.
+    A product and a sum are one operation, which Triton does by itself until 3.9 alone; checks of
+    whole numbers for overflow, which nothing reads, are not written down, as that takes long; and
+    where the device can do that, a kernel is launched before the ones before are done.
     """
     if settings.INTERPRETED:
         return {}
     able = _OVERLAPS.value and torch.cuda.get_device_capability() >= (9, 0)
-    return {"enable_fp_fusion": True, "sanitize_overflow": False} | (
-        {"launch_pdl": True} if able else {}
-    )
+    always = {"enable_fp_fusion": True, "sanitize_overflow": False}
+    return always | ({"launch_pdl": True} if able else {})
 
 
 @functools.cache

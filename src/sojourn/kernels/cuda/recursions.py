@@ -61,7 +61,8 @@ multiprocessors, for a minibatch of a thousand sequences."""
 
 LONG = 264
 """So many sequences, the longest, go the other way all the same, at most one of eight: two warps of
-them for each of 132 multiprocessors are a quarter of what these have room for."""
+them for each of 132 multiprocessors, a quarter of what these have room for.  The recursions of
+10,000 sentences take 61, 62, 64 and 68 µs with 100, 208, 312 and 625, and 71 with none."""
 
 Tensor = Any
 

@@ -27,7 +27,7 @@ def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
 
 
 def _sums_of_lanes(n_sums: int, n_lanes: int) -> str:
-    """Write down what adds to sums what some threads of half a warp have, times columns."""
+    """Write down what `add_from_lanes` does."""
     x, lane, columns = n_sums, n_sums + 1, n_sums + 2
     before = columns + n_sums * n_lanes
     lines = []
