@@ -19,6 +19,7 @@ from sojourn.families import (
     ZeroMeanGaussian,
 )
 from sojourn.inference import Schedule
+from sojourn.kernels.cpu.underflow import leads_one_way
 from sojourn.models.parameters import may_move, schedule_of
 from sojourn.prediction import FittedModel
 from sojourn.warnings import FitWarning
@@ -94,6 +95,7 @@ def warn_of_fit(model: BaseHMM, fitted: FittedModel) -> None:
     _warn_of_full_use(model, fitted)
     _warn_of_idle_states(fitted)
     _warn_of_falling_score(fitted)
+    _warn_of_lost_states(model, fitted)
 
 
 def _warn_of_start(model: BaseHMM, fitted: FittedModel) -> None:
@@ -137,6 +139,19 @@ def _warn_of_falling_score(fitted: FittedModel) -> None:
         _warn(
             f"the held-out score fell from {best:.4f} after pass {when:g} to {last:.4f} after pass "
             f"{end:g}: fewer passes, fewer states or a larger concentration may predict better"
+        )
+
+
+def _warn_of_lost_states(model: BaseHMM, fitted: FittedModel) -> None:
+    """Warn where a GPU would not notice that a state has vanished which turns out to matter."""
+    constraints = fitted.posterior.transitions.constraints
+    if model.device != "cuda" or model.dtype != "float32" or constraints is None:
+        return
+    if leads_one_way(constraints.allowed.transitions):
+        _warn(
+            "transitions lead one way: a GPU does not notice in single precision if some steps "
+            "speak so much against a state that it is lost, although the sequence comes back to "
+            "it; use dtype='float64', or device='cpu', which does"
         )
 
 

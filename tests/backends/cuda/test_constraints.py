@@ -1,5 +1,7 @@
 """Constraints and fixed parts on a GPU: what the CPU computes, and zeros that stay 0.0."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 import sojourn as sj
+from sojourn.warnings import FitWarning
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -43,6 +46,24 @@ def test_constraints_are_those_of_the_cpu(kind, constraints, options):
     for model in (here, there):
         assert (model.transmat_[never] == 0.0).all()
         assert (model.statistics_.transitions[never] == 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ({}, True),
+        ({"transition_constraints": "no-self"}, False),
+        ({"dtype": "float64"}, False),
+        ({"device": "cpu"}, False),
+    ],
+)
+def test_where_transitions_lead_one_way_it_is_said_what_a_gpu_does_not_notice(options, is_told):
+    usual = {"transition_constraints": "left-right", "device": "cuda", "n_passes": 1}
+    model = sj.HMM(3, sj.Categorical(4), moves=None, random_state=0, **(usual | options))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", FitWarning)
+        model.fit(SYMBOLS)
+    assert any("lead one way" in str(one.message) for one in found) == is_told
 
 
 def test_fixed_emissions_stay_as_they_are_to_the_bit():
