@@ -34,7 +34,7 @@ def theirs_of(kind, seed=0):
         model.n_features = D
         model.means_ = rng.normal(size=(K, D)) * 3.0
         root = rng.normal(size=(K, D, D)) + 2 * np.eye(D)
-        full = root @ root.mT
+        full = root @ root.swapaxes(-1, -2)
         model.covars_ = {
             "full": full,
             "tied": full[0],

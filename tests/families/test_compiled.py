@@ -5,7 +5,7 @@ import pytest
 
 import sojourn as sj
 from sojourn.families.dense import DenseFamily
-from sojourn.families.table import DecayedTable
+from sojourn.families.table import DecayedTable, RowSums
 from sojourn.kernels.cpu.counts import product_rows
 from sojourn.kernels.cpu.moments import sum_moments
 from sojourn.kernels.cpu.single import single_weights
@@ -234,3 +234,11 @@ def test_few_combinations_become_symbols():
     natural = family.prior() + rng.random((2, 16))
     rows = family.potentials(natural, collapsed=True).rows(values.astype(float), np.float64, 1)
     assert len(rows.table) == 2**8
+
+
+def test_totals_of_statistics_that_are_replaced_as_a_whole_are_summed_in_double_precision():
+    values = np.random.default_rng(0).random((3000, 3)).astype(np.float32)
+    table = DecayedTable(np.zeros((3, 3000)), "float32")
+    table.blend(RowSums(None, values, 3000), keep=0.0, weight=1.0)
+    assert table.totals.dtype == np.float64
+    np.testing.assert_allclose(table.totals, values.astype(np.float64).sum(axis=0), rtol=1e-14)

@@ -7,6 +7,9 @@ from scipy import stats
 import sojourn as sj
 
 RNG = np.random.default_rng(0)
+needs_beta_negative_binomial = pytest.mark.skipif(
+    not hasattr(stats, "betanbinom"), reason="SciPy has this distribution since 1.12"
+)
 
 
 def after(family, seen):
@@ -153,6 +156,7 @@ def test_poisson_is_a_negative_binomial():
     check(family, natural, x, stats.nbinom(a, b / (b + 1)).logpmf(x[:, 0]))
 
 
+@needs_beta_negative_binomial
 def test_negative_binomial_is_a_beta_negative_binomial():
     seen, x = RNG.negative_binomial(3, 0.3, (12, 1)), np.arange(30.0)[:, None]
     family, natural = after(sj.NegativeBinomial(dispersion=3.0, alpha=0.7, beta=0.3), seen)
@@ -160,6 +164,7 @@ def test_negative_binomial_is_a_beta_negative_binomial():
     check(family, natural, x, expected)
 
 
+@needs_beta_negative_binomial
 def test_geometric_is_a_beta_negative_binomial_of_one():
     seen, x = RNG.geometric(0.3, (12, 1)), np.arange(1.0, 30.0)[:, None]
     family, natural = after(sj.Geometric(alpha=0.7, beta=0.3), seen)

@@ -130,7 +130,8 @@ def _points(family: Family, arrays: dict[str, Floats]) -> Floats:
         roots = np.sqrt(n) * np.linalg.cholesky(full)
     except np.linalg.LinAlgError:
         raise ValueError("covars are not covariances: they must be positive definite") from None
-    points = np.concatenate([means[:, None] + roots.mT, means[:, None] - roots.mT], axis=1)
+    steps = roots.transpose(0, 2, 1)
+    points = np.concatenate([means[:, None] + steps, means[:, None] - steps], axis=1)
     return np.exp(points) if isinstance(family, LogNormal) else points
 
 

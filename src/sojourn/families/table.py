@@ -250,7 +250,7 @@ class DecayedTable:
 
     def _replace(self, values: Floats) -> None:
         """Discard all statistics for others (S, K)."""
-        self.scale, self.totals = 1.0, values.sum(axis=0)
+        self.scale, self.totals = 1.0, values.sum(axis=0, dtype=np.float64)
         self.rows[:, : self.n_states] = values
 
     def _blend_others(

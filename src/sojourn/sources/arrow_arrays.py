@@ -137,12 +137,22 @@ def plain(column: Any) -> Any:
     if not isinstance(column, pa.ChunkedArray):
         column = pa.chunked_array([column])
     if is_text(column.type):
-        return column.cast(pa.large_string())
+        return _as_strings(column)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_boolean(column.type):
         return column.cast(pa.uint8())
     return column.cast(pa.float64()) if pa.types.is_decimal(column.type) else column
+
+
+def _as_strings(column: Any) -> Any:
+    """Return a column of texts as large strings; PyArrow 17 does not cast views of them."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:
+        return pa.chunked_array([pa.array(column.to_pylist(), pa.large_string())])
 
 
 def is_text(kind: Any) -> bool:

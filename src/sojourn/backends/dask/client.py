@@ -148,14 +148,15 @@ class Cluster:
 
         Errors of the work itself are raised unchanged.
         """
-        from distributed import KilledWorker
-        from distributed.client import ClosedClientError
+        from distributed import KilledWorker, client
         from distributed.comm.core import CommClosedError
 
+        # Older versions have no error of its own for a client that is closed.
+        closed = getattr(client, "ClosedClientError", CancelledError)
         for _ in range(_ATTEMPTS):
             try:
                 return attempt()
-            except (CancelledError, TimeoutError, CommClosedError, ClosedClientError) as error:
+            except (CancelledError, TimeoutError, CommClosedError, closed) as error:
                 lost = error
             except KilledWorker as error:
                 raise ClusterError(f"the scheduler gave up: {error}") from error
