@@ -65,53 +65,57 @@ _SCALE_ONE, _SCALE_TWO, _SCALE_THREE = (tl.constexpr(_loads(n, scaled=True)) for
 
 
 @triton.jit
+def assembled(ASM: tl.constexpr, OF: tl.constexpr, arguments, N: tl.constexpr, PURE: tl.constexpr):
+    """Return up to three numbers that instructions make of arguments, of types that are given."""
+    if N == 1:
+        made = (
+            tl.inline_asm_elementwise(
+                ASM, "=&f," + OF, arguments, dtype=tl.float32, is_pure=PURE, pack=1
+            ),
+        )
+    elif N == 2:
+        made = tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f," + OF,
+            arguments,
+            dtype=(tl.float32, tl.float32),
+            is_pure=PURE,
+            pack=1,
+        )
+    else:
+        made = tl.inline_asm_elementwise(
+            ASM,
+            "=&f,=&f,=&f," + OF,
+            arguments,
+            dtype=(tl.float32, tl.float32, tl.float32),
+            is_pure=PURE,
+            pack=1,
+        )
+    return made
+
+
+@triton.jit
 def load_sixteenths(pointer, n_left, by, N: tl.constexpr, INTERPRET: tl.constexpr):
     """Load up to three numbers that are sixteen apart; zero where fewer than that are left.
 
     They are multiplied `by` others, if there are any: an address, of a number that all of them are
     multiplied by; whether they are not, one or zero; and a number for each.
     """
-    scaled: tl.constexpr = len(by) > 0
     if INTERPRET:
         found = ()
         for i in tl.static_range(N):
             value = tl.load(pointer + 16 * i, mask=n_left > 16 * i, other=0.0)
-            if scaled:
+            if len(by) > 0:
                 value *= tl.where(by[1] != 0, 1.0, tl.load(by[0])) * by[2 + i]
             found = found + (value,)  # type: ignore[assignment]
+    elif len(by) > 0:
+        many: tl.constexpr = _SCALE_THREE if N == 3 else (_SCALE_TWO if N == 2 else _SCALE_ONE)
+        of: tl.constexpr = "l,r,l,r" + ",f" * N
+        own = (pointer.to(tl.int64), n_left, by[0].to(tl.int64)) + by[1:]
+        found = assembled(many, of, own, N, False)
     else:
-        own = (pointer.to(tl.int64), n_left)
-        if scaled:
-            own = own + (by[0].to(tl.int64),) + by[1:]
-        if N == 1:
-            found = (  # type: ignore[assignment]
-                tl.inline_asm_elementwise(
-                    _SCALE_ONE if scaled else _LOAD_ONE,
-                    "=&f,l,r,l,r,f" if scaled else "=&f,l,r",
-                    own,
-                    dtype=tl.float32,
-                    is_pure=False,
-                    pack=1,
-                ),
-            )
-        elif N == 2:
-            found = tl.inline_asm_elementwise(
-                _SCALE_TWO if scaled else _LOAD_TWO,
-                "=&f,=&f,l,r,l,r,f,f" if scaled else "=&f,=&f,l,r",
-                own,
-                dtype=(tl.float32, tl.float32),
-                is_pure=False,
-                pack=1,
-            )
-        else:
-            found = tl.inline_asm_elementwise(
-                _SCALE_THREE if scaled else _LOAD_THREE,
-                "=&f,=&f,=&f,l,r,l,r,f,f,f" if scaled else "=&f,=&f,=&f,l,r",
-                own,
-                dtype=(tl.float32, tl.float32, tl.float32),
-                is_pure=False,
-                pack=1,
-            )
+        some: tl.constexpr = _LOAD_THREE if N == 3 else (_LOAD_TWO if N == 2 else _LOAD_ONE)
+        found = assembled(some, "l,r", (pointer.to(tl.int64), n_left), N, False)
     return found
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sojourn.kernels.cuda.access import assembled
+
 
 @triton.jit
 def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
@@ -60,37 +62,12 @@ def add_from_lanes(v, x, LANE: tl.constexpr, columns, INTERPRET: tl.constexpr):
             for g in tl.static_range(n):
                 longer = longer + (sums[g] + message * columns[i * n + g],)
             sums = longer
-    elif n == 1:
-        sums = (
-            tl.inline_asm_elementwise(
-                _FOUR_ONE if is_four else _ONE,
-                "=&f,f,r,f,f,f,f,f" if is_four else "=&f,f,r,f,f",
-                (x, LANE) + columns + v,
-                dtype=tl.float32,
-                is_pure=True,
-                pack=1,
-            ),
-        )
-    elif n == 2:
-        sums = tl.inline_asm_elementwise(
-            _FOUR_TWO if is_four else _TWO,
-            "=&f,=&f,f,r,f,f,f,f,f,f,f,f,f,f" if is_four else "=&f,=&f,f,r,f,f,f,f",
-            (x, LANE) + columns + v,
-            dtype=(tl.float32, tl.float32),
-            is_pure=True,
-            pack=1,
-        )
+    elif is_four:
+        four: tl.constexpr = _FOUR_THREE if n == 3 else (_FOUR_TWO if n == 2 else _FOUR_ONE)
+        sums = assembled(four, "f,r" + ",f" * (5 * n), (x, LANE) + columns + v, n, True)
     else:
-        sums = tl.inline_asm_elementwise(
-            _FOUR_THREE if is_four else _THREE,
-            "=&f,=&f,=&f,f,r,f,f,f,f,f,f,f,f,f,f,f,f,f,f,f"
-            if is_four
-            else "=&f,=&f,=&f,f,r,f,f,f,f,f,f",
-            (x, LANE) + columns + v,
-            dtype=(tl.float32, tl.float32, tl.float32),
-            is_pure=True,
-            pack=1,
-        )
+        one: tl.constexpr = _THREE if n == 3 else (_TWO if n == 2 else _ONE)
+        sums = assembled(one, "f,r" + ",f" * (2 * n), (x, LANE) + columns + v, n, True)
     return sums
 
 
