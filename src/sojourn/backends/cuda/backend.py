@@ -139,8 +139,8 @@ class CudaBackend(KernelPieces):
         def advance(
             posterior: Posterior, chunks: Iterable[Chunk], rates: Callable[[BatchSums], Any]
         ) -> BatchSums:
-            # Of several chunks the sums are added up before; those of one come in a list.
-            self._sums_later = isinstance(chunks, list) and not entropy
+            # Of several chunks the sums are added up before.
+            self._sums_later = isinstance(chunks, list) and len(chunks) == 1 and not entropy
             try:
                 sums = self.statistics(
                     posterior,

@@ -16,7 +16,7 @@ from sojourn.kernels.arrays import namespace
 from sojourn.kernels.cuda import settings
 from sojourn.kernels.cuda.access import load_two, load_whole, store_two
 from sojourn.kernels.cuda.launch import Launched, in_turn
-from sojourn.kernels.cuda.warp import whole_from_lane
+from sojourn.kernels.cuda.warp import from_any_lane
 
 Tensor = Any
 
@@ -296,14 +296,14 @@ def _add_rows(own, row, ends, target, total, there, width, INTERPRET: tl.constex
 @triton.jit
 def _load_row(own, row, lane, width, INTERPRET: tl.constexpr):
     """Load a thread's two numbers of the row that one of the threads has."""
-    where = own + whole_from_lane(row, lane, INTERPRET).to(tl.int64) * width
+    where = own + from_any_lane(row, lane, INTERPRET).to(tl.int64) * width
     return load_two(where, INTERPRET)
 
 
 @triton.jit
 def _add_row(two, ends, lane, target, total, there, width, INTERPRET: tl.constexpr):
     """Add two numbers, and store the sums if a piece ends there."""
-    is_last = whole_from_lane(ends, lane, INTERPRET) != 0
+    is_last = from_any_lane(ends, lane, INTERPRET) != 0
     sums = (total[0] + two[0], total[1] + two[1])
     store_two(target, sums, is_last & there, INTERPRET)
     target += tl.where(is_last, width, 0)

@@ -12,17 +12,15 @@ from sojourn.kernels.cuda.access import assembled
 
 
 @triton.jit
-def from_lane(x, LANE: tl.constexpr, INTERPRET: tl.constexpr):
-    """Give every thread of half a warp what one of them has."""
+def from_any_lane(x, lane, INTERPRET: tl.constexpr):
+    """Give every thread what a thread of its warp has, of a number that it says."""
     if INTERPRET:
-        halves = tl.reshape(x, (2, 16))
-        chosen = tl.sum(tl.where(tl.arange(0, 16)[None, :] == LANE, halves, 0.0), axis=1)
-        return tl.reshape(tl.broadcast_to(chosen[:, None], (2, 16)), (32,))
+        return tl.gather(x, tl.arange(0, x.shape[0]) // 32 * 32 + lane, 0)
     return tl.inline_asm_elementwise(
-        "shfl.sync.idx.b32 $0, $1, $2, 0x101f, 0xffffffff;",
-        "=f,f,r",
-        [x, LANE],
-        dtype=tl.float32,
+        "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
+        "=f,f,r" if x.dtype == tl.float32 else "=r,r,r",
+        [x, lane],
+        dtype=x.dtype,
         is_pure=True,
         pack=1,
     )
@@ -57,7 +55,7 @@ def add_from_lanes(v, x, LANE: tl.constexpr, columns, INTERPRET: tl.constexpr):
     if INTERPRET:
         sums = v
         for i in tl.static_range(4 if is_four else 1):
-            message = from_lane(x, LANE + i, INTERPRET)
+            message = from_any_lane(x, tl.arange(0, 32) // 16 * 16 + LANE + i, INTERPRET)
             longer = ()
             for g in tl.static_range(n):
                 longer = longer + (sums[g] + message * columns[i * n + g],)
@@ -69,36 +67,6 @@ def add_from_lanes(v, x, LANE: tl.constexpr, columns, INTERPRET: tl.constexpr):
         one: tl.constexpr = _THREE if n == 3 else (_TWO if n == 2 else _ONE)
         sums = assembled(one, "f,r" + ",f" * (2 * n), (x, LANE) + columns + v, n, True)
     return sums
-
-
-@triton.jit
-def from_any_lane(x, lane, INTERPRET: tl.constexpr):
-    """Give every thread what a thread of its warp has, of a number that it says."""
-    if INTERPRET:
-        return tl.gather(x, tl.arange(0, x.shape[0]) // 32 * 32 + lane, 0)
-    return tl.inline_asm_elementwise(
-        "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
-        "=f,f,r",
-        [x, lane],
-        dtype=tl.float32,
-        is_pure=True,
-        pack=1,
-    )
-
-
-@triton.jit
-def whole_from_lane(x, lane, INTERPRET: tl.constexpr):
-    """Give every thread of a warp a whole number that one of them has, the same for all."""
-    if INTERPRET:
-        return tl.sum(tl.where(tl.arange(0, 32) == lane, x, 0), axis=0) + 0 * x
-    return tl.inline_asm_elementwise(
-        "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;",
-        "=r,r,r",
-        [x, lane],
-        dtype=tl.int32,
-        is_pure=True,
-        pack=1,
-    )
 
 
 @triton.jit
